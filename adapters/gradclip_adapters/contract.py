@@ -1,0 +1,259 @@
+"""What an adapter is, and what it is asked.
+
+The suite sends a :class:`Call`; the adapter converts the named gradients to its framework's tensors, calls one public
+entry point of the framework (a *subject*), and converts what came back to a :class:`Reply`. It never computes a clip
+of its own, and it never judges.
+
+This module, `wire` and `host` need the standard library and NumPy only and run on Python 3.7, because the framework
+under test decides which Python they run in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings as _warnings
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+__all__ = [
+    "DTYPES",
+    "FEATURES",
+    "OPERATIONS",
+    "About",
+    "Adapter",
+    "Array",
+    "Call",
+    "FrameworkCall",
+    "FrameworkRaised",
+    "Gradient",
+    "Reply",
+    "Subject",
+    "Unsupported",
+    "framework_call",
+]
+
+OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
+
+#: The dtypes on the wire, and the unsigned integers of the same width that carry their bits.
+DTYPES = {"float16": "<u2", "bfloat16": "<u2", "float32": "<u4", "float64": "<u8"}
+
+FEATURES = {
+    "returns_norm": "the total norm before clipping is returned",
+    "in_place": "the results are written into the gradients that were passed",
+    "functional": "the gradients that were passed are left as they were",
+    "excludes": "a gradient can be excluded from the clip (`Gradient.need_clip` false)",
+    "none_grads": "a parameter may have no gradient (`Gradient.array` is None)",
+    "error_if_nonfinite": "the option `error_if_nonfinite` exists",
+    "norm_type": "norms other than the Euclidean one: `Subject.norm_types` lists them",
+    "min_max": "`min` may be given beside `max`",
+    "eps": "the option `eps` exists",
+    "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
+    "learning_rate": "the option `learning_rate` exists (optimizers only)",
+    "compiled": "runs inside the framework's compiler or graph",
+    "mixed_dtypes": "gradients of several dtypes in one call",
+    "strided": "`Gradient.layout` other than contiguous is honoured",
+    "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
+    "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
+    "generator": "the option `as_generator` passes the gradients as a generator",
+}
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array as it travels: little-endian bytes, row-major; bfloat16 as its 16 bits."""
+
+    dtype: str
+    shape: Tuple[int, ...]
+    data: bytes
+
+    def bits(self) -> np.ndarray[Any, Any]:
+        """The elements' bits as a writable array of unsigned integers, shape kept."""
+        return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape).copy()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
+        return self.bits().view(numpy_dtype(self.dtype))
+
+    @classmethod
+    def of(cls, values: np.ndarray[Any, Any], dtype: Optional[str] = None) -> Array:
+        """Pack a NumPy array; `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
+        values = np.asarray(values)
+        name = dtype or values.dtype.name
+        # Dtypes that are not on the wire (int64, float128, ...) travel as what they are called, so that the
+        # judge can say what came back instead of a conversion hiding it.
+        order = values.dtype.newbyteorder("<") if values.dtype.kind in "iufc" else values.dtype
+        return cls(name, tuple(int(n) for n in values.shape), np.ascontiguousarray(values).astype(order).tobytes())
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype for a name on the wire."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name).newbyteorder("=")
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """One named gradient of a call."""
+
+    name: str
+    #: None: the parameter has no gradient.
+    array: Optional[Array]
+    need_clip: bool = True
+    #: How the tensor lies in memory: "contiguous", "strided" (every other element of a larger buffer along the last
+    #: axis) or "transposed" (the axes of the buffer are in reverse order). The values are the same.
+    layout: str = "contiguous"
+    #: The index of an earlier gradient of the call that is the very same tensor object, or None.
+    same_as: Optional[int] = None
+    #: For a row-sparse gradient: which row of the dense gradient each row of `array` is added to.
+    rows: Optional[Tuple[int, ...]] = None
+    #: For a row-sparse gradient: the number of rows of the dense gradient.
+    height: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """The gradients and options of one call of one subject.
+
+    Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `repeat` (call so many times on
+    fresh copies of the input and reply with the last).
+    """
+
+    subject: str
+    gradients: Tuple[Gradient, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the framework gave."""
+
+    #: The clipped gradients, in the order and number in which the framework returned them.
+    gradients: Tuple[Optional[Array], ...]
+    #: The norm it returned, if it returns one.
+    norm: Optional[Array] = None
+    #: What the gradients that were passed hold after the call; None where the adapter cannot see it.
+    inputs: Optional[Tuple[Optional[Array], ...]] = None
+    #: For each gradient: whether the result is the very object that was passed; None where that has no meaning.
+    same_object: Optional[Tuple[bool, ...]] = None
+    #: The warnings that the framework issued, as "Category: text".
+    warnings: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One public entry point of a framework, and what it can do."""
+
+    #: The name a reader of the framework's documentation knows it by, with the mode in brackets.
+    name: str
+    operation: str
+    dtypes: Tuple[str, ...]
+    features: Tuple[str, ...] = ()
+    norm_types: Tuple[float, ...] = (2.0,)
+    #: The framework's own formula, for adapters that bring no claims file: `{"kind": "coefficient", "eps": 1e-6}`.
+    formula: Optional[Mapping[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class About:
+    """The framework that an adapter has found, and where."""
+
+    framework: str
+    version: str
+    #: Anything that may change a result: devices, threads, environment variables, build flags.
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Unsupported(Exception):
+    """Raised by an adapter when its framework cannot do what a call asks; the text says what is missing."""
+
+
+class FrameworkRaised(Exception):
+    """What the framework raised in answer to a call."""
+
+    def __init__(self, kind: str, text: str, inputs: Optional[Sequence[Optional[Array]]] = None) -> None:
+        super().__init__("{}: {}".format(kind, text))
+        self.kind = kind
+        self.text = text
+        self.inputs = None if inputs is None else tuple(inputs)
+
+
+@dataclass
+class FrameworkCall:
+    """What happened inside a :func:`framework_call` block."""
+
+    warnings: Tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def framework_call(
+    inputs: Optional[Callable[[], Sequence[Optional[Array]]]] = None,
+) -> Iterator[FrameworkCall]:
+    """Mark the lines that call the framework: what they raise is the framework's answer, not the adapter's fault.
+
+    Parameters
+    ----------
+    inputs
+        Reads back the gradients that were passed, so that a call that raised can be checked for having changed them.
+
+    Yields
+    ------
+    FrameworkCall
+        Filled with the warnings that were issued, once the block has ended.
+    """
+    seen = FrameworkCall()
+    caught: List[_warnings.WarningMessage]
+    with _warnings.catch_warnings(record=True) as caught:
+        _warnings.simplefilter("always")
+        try:
+            yield seen
+        except Unsupported:
+            raise
+        except Exception as error:
+            raise FrameworkRaised(type(error).__name__, str(error), inputs() if inputs else None) from error
+        finally:
+            seen.warnings = tuple("{}: {}".format(w.category.__name__, w.message) for w in caught)
+
+
+class Adapter:
+    """Base class of adapters: names its framework, lists its subjects, answers calls."""
+
+    def about(self) -> About:
+        """The framework and version this adapter has found."""
+        raise NotImplementedError
+
+    def subjects(self) -> Sequence[Subject]:
+        """The framework's public entry points that this adapter can call."""
+        raise NotImplementedError
+
+    def call(self, call: Call) -> Reply:
+        """Convert the gradients, call the framework inside :func:`framework_call`, convert what came back.
+
+        Raises
+        ------
+        Unsupported
+            When the framework cannot do what is asked.
+        FrameworkRaised
+            What the framework raised (see :func:`framework_call`).
+        """
+        raise NotImplementedError
+
+
+def options_of(call: Call, *names: str) -> Dict[str, Any]:
+    """The options of a call, checked against those an adapter knows.
+
+    Raises
+    ------
+    Unsupported
+        When the call sets an option that is not among `names`.
+    """
+    unknown = sorted(set(call.options) - set(names))
+    if unknown:
+        message = "no option {} here".format(", ".join(unknown))
+        raise Unsupported(message)
+    return dict(call.options)

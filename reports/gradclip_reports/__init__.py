@@ -1,0 +1,1 @@
+"""The record format, and everything drawn from records."""

@@ -1,0 +1,260 @@
+"""The suite's end of a host process: starts it, asks it, and replaces it when it dies, hangs or talks rubbish.
+
+Starting: the process is launched; `hello` is sent; `about` or `failed` comes back within the start limit.
+Asking: one `call` is sent; its answer comes back within the case's limit. Whatever else happens, the process is ended,
+the reason becomes the answer of this one call, and the next call starts a new process.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradclip_adapters
+from gradclip_adapters import wire
+from gradclip_adapters.contract import DTYPES, Array, Call, Reply
+
+from .answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
+from .messages import explain
+
+__all__ = ["PINNED_ENVIRONMENT", "HostProcess", "host_command"]
+
+#: What would make a framework answer differently from machine to machine, or chatter. A user's own setting wins.
+PINNED_ENVIRONMENT = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "JAX_ENABLE_X64": "1",
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "PYTHONHASHSEED": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
+
+#: A framework's first import can compile (Jittor's takes two minutes).
+START_SECONDS = 300.0
+STDERR_LINES = 20
+
+
+def host_command(python: str | None = None, command: str | None = None) -> list[str]:
+    """The command that starts a host, less the target: a Python executable, or any launcher of a process."""
+    if command is not None:
+        return shlex.split(command)
+    launcher = Path(gradclip_adapters.__file__).with_name("launch.py")
+    return [python or sys.executable, str(launcher)]
+
+
+class HostProcess:
+    """A host process that is started when it is first needed and again after each death."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        self.command = list(command)
+        self.environment = dict(environment or {})
+        self.start_seconds = start_seconds
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._errors: collections.deque[str] = collections.deque(maxlen=STDERR_LINES)
+        self._number = 0
+        self._closed = False
+        self.description = self._start()
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """The answer to one call; never raises for what the host does."""
+        if self._process is None:
+            try:
+                self._start()
+            except StartError as error:
+                return Died(f"The host process could not be started again: {error}")
+        self._number += 1
+        try:
+            self._send(wire.call_to_json(call, self._number))
+            line = self._receive(timeout)
+        except TimeoutError:
+            self._end()
+            return TimedOut(timeout)
+        if line is None:
+            return Died(self._death())
+        answer = _understood(line, self._number)
+        if isinstance(answer, Died):
+            self._end()
+        return answer
+
+    def close(self) -> None:
+        """Say goodbye, and end the process whether it listens or not."""
+        self._closed = True
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self._send({"message": "bye"})
+            process.wait(timeout=2)
+        self._end()
+
+    def kill(self) -> None:
+        """End the process at once, from any thread; a call that waits for it is answered with its death."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            _kill_group(process)
+
+    def _start(self) -> Description:
+        if self._closed:
+            raise StartError("no-host", "the run was stopped")
+        self._lines, self._errors = queue.Queue(), collections.deque(maxlen=STDERR_LINES)
+        environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}
+        try:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env=environment,
+                # Its own group, so that a Ctrl-C reaches the suite alone and the suite ends the host and its children.
+                start_new_session=True,
+            )
+        except OSError as error:
+            text = f"Cannot run {self.command[0]!r}: {error.strerror or error}. Name a Python executable with --python."
+            raise StartError("no-host", text) from error
+        threading.Thread(target=_drain, args=(self._process.stdout, self._lines.put), daemon=True).start()
+        threading.Thread(target=_drain, args=(self._process.stderr, self._errors.append), daemon=True).start()
+        try:
+            self._send({"message": "hello", "protocol": wire.PROTOCOL})
+            line = self._receive(self.start_seconds)
+        except TimeoutError:
+            self._end()
+            text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"
+            raise StartError("start-timeout", text) from None
+        if line is None:
+            raise StartError("no-host", f"The host ended before it started. {self._death()}")
+        return self._described(line)
+
+    def _described(self, line: str) -> Description:
+        try:
+            message = json.loads(line)
+            if message["message"] == "failed":
+                self._end()
+                raise StartError(message["kind"], message["text"])
+            return Description(
+                framework=message["framework"],
+                version=message["version"],
+                environment={"python": message["python"], "platform": message["platform"], **message["environment"]},
+                subjects=tuple(wire.subject_from_json(subject) for subject in message["subjects"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            self._end()
+            text = f"The host's first message is not an `about`: {explain(line)}"
+            raise StartError("broken-adapter", text) from error
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # its death is seen when the answer is read
+            self._process.stdin.write(wire.dumps(message) + "\n")
+            self._process.stdin.flush()
+
+    def _receive(self, timeout: float) -> str | None:
+        try:
+            return self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def _death(self) -> str:
+        """How the process ended, and the last of what it said on standard error."""
+        assert self._process is not None
+        process = self._process
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        code = process.poll()
+        self._end()
+        if code is not None and code < 0:
+            how = f"ended by signal {signal.Signals(-code).name}"
+        else:
+            how = "closed its output" if code is None else f"ended with exit code {code}"
+        said = " | ".join(line.strip() for line in list(self._errors)[-5:] if line.strip())
+        return f"The host process {how}" + (f"; its last words: {said}" if said else ".")
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        _kill_group(process)
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    stream.close()
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _drain(stream: Any, sink: Any) -> None:
+    """Hand on each line until the stream ends; then, for the lines of messages, None."""
+    with contextlib.suppress(ValueError, OSError):  # closed under us by the end of the process
+        for line in stream:
+            sink(line)
+    if getattr(sink, "__name__", "") == "put":
+        sink(None)
+
+
+def _understood(line: str, number: int) -> Answer:
+    """The answer that a line holds, or the death of a host that talks rubbish."""
+    try:
+        message = json.loads(line)
+        if message["number"] != number:
+            return Died(f"The host answered call {message['number']} when it was asked call {number}.")
+        match message["message"]:
+            case "reply":
+                return Replied(_whole(wire.reply_from_json(message)))
+            case "raised":
+                inputs = message["inputs"]
+                arrays = None if inputs is None else tuple(wire.array_from_json(array) for array in inputs)
+                return Raised(message["kind"], message["text"], arrays)
+            case "unsupported":
+                return NotSupported(message["text"])
+            case "mistake":
+                return Mistaken(message["text"])
+            case other:
+                return Died(f"The host sent a message of the unknown kind {other!r}.")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Died(f"The host's answer is not a message: {explain(line)}")
+
+
+def _whole(reply: Reply) -> Reply:
+    """The reply, once each array is known to hold as many bytes as its shape says."""
+    for array in (*reply.gradients, reply.norm, *(reply.inputs or ())):
+        if array is not None and array.dtype in DTYPES:
+            _check_length(array)
+    return reply
+
+
+def _check_length(array: Array) -> None:
+    elements = 1
+    for length in array.shape:
+        elements *= length
+    expected = elements * int(DTYPES[array.dtype][-1])
+    if len(array.data) != expected:
+        msg = f"{len(array.data)} bytes for shape {array.shape} of {array.dtype}, which takes {expected}"
+        raise ValueError(msg)
+
+

@@ -1,0 +1,145 @@
+"""The three kinds of line in a record, and the fingerprint of a plan."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+__all__ = ["SCHEMA", "Cell", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
+
+#: The version of the record format that is written here, and the newest that is read.
+SCHEMA = 1
+
+
+class RecordError(Exception):
+    """A record that is damaged, incomplete or contradicts itself; the text says where, what, and what to do."""
+
+
+def strict_json(value: Any) -> Any:
+    """The value with floats that JSON cannot hold as the strings "inf", "-inf" and "nan"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    if isinstance(value, Mapping):
+        return {str(name): strict_json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict_json(item) for item in value]
+    return value
+
+
+class Line:
+    """One line of a record: a dataclass whose fields are the members of a JSON object."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as a JSON object."""
+        members = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        return {"record": self.kind, **strict_json(members)}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        return cls(**{name: value for name, value in members.items() if name != "record"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header(Line):
+    """What was checked, by what, where and how."""
+
+    kind = "header"
+
+    schema: int = SCHEMA
+    #: `{"name", "version"}` of the suite.
+    suite: Mapping[str, str]
+    #: The name that `gradclip check` was given, such as "torch".
+    adapter: str
+    #: `{"name", "version"}` of the framework.
+    framework: Mapping[str, str]
+    #: At least "python" and "platform", and anything else that may change a result.
+    environment: Mapping[str, str]
+    #: The subjects as they stand in the host's message `about`.
+    subjects: Sequence[Mapping[str, Any]]
+    #: The arguments of `gradclip` that made the run.
+    command: Sequence[str]
+    #: When it began: ISO 8601, UTC, such as "2026-11-21T02:38:27Z".
+    started: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Line):
+    """The verdict on one case for one subject."""
+
+    kind = "cell"
+
+    subject: str
+    #: The subject's operation, such as "clip_by_global_norm".
+    operation: str
+    #: The rule's full id, such as "global-norm.excluded-not-counted".
+    rule: str
+    #: `<rule>/<variant>/<dtype>`.
+    case: str
+    #: must, should, quality or unspecified.
+    level: str
+    dtype: str
+    status: str
+    #: The largest distance from the expected value in units in the last place of that value.
+    ulp: float | None = None
+    #: A sentence that stands alone; empty only for a cell that passed.
+    detail: str = ""
+    expected: Any = None
+    observed: Any = None
+    #: The framework's own words that document a difference, and where they stand.
+    quote: str | None = None
+    url: str | None = None
+    seconds: float = 0.0
+    #: The theme of the rule, under whose heading reports show it.
+    theme: str = ""
+    #: The input in a form short enough to be read, for what spoils a run.
+    input: Any = None
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        ulp = members["ulp"]
+        return super().from_json({**members, "ulp": None if ulp is None else float(ulp)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footer(Line):
+    """What was planned and what became of it."""
+
+    kind = "footer"
+
+    planned: int
+    finished: int
+    #: How many cells have each status; a status without cells is left out.
+    counts: Mapping[str, int]
+    plan_sha256: str
+    incomplete: bool = False
+    #: What was planned and did not run: `[subject, case]` for each cell.
+    not_run: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one adapter."""
+
+    header: Header
+    cells: tuple[Cell, ...] = field(repr=False)
+    footer: Footer
+
+
+def plan_sha256(plan: Iterable[tuple[str, str]]) -> str:
+    """The fingerprint of a plan: SHA-256 of its sorted lines `<subject> <case>`.
+
+    Parameters
+    ----------
+    plan
+        (subject, case) for each cell that must run; the order does not matter.
+    """
+    lines = sorted(f"{subject} {case}" for subject, case in plan)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

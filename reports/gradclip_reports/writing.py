@@ -1,0 +1,129 @@
+"""Writing a record, so that it can be trusted whatever interrupts the run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self, TextIO
+
+from .lines import Cell, Footer, Header, Line, RecordError, plan_sha256
+
+__all__ = ["RunWriter"]
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Put off Ctrl-C until the block has ended: a line is written and counted, or neither."""
+    previous = signal.getsignal(signal.SIGINT)
+    # Only the main thread may set handlers, and only the main thread is interrupted.
+    if previous is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
+class RunWriter:
+    """Writes one run to a text stream, each line at once.
+
+    As a context manager it closes the run at the end of the block; when the block ends by an exception, Ctrl-C
+    included, the footer says that the run is incomplete and names what did not run.
+
+    Parameters
+    ----------
+    stream
+        Where the lines go; it stays open.
+    header
+        Written at once.
+    plan
+        (subject, case) for each cell that must run.
+
+    Raises
+    ------
+    RecordError
+        When the plan names a cell twice.
+    """
+
+    def __init__(self, stream: TextIO, header: Header, plan: Iterable[tuple[str, str]]) -> None:
+        pairs = list(plan)
+        self._stream = stream
+        self._plan = dict.fromkeys(pairs)
+        self._finished: set[tuple[str, str]] = set()
+        self._counts: Counter[str] = Counter()
+        self._closed = False
+        if len(self._plan) != len(pairs):
+            twice = next(pair for pair, times in Counter(pairs).items() if times > 1)
+            message = f"The plan names the cell {' '.join(twice)!r} twice; each must stand in it once."
+            raise RecordError(message)
+        self._write_line(header)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if not self._closed:
+            self.close(incomplete=kind is not None)
+
+    def _write_line(self, line: Line) -> None:
+        self._stream.write(json.dumps(line.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.flush()
+
+    def write(self, cell: Cell) -> None:
+        """Write one cell.
+
+        Raises
+        ------
+        RecordError
+            When the cell is not in the plan, has been written already, or the run is closed.
+        """
+        pair = (cell.subject, cell.case)
+        if self._closed or pair not in self._plan or pair in self._finished:
+            why = "the run is closed" if self._closed else "not planned" if pair not in self._plan else "written before"
+            message = f"The cell {' '.join(pair)!r} cannot be written: {why}. This is a fault of the suite."
+            raise RecordError(message)
+        with _interrupts_held():
+            self._write_line(cell)
+            self._finished.add(pair)
+            self._counts[cell.status] += 1
+
+    def close(self, *, incomplete: bool = False) -> Footer:
+        """Write the footer.
+
+        Parameters
+        ----------
+        incomplete
+            Whether the run was broken off, so that cells may be missing.
+
+        Raises
+        ------
+        RecordError
+            When cells are missing and `incomplete` is false; no footer is written then. When the run is closed.
+        """
+        not_run = [pair for pair in self._plan if pair not in self._finished]
+        if self._closed or (not_run and not incomplete):
+            why = "it is closed already" if self._closed else f"{len(not_run)} planned cells were not written"
+            message = f"The run cannot be closed: {why}. A run broken off is closed with `incomplete=True`."
+            raise RecordError(message)
+        footer = Footer(
+            planned=len(self._plan),
+            finished=len(self._finished),
+            counts=dict(sorted(self._counts.items())),
+            plan_sha256=plan_sha256(self._plan),
+            incomplete=bool(not_run),
+            not_run=not_run,
+        )
+        with _interrupts_held():
+            self._write_line(footer)
+            self._closed = True
+        return footer

@@ -1,0 +1,218 @@
+"""Any function on NumPy arrays as an adapter; what it can do is read off its signature.
+
+The function is called as `fn(grads, *, clip_norm)` (clip by norm, by global norm) or `fn(grads, *, max, min)` (by
+value). `grads` is a list of NumPy arrays, with None where a parameter has no gradient. It is also given, if it takes
+them, `need_clip` (a list of bool, always), and `norm_type`, `error_if_nonfinite` and `eps` (when the case sets them).
+`**kwargs` counts as taking them all. A parameter that it does not take makes the ability `unsupported`.
+
+It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
+the norm alone, and then what it was given is the result.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from .arrays import build_tensors, lay_out
+from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+
+__all__ = ["PlainFunction"]
+
+#: The parameters that the suite may pass for an operation; the first is passed in every call.
+PARAMETERS = {
+    "clip_by_value": ("max", "min", "need_clip"),
+    "clip_by_norm": ("clip_norm", "norm_type", "eps", "need_clip"),
+    "clip_by_global_norm": ("clip_norm", "norm_type", "eps", "need_clip", "error_if_nonfinite"),
+}
+
+#: The feature that a parameter brings.
+FEATURE_OF = {
+    "need_clip": "excludes",
+    "min": "min_max",
+    "norm_type": "norm_type",
+    "eps": "eps",
+    "error_if_nonfinite": "error_if_nonfinite",
+}
+
+#: What a case may leave out, so that a function must have a default for it.
+OPTIONAL = ("norm_type", "eps", "error_if_nonfinite")
+
+
+class PlainFunction(Adapter):
+    """A function on a list of NumPy arrays, as an adapter with one subject.
+
+    Parameters
+    ----------
+    function
+        What to call; see the module's description.
+    operation
+        `clip_by_value`, `clip_by_norm` or `clip_by_global_norm`.
+    dtypes
+        The dtypes of the gradients that it is given; bfloat16 needs the package ml_dtypes.
+    in_place
+        True: it must write its results into the arrays it is given; False: it must leave them as they were; None:
+        neither is asked of it.
+    name
+        The subject's name; `module:function` unless given.
+
+    Raises
+    ------
+    TypeError
+        When the function cannot be called as its operation needs.
+    ValueError
+        When there is no such operation.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        operation: str,
+        dtypes: Sequence[str] = ("float16", "float32", "float64"),
+        in_place: Optional[bool] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        if operation not in OPERATIONS:
+            message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
+            raise ValueError(message)
+        self._function = function
+        self._operation = operation
+        self._dtypes = tuple(dtypes)
+        self._in_place = in_place
+        self._source = "{}:{}".format(
+            getattr(function, "__module__", None) or "unknown",
+            getattr(function, "__qualname__", type(function).__qualname__),
+        )
+        self._name = name or self._source
+        self._taken, self._required = _parameters(function, operation, self._source)
+
+    def about(self) -> About:
+        """The function's module and name, and the `__version__` of the module or of its package."""
+        module = self._source.split(":")[0]
+        for candidate in (module, module.split(".")[0]):
+            version = getattr(sys.modules.get(candidate), "__version__", None)
+            if version is not None:
+                return About(self._source, str(version), {"numpy": np.__version__})
+        return About(self._source, "unknown", {"numpy": np.__version__})
+
+    def subjects(self) -> Sequence[Subject]:
+        """The one function."""
+        features = {"none_grads", "mixed_dtypes", "strided", "repeated"}
+        features.update(FEATURE_OF[name] for name in self._taken if name in FEATURE_OF)
+        if self._operation == "clip_by_global_norm":
+            # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.
+            features.add("returns_norm")
+        if self._in_place is not None:
+            features.add("in_place" if self._in_place else "functional")
+        norm_types = (1.0, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
+        return [Subject(self._name, self._operation, self._dtypes, tuple(sorted(features)), norm_types)]
+
+    def call(self, call: Call) -> Reply:
+        """Call the function; with the option `repeat`, so many times on fresh arrays."""
+        keywords = self._keywords(call)
+        for _ in range(call.options.get("repeat", 1) - 1):
+            self._call_once(call, keywords)
+        return self._call_once(call, keywords)
+
+    def _keywords(self, call: Call) -> Dict[str, Any]:
+        """The keywords of one call, or Unsupported when the function does not take them."""
+        keywords = {name: value for name, value in call.options.items() if name != "repeat"}
+        foreign = sorted(set(keywords) - self._taken)
+        if foreign:
+            message = "{} takes no parameter {}".format(self._source, ", ".join(foreign))
+            raise Unsupported(message)
+        if "need_clip" in self._taken:
+            keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
+        elif not all(gradient.need_clip for gradient in call.gradients):
+            message = "{} takes no parameter need_clip: nothing can be excluded".format(self._source)
+            raise Unsupported(message)
+        missing = sorted(self._required - set(keywords))
+        if missing:
+            message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
+            raise Unsupported(message)
+        return keywords
+
+    def _call_once(self, call: Call, keywords: Dict[str, Any]) -> Reply:
+        arrays = build_tensors(call.gradients, _array)
+        # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
+        passed = list(arrays)
+        with framework_call(lambda: _packed(arrays)) as seen:
+            clipped, norm = _split(self._function(passed, **keywords), passed)
+            # Packed inside the block, because an answer that is no array is the function's fault.
+            # A Python int (the sum over an empty list, say) is a number without a dtype.
+            (packed_norm,) = _packed([float(norm) if type(norm) is int else norm])
+            gradients = _packed(clipped)
+        return Reply(
+            gradients=gradients,
+            norm=packed_norm,
+            inputs=_packed(arrays),
+            same_object=_same(clipped, arrays),
+            warnings=seen.warnings,
+        )
+
+
+def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str]]:
+    """The names among those of the operation that the function takes, and those that it cannot do without."""
+    try:
+        declared = list(inspect.signature(function).parameters.values())
+    except ValueError as error:
+        message = "{} has no signature to read: wrap it in a function that has one".format(source)
+        raise TypeError(message) from error
+    if not declared or declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        message = "{} takes no positional argument: the list of gradients is passed as the first".format(source)
+        raise TypeError(message)
+    known = PARAMETERS[operation]
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in declared):
+        taken = set(known)
+    else:
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        taken = {parameter.name for parameter in declared[1:] if parameter.kind in named} & set(known)
+    if known[0] not in taken:
+        message = "{} takes no parameter {!r}, which {} needs".format(source, known[0], operation)
+        raise TypeError(message)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = {p.name for p in declared[1:] if p.default is inspect.Parameter.empty and p.kind not in variable}
+    unfilled = sorted((required - set(known)) | (required & set(OPTIONAL)))
+    if unfilled:
+        message = "{} needs {}, which is not passed in every call: give it a default".format(
+            source, ", ".join(unfilled)
+        )
+        raise TypeError(message)
+    return taken, required
+
+
+def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
+    """One gradient as a NumPy array."""
+    if gradient.rows is not None:
+        message = "NumPy has no row-sparse arrays"
+        raise Unsupported(message)
+    assert gradient.array is not None
+    return lay_out(gradient.array.numpy(), gradient.layout)
+
+
+def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
+    """The clipped gradients and the norm (None if there is none) in what a function returned."""
+    if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
+        return passed, result
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
+        return list(result[0]), result[1]
+    if isinstance(result, (list, tuple)):
+        return list(result), None
+    message = "the function returned {}: return the list of clipped gradients, or (list, total_norm)".format(
+        type(result).__name__
+    )
+    raise TypeError(message)
+
+
+def _packed(values: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    return tuple(None if value is None else Array.of(np.asarray(value)) for value in values)
+
+
+def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
+    """Which results are the very objects that were passed; None when the counts differ."""
+    if len(clipped) != len(arrays):
+        return None
+    return tuple(result is array for result, array in zip(clipped, arrays))

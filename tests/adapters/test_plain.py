@@ -1,0 +1,291 @@
+"""Plain functions as adapters: what is read off a signature, what is passed, and what an answer may look like."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.plain import PlainFunction
+
+THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)
+
+
+def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
+    """A call with these gradients."""
+    gradients = tuple(
+        Gradient(f"g{number}", None if array is None else Array.of(array)) for number, array in enumerate(arrays)
+    )
+    return Call("fn", gradients, options)
+
+
+def numpy_of(array: Array | None) -> np.ndarray[Any, Any]:
+    """An array of a reply, which must be there."""
+    assert array is not None
+    return array.numpy()
+
+
+def halve(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Not a clip: the adapter must report whatever comes back."""
+    return [None if grad is None else grad / 2 for grad in grads]
+
+
+class TestSignature:
+    def test_features_follow_the_parameters(self) -> None:
+        def everything(
+            grads: Any,
+            clip_norm: float,
+            norm_type: float = 2.0,
+            *,
+            eps: float = 0.0,
+            need_clip: Any = None,
+            error_if_nonfinite: bool = False,
+        ) -> None: ...
+
+        (bare,) = PlainFunction(halve, "clip_by_global_norm").subjects()
+        (full,) = PlainFunction(everything, "clip_by_global_norm").subjects()
+
+        assert set(full.features) - set(bare.features) == {"norm_type", "eps", "excludes", "error_if_nonfinite"}
+        assert bare.norm_types == (2.0,)
+        assert full.norm_types == (1.0, 2.0, 3.0, float("inf"))
+
+    def test_keywords_of_any_name_count_as_taking_every_parameter(self) -> None:
+        (subject,) = PlainFunction(lambda grads, **options: grads, "clip_by_value").subjects()
+
+        assert {"min_max", "excludes"} <= set(subject.features)
+
+    def test_only_a_global_norm_is_returned(self) -> None:
+        (subject,) = PlainFunction(halve, "clip_by_norm").subjects()
+
+        assert "returns_norm" not in subject.features
+
+    @pytest.mark.parametrize(("in_place", "feature"), [(True, "in_place"), (False, "functional")])
+    def test_in_place_is_judged_only_where_declared(self, in_place: bool, feature: str) -> None:
+        (silent,) = PlainFunction(halve, "clip_by_norm").subjects()
+        (declared,) = PlainFunction(halve, "clip_by_norm", in_place=in_place).subjects()
+
+        assert set(declared.features) - set(silent.features) == {feature}
+
+    @pytest.mark.parametrize(
+        ("function", "operation", "text"),
+        [
+            (halve, "clip_by_value", "takes no parameter 'max'"),
+            (lambda: None, "clip_by_norm", "no positional argument"),
+            (lambda grads, clip_norm, rate: grads, "clip_by_norm", "needs rate"),
+            (lambda grads, clip_norm, norm_type: grads, "clip_by_norm", "needs norm_type"),
+            (dict.fromkeys, "clip_by_norm", "takes no parameter 'clip_norm'"),
+            (min, "clip_by_norm", "no signature to read"),
+        ],
+    )
+    def test_function_that_cannot_be_called_is_refused(self, function: Any, operation: str, text: str) -> None:
+        with pytest.raises(TypeError, match=text):
+            PlainFunction(function, operation)
+
+    def test_unknown_operation_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="no operation 'clip'"):
+            PlainFunction(halve, "clip")
+
+    def test_about_names_the_function_and_the_version_of_its_package(self) -> None:
+        def clip(grads: Any, clip_norm: float) -> Any:
+            return grads
+
+        clip.__module__, clip.__qualname__ = "numpy.linalg", "clip"
+        about = PlainFunction(clip, "clip_by_norm").about()
+
+        assert about.framework == "numpy.linalg:clip"
+        assert about.version == np.__version__
+
+
+class TestWhatIsPassed:
+    def test_only_what_the_case_sets_and_the_flags(self) -> None:
+        seen: dict[str, Any] = {}
+
+        def record(grads: Any, *, clip_norm: float, **options: Any) -> Any:
+            seen.update(options, clip_norm=clip_norm)
+            return grads
+
+        gradients = (Gradient("a", Array.of(THREE_FOUR)), Gradient("b", Array.of(THREE_FOUR), need_clip=False))
+        PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0, "eps": 0.5}))
+
+        assert seen == {"clip_norm": 1.0, "eps": 0.5, "need_clip": [True, False]}
+
+    @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate"])
+    def test_option_that_is_not_taken_is_unsupported(self, option: str) -> None:
+        with pytest.raises(Unsupported, match=option):
+            PlainFunction(halve, "clip_by_global_norm").call(call_of(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
+
+    def test_exclusion_that_is_not_taken_is_unsupported(self) -> None:
+        gradients = (Gradient("a", Array.of(THREE_FOUR), need_clip=False),)
+
+        with pytest.raises(Unsupported, match="need_clip"):
+            PlainFunction(halve, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
+
+    def test_min_is_never_made_up(self) -> None:
+        def clip(grads: Any, *, min: float, max: float) -> Any:
+            return grads
+
+        adapter = PlainFunction(clip, "clip_by_value")
+
+        with pytest.raises(Unsupported, match="without min"):
+            adapter.call(call_of(THREE_FOUR, max=1.0))
+
+    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed"])
+    @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
+    def test_layouts_hold_the_same_values(self, layout: str, shape: tuple[int, ...]) -> None:
+        values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+        adapter = PlainFunction(lambda grads, clip_norm: [grad.copy() for grad in grads], "clip_by_norm")
+        call = Call("fn", (Gradient("a", Array.of(values), layout=layout),), {"clip_norm": 1.0})
+
+        (result,) = adapter.call(call).gradients
+
+        np.testing.assert_array_equal(numpy_of(result), values, strict=True)
+
+    def test_layouts_differ_in_memory(self) -> None:
+        strides = []
+
+        def record(grads: Any, clip_norm: float) -> Any:
+            strides.append(grads[0].strides)
+            return grads
+
+        values = Array.of(np.ones((2, 3), dtype=np.float32))
+        for layout in ("contiguous", "strided", "transposed"):
+            gradients = (Gradient("a", values, layout=layout),)
+            PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
+
+        assert strides == [(12, 4), (24, 8), (4, 8)]
+
+    def test_unknown_layout_and_sparse_rows_are_unsupported(self) -> None:
+        adapter = PlainFunction(halve, "clip_by_norm")
+        values = Array.of(THREE_FOUR)
+        for gradient in (Gradient("a", values, layout="spiral"), Gradient("a", values, rows=(0, 0), height=2)):
+            with pytest.raises(Unsupported):
+                adapter.call(Call("fn", (gradient,), {"clip_norm": 1.0}))
+
+    def test_repeated_tensor_is_one_object(self) -> None:
+        gradients = (Gradient("a", Array.of(THREE_FOUR)), Gradient("b", Array.of(THREE_FOUR), same_as=0))
+        found = []
+
+        def record(grads: Any, clip_norm: float) -> Any:
+            found.append(grads[0] is grads[1])
+            return grads
+
+        PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
+
+        assert found == [True]
+
+    def test_repeat_starts_from_fresh_arrays(self) -> None:
+        def halve_in_place(grads: Any, clip_norm: float) -> None:
+            for grad in grads:
+                grad /= 2
+
+        reply = PlainFunction(halve_in_place, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0, repeat=3))
+
+        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), THREE_FOUR / 2)
+
+
+class TestAnswer:
+    def test_none_stays_none_and_inputs_are_read_back(self) -> None:
+        reply = PlainFunction(halve, "clip_by_norm").call(call_of(THREE_FOUR, None, clip_norm=1.0))
+
+        assert reply.gradients[1] is None
+        assert reply.norm is None
+        assert reply.same_object == (False, True)
+        assert reply.inputs is not None
+        np.testing.assert_array_equal(numpy_of(reply.inputs[0]), THREE_FOUR)
+        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), THREE_FOUR / 2)
+
+    @pytest.mark.parametrize("norm", [5, 5.0, np.float32(5), np.array(5.0)])
+    def test_pair_of_list_and_norm(self, norm: Any) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: (grads, norm), "clip_by_global_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
+
+        assert len(reply.gradients) == 2
+        assert numpy_of(reply.norm) == 5
+        assert reply.norm is not None
+        assert reply.norm.dtype == ("float32" if isinstance(norm, np.float32) else "float64")
+
+    def test_pair_of_arrays_is_two_gradients(self) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: tuple(grads), "clip_by_global_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
+
+        assert len(reply.gradients) == 2
+        assert reply.norm is None
+
+    @pytest.mark.parametrize("returned", [None, 5.0, np.float32(5), np.array(5.0)])
+    def test_in_place_without_a_list(self, returned: Any) -> None:
+        def clip(grads: Any, clip_norm: float) -> Any:
+            grads[0] *= 0
+            return returned
+
+        reply = PlainFunction(clip, "clip_by_global_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.same_object == (True,)
+        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), [0.0, 0.0])
+        assert (reply.norm is None) == (returned is None)
+
+    def test_list_that_is_changed_instead_of_its_arrays(self) -> None:
+        def clip(grads: Any, clip_norm: float) -> None:
+            grads[0] = grads[0] * 0
+
+        reply = PlainFunction(clip, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.inputs is not None
+        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), [0.0, 0.0])
+        np.testing.assert_array_equal(numpy_of(reply.inputs[0]), THREE_FOUR)
+
+    def test_wrong_dtype_and_wrong_count_are_reported_as_they_are(self) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: [np.array([1, 2]), [0.5]], "clip_by_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert [array.dtype for array in reply.gradients if array] == ["int64", "float64"]
+        assert reply.same_object is None
+
+    def test_bfloat16_travels_as_its_bits(self) -> None:
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        values = np.array([3.0, -4.5], dtype=ml_dtypes.bfloat16)
+
+        reply = PlainFunction(halve, "clip_by_norm", ("bfloat16",)).call(call_of(values, clip_norm=1.0))
+
+        assert reply.gradients == (Array.of(values / 2),)
+        assert reply.gradients[0] is not None
+        assert reply.gradients[0].dtype == "bfloat16"
+
+    @pytest.mark.parametrize("returned", [THREE_FOUR, {"a": 1}, iter([])])
+    def test_answer_that_is_no_list_is_the_functions_fault(self, returned: Any) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
+
+        with pytest.raises(FrameworkRaised, match="return the list of clipped gradients"):
+            adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+    def test_ragged_answer_is_the_functions_fault(self) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: [[[1.0], [1.0, 2.0]]], "clip_by_norm")
+
+        with pytest.raises(FrameworkRaised, match="inhomogeneous"):
+            adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+    def test_what_is_raised_comes_with_the_inputs_afterwards(self) -> None:
+        def spoil(grads: Any, clip_norm: float) -> None:
+            grads[0] *= 0
+            message = "no"
+            raise ValueError(message)
+
+        with pytest.raises(FrameworkRaised, match="ValueError: no") as raised:
+            PlainFunction(spoil, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert raised.value.inputs is not None
+        np.testing.assert_array_equal(numpy_of(raised.value.inputs[0]), [0.0, 0.0])
+
+    def test_warnings_are_recorded(self) -> None:
+        def warn(grads: Any, clip_norm: float) -> Any:
+            warnings.warn("careful", stacklevel=1)
+            return grads
+
+        reply = PlainFunction(warn, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.warnings == ("UserWarning: careful",)

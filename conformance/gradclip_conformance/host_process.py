@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
@@ -131,8 +131,8 @@ class HostProcess:
         except OSError as error:
             text = f"Cannot run {self.command[0]!r}: {error.strerror or error}. Name a Python executable with --python."
             raise StartError("no-host", text) from error
-        threading.Thread(target=_drain, args=(self._process.stdout, self._lines.put), daemon=True).start()
-        threading.Thread(target=_drain, args=(self._process.stderr, self._errors.append), daemon=True).start()
+        threading.Thread(target=_queue_lines, args=(self._process.stdout, self._lines), daemon=True).start()
+        threading.Thread(target=_keep_lines, args=(self._process.stderr, self._errors), daemon=True).start()
         try:
             self._send({"message": "hello", "protocol": wire.PROTOCOL})
             line = self._receive(self.start_seconds)
@@ -208,13 +208,18 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
             process.kill()
 
 
-def _drain(stream: Any, sink: Any) -> None:
-    """Hand on each line until the stream ends; then, for the lines of messages, None."""
+def _queue_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    """Hand on each line until the stream ends, and then None."""
     with contextlib.suppress(ValueError, OSError):  # closed under us by the end of the process
         for line in stream:
-            sink(line)
-    if getattr(sink, "__name__", "") == "put":
-        sink(None)
+            lines.put(line)
+    lines.put(None)
+
+
+def _keep_lines(stream: IO[str], lines: collections.deque[str]) -> None:
+    """Keep the last lines of a stream until it ends."""
+    with contextlib.suppress(ValueError, OSError):
+        lines.extend(stream)
 
 
 def _understood(line: str, number: int) -> Answer:

@@ -1,0 +1,25 @@
+"""Cases of thresholds that make no sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..case import Case, Recorded, Refused
+from .build import DTYPES, NORM_OPERATIONS, case, tensor
+
+__all__ = ["cases"]
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        tensors = [tensor([3.0], dtype), tensor([-4.0], dtype)]
+        for operation in NORM_OPERATIONS:
+            refused = f"{operation}.negative-threshold-refused"
+            yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, Refused())
+            yield case(refused, "minus-infinity", dtype, tensors, {"clip_norm": -math.inf}, Refused())
+            yield case(f"{operation}.nan-threshold", "nan", dtype, tensors, {"clip_norm": math.nan}, Recorded())
+        yield case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, Recorded())
+        yield case("value.min-above-max", "negative-max-only", dtype, tensors, {"max": -1.0}, Recorded())
+        yield case("value.nan-threshold", "nan", dtype, tensors, {"max": math.nan}, Recorded())

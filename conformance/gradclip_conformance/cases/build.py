@@ -1,0 +1,74 @@
+"""What the themes build their cases with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradclip_adapters.contract import Array, Gradient
+
+from ..case import Case, Expectation
+from ..formats import encode
+
+__all__ = ["DTYPES", "NORM_OPERATIONS", "OPERATIONS", "case", "clipping_options", "tensor"]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: How an operation is called in rule ids, and in the contract.
+OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
+NORM_OPERATIONS = ("norm", "global-norm")
+
+
+def tensor(
+    values: Sequence[float] | None,
+    dtype: str,
+    shape: tuple[int, ...] | None = None,
+    *,
+    need_clip: bool = True,
+    layout: str = "contiguous",
+    same_as: int | None = None,
+) -> Gradient:
+    """A gradient of these values, one-dimensional unless a shape is given; None for no gradient.
+
+    The values must be representable in the dtype: a case never means something else than it says.
+    """
+    if values is None:
+        return Gradient("", None, need_clip)
+    array = Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
+    return Gradient("", array, need_clip, layout, same_as)
+
+
+def case(
+    rule: str,
+    variant: str,
+    dtype: str,
+    gradients: Iterable[Gradient],
+    options: dict[str, Any],
+    expectation: Expectation,
+    needs: Iterable[str] = (),
+) -> Case:
+    """A case, its gradients named by their place, its needs completed by what the call plainly uses."""
+    named = tuple(
+        Gradient(f"g{i}", g.array, g.need_clip, g.layout, g.same_as, g.rows, g.height) for i, g in enumerate(gradients)
+    )
+    uses = set(needs)
+    if any(not gradient.need_clip for gradient in named):
+        uses.add("excludes")
+    if any(gradient.array is None for gradient in named):
+        uses.add("none_grads")
+    if any(gradient.layout != "contiguous" for gradient in named):
+        uses.add("strided")
+    if any(gradient.same_as is not None for gradient in named):
+        uses.add("repeated")
+    if len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1:
+        uses.add("mixed_dtypes")
+    if "min" in options:
+        uses.add("min_max")
+    uses |= {name for name in ("norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
+    operation = OPERATIONS[rule.partition(".")[0]]
+    return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
+
+
+def clipping_options(operation: str, threshold: float) -> dict[str, Any]:
+    """The options by which an operation is called with one threshold: `max` by value, `clip_norm` by norm."""
+    return {"max": threshold} if operation == "value" else {"clip_norm": threshold}

@@ -1,0 +1,64 @@
+"""Cases of exclusion: what is excluded is neither counted nor changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradclip_adapters.contract import Gradient
+
+from ..case import Case, ReturnedNorm, Untouched, Values
+from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
+
+__all__ = ["cases"]
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        for operation in OPERATIONS:
+            yield from _untouched(operation, dtype)
+            yield from _all_excluded(operation, dtype)
+        yield from _not_counted(dtype)
+
+
+def _excluded(values: list[float], dtype: str) -> Gradient:
+    return tensor(values, dtype, need_clip=False)
+
+
+def _untouched(operation: str, dtype: str) -> Iterator[Case]:
+    rule, options = f"{operation}.excluded-untouched", clipping_options(operation, 1.0)
+    included, excluded = tensor([3.0, 4.0], dtype), _excluded([30.0, -0.0, -40.0], dtype)
+    yield case(rule, "first", dtype, [excluded, included], options, Untouched((0,)))
+    yield case(rule, "last", dtype, [included, excluded], options, Untouched((1,)))
+    yield case(rule, "between", dtype, [included, excluded, included, excluded], options, Untouched((1, 3)))
+    # As in a linear layer, of which the weight or the bias is excluded.
+    weight, bias = [6.0, -2.0, 4.0, 8.0], [3.0, 4.0]
+    yield case(
+        rule, "weight", dtype, [tensor(weight, dtype, (2, 2), need_clip=False), tensor(bias, dtype)], options, Untouched((0,))
+    )
+    yield case(
+        rule, "bias", dtype, [tensor(weight, dtype, (2, 2)), tensor(bias, dtype, need_clip=False)], options, Untouched((1,))
+    )
+    nonfinite = _excluded([math.nan, math.inf, -math.inf], dtype)
+    yield case(rule, "nonfinite", dtype, [included, nonfinite], options, Untouched((1,)))
+
+
+def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:
+    rule, options = f"{operation}.all-excluded", clipping_options(operation, 1.0)
+    excluded = [_excluded([3.0], dtype), _excluded([-4.0, 5.0], dtype)]
+    yield case(rule, "two-tensors", dtype, excluded, options, Untouched((0, 1)))
+    if operation == "global-norm":
+        yield case(rule, "returned-norm", dtype, excluded, options, ReturnedNorm(), ["returns_norm"])
+
+
+def _not_counted(dtype: str) -> Iterator[Case]:
+    rule = "global-norm.excluded-not-counted"
+    tensors = [tensor([3.0], dtype), tensor([4.0], dtype), _excluded([12.0], dtype)]
+    yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, Values())
+    # With the excluded gradient the norm is 13, without it 5: only the latter is not above the threshold.
+    yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, Untouched((0, 1)))
+    yield case(rule, "two-tensors", dtype, [_excluded([96.0, 0.5], dtype), tensor([3.0, 4.0], dtype)], {"clip_norm": 1.0}, Values())
+    yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
+    nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
+    yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -1,0 +1,125 @@
+"""Cases of the formulas themselves: above, below and at the threshold, the norms, and what is returned.
+
+The numbers are small integers times powers of two: exact in every dtype, with exact norms (3, 4 and 5; 2, 4, 4 and 6),
+so that only the arithmetic under test can be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..case import Case, ReturnedNorm, Untouched, Values
+from ..formats import next_down, next_up
+from .build import DTYPES, NORM_OPERATIONS, case, tensor
+
+__all__ = ["cases"]
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        yield from _by_value(dtype)
+        for operation in NORM_OPERATIONS:
+            yield from _by_norm(operation, dtype)
+            yield from _other_norms(operation, dtype)
+        yield from _one_tensor_at_a_time(dtype)
+        yield from _all_together(dtype)
+        yield from _returned_norm(dtype)
+
+
+def _by_value(dtype: str) -> Iterator[Case]:
+    spread = [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0]
+    yield case("value.bounds", "max-only", dtype, [tensor(spread, dtype)], {"max": 1.0}, Values())
+    yield case("value.bounds", "min-and-max", dtype, [tensor(spread, dtype)], {"min": -0.5, "max": 2.0}, Values())
+    yield case("value.bounds", "positive-range", dtype, [tensor(spread, dtype)], {"min": 0.25, "max": 0.75}, Values())
+    two = [tensor([8.0, -8.0, 0.125], dtype), tensor([0.5, 2.0, -2.0, 1.5], dtype, (2, 2))]
+    yield case("value.bounds", "two-tensors", dtype, two, {"min": -1.0, "max": 1.0}, Values())
+    inside = [tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -4.0], dtype)]
+    yield case("value.inside-unchanged", "max-only", dtype, inside, {"max": 4.0}, Untouched((0,)))
+    yield case("value.inside-unchanged", "min-and-max", dtype, inside, {"min": -4.0, "max": 4.0}, Untouched((0,)))
+    below = [tensor([-3.0, -2.0, -1.0, 3.0], dtype)]
+    yield case("value.min-defaults-to-minus-max", "below-minus-max", dtype, below, {"max": 2.0}, Values())
+
+
+def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
+    above, below = f"{operation}.scaled-above", f"{operation}.identity-below"
+    triangle = [tensor([3.0, 4.0], dtype)]
+    # So small that an epsilon of 1e-6 beside the norm shows in every dtype, and the squares are still exact in it.
+    small = 2.0**-12 if dtype == "float16" else 2.0**-18
+    yield case(above, "three-four-five", dtype, triangle, {"clip_norm": 1.0}, Values())
+    yield case(above, "by-half", dtype, triangle, {"clip_norm": 2.5}, Values())
+    yield case(above, "far-above", dtype, [tensor([384.0, -512.0], dtype)], {"clip_norm": 0.125}, Values())
+    yield case(
+        above, "small", dtype, [tensor([3 * small, 4 * small], dtype)], {"clip_norm": 2.5 * small}, Values()
+    )
+    yield case(
+        above, "matrix", dtype, [tensor([2.0, -4.0, 0.0, 0.0, 4.0, 0.0], dtype, (2, 3))], {"clip_norm": 2.0}, Values()
+    )
+    yield case(
+        above, "uneven", dtype, [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0], dtype)], {"clip_norm": 2.0}, Values()
+    )
+    yield case(below, "three-four-five", dtype, triangle, {"clip_norm": 8.0}, Untouched((0,)))
+    yield case(below, "far-below", dtype, [tensor([-0.0, 1.0, -0.75], dtype)], {"clip_norm": 1024.0}, Untouched((0,)))
+    yield case(
+        below, "small", dtype, [tensor([3 * small, 4 * small], dtype)], {"clip_norm": 8 * small}, Untouched((0,))
+    )
+    at = f"{operation}.at-threshold"
+    yield case(at, "three-four-five", dtype, triangle, {"clip_norm": 5.0}, Untouched((0,)))
+    yield case(at, "one-element", dtype, [tensor([-0.75], dtype)], {"clip_norm": 0.75}, Untouched((0,)))
+    yield case(at, "small", dtype, [tensor([3 * small, 4 * small], dtype)], {"clip_norm": 5 * small}, Untouched((0,)))
+    beside = f"{operation}.neighbours-of-threshold"
+    yield case(beside, "threshold-above", dtype, triangle, {"clip_norm": next_up(5.0, dtype)}, Untouched((0,)))
+    yield case(beside, "threshold-below", dtype, triangle, {"clip_norm": next_down(5.0, dtype)}, Values())
+
+
+def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
+    rule = f"{operation}.p-norm"
+    for name, p, values, threshold in (
+        ("one", 1.0, [1.0, 2.0, -3.0], 3.0),
+        ("one-between-the-norms", 1.0, [3.0, 4.0], 6.0),
+        ("three", 3.0, [3.0, -4.0, 5.0], 3.0),
+        ("half", 0.5, [1.0, 4.0], 3.0),
+        ("three-halves", 1.5, [1.0, 4.0], 2.0),
+    ):
+        yield case(rule, name, dtype, [tensor(values, dtype)], {"clip_norm": threshold, "norm_type": p}, Values())
+    between = {"clip_norm": 4.75, "norm_type": 3.0}
+    yield case(rule, "three-between-the-norms", dtype, [tensor([3.0, 4.0], dtype)], between, Untouched((0,)))
+    largest = [tensor([1.0, -4.0, 2.0], dtype)]
+    infinity = f"{operation}.infinity-norm"
+    yield case(infinity, "above", dtype, largest, {"clip_norm": 2.0, "norm_type": math.inf}, Values())
+    yield case(infinity, "at-threshold", dtype, largest, {"clip_norm": 4.0, "norm_type": math.inf}, Untouched((0,)))
+
+
+def _one_tensor_at_a_time(dtype: str) -> Iterator[Case]:
+    rule = "norm.each-tensor-alone"
+    above_and_below = [tensor([3.0, 4.0], dtype), tensor([0.5, -0.25], dtype)]
+    yield case(rule, "above-and-below", dtype, above_and_below, {"clip_norm": 1.0}, Values())
+    both_above = [tensor([6.0, 8.0], dtype), tensor([12.0, -16.0], dtype)]
+    yield case(rule, "both-above", dtype, both_above, {"clip_norm": 5.0}, Values())
+    together_above = [tensor([3.0], dtype), tensor([4.0], dtype)]
+    yield case(rule, "only-together-above", dtype, together_above, {"clip_norm": 4.5}, Untouched((0, 1)))
+
+
+def _all_together(dtype: str) -> Iterator[Case]:
+    rule = "global-norm.one-norm-over-all"
+    apart = [tensor([3.0], dtype), tensor([4.0], dtype)]
+    yield case(rule, "two-tensors", dtype, apart, {"clip_norm": 1.0}, Values())
+    yield case(rule, "each-below-alone", dtype, apart, {"clip_norm": 4.5}, Values())
+    three = [tensor([2.0, 0.0], dtype), tensor([-4.0, 0.0, 0.0, 0.0], dtype, (2, 2)), tensor([4.0], dtype)]
+    yield case(rule, "three-shapes", dtype, three, {"clip_norm": 3.0}, Values())
+    yield case(rule, "at-threshold", dtype, three, {"clip_norm": 6.0}, Untouched((0, 1, 2)))
+    yield case(rule, "below", dtype, three, {"clip_norm": 7.0}, Untouched((0, 1, 2)))
+    for name, p, threshold in (("p-one", 1.0, 3.5), ("infinity", math.inf, 2.0), ("p-three", 3.0, 2.0)):
+        options = {"clip_norm": threshold, "norm_type": p}
+        yield case(rule, name, dtype, apart, options, Values())
+
+
+def _returned_norm(dtype: str) -> Iterator[Case]:
+    rule = "global-norm.returned-norm"
+    apart = [tensor([3.0], dtype), tensor([4.0], dtype)]
+    for name, threshold in (("above", 1.0), ("at-threshold", 5.0), ("below", 8.0)):
+        yield case(rule, name, dtype, apart, {"clip_norm": threshold}, ReturnedNorm(), ["returns_norm"])
+    for name, p in (("p-one", 1.0), ("infinity", math.inf), ("p-three", 3.0)):
+        options = {"clip_norm": 1.0, "norm_type": p}
+        yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])

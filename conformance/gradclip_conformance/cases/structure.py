@@ -1,0 +1,86 @@
+"""Cases of form: what is None, empty, zero-dimensional, strided, mixed or many comes back as it was, clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..case import Case, Recorded, ReturnedNorm, Structure, Values
+from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
+
+__all__ = ["cases"]
+
+MANY = 1000
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for operation in OPERATIONS:
+        options = clipping_options(operation, 1.0)
+        yield case(f"{operation}.empty-list", "nothing", "float32", [], options, Structure("count"))
+        for dtype in DTYPES:
+            yield from _none(operation, dtype)
+            yield from _empty(operation, dtype)
+            yield from _shapes(operation, dtype)
+            yield from _layouts(operation, dtype)
+            yield from _lists(operation, dtype)
+        yield from _mixed(operation)
+    none_at_all = clipping_options("global-norm", 1.0)
+    yield case("global-norm.empty-list", "returned-norm", "float32", [], none_at_all, ReturnedNorm(), ["returns_norm"])
+
+
+def _none(operation: str, dtype: str) -> Iterator[Case]:
+    options = clipping_options(operation, 1.0)
+    nothing = tensor(None, dtype)
+    among = [tensor([3.0], dtype), nothing, tensor([4.0], dtype)]
+    yield case(f"{operation}.none-stays-none", "between", dtype, among, options, Structure("none"))
+    yield case(f"{operation}.none-stays-none", "first", dtype, [nothing, *among], options, Structure("none"))
+    if operation == "global-norm":
+        yield case("global-norm.none-not-counted", "between", dtype, among, options, Values())
+        only = [tensor(None, dtype), tensor(None, dtype)]
+        yield case("global-norm.none-not-counted", "only-none", dtype, only, options, Structure("none"))
+
+
+def _empty(operation: str, dtype: str) -> Iterator[Case]:
+    rule, options = f"{operation}.empty-tensor", clipping_options(operation, 1.0)
+    yield case(rule, "alone", dtype, [tensor([], dtype)], options, Structure("shape"))
+    yield case(rule, "beside-others", dtype, [tensor([], dtype, (0, 2)), tensor([3.0, 4.0], dtype)], options, Values())
+
+
+def _shapes(operation: str, dtype: str) -> Iterator[Case]:
+    options, clipped_and_not = clipping_options(operation, 1.0), (("clipped", 1.0), ("not-clipped", 16.0))
+    scalar = [tensor([3.0], dtype, ()), tensor([-4.0], dtype, ())]
+    yield case(f"{operation}.zero-dimensional", "values", dtype, scalar, options, Values())
+    yield case(f"{operation}.zero-dimensional", "shape", dtype, scalar, options, Structure("shape"))
+    matrix = [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], dtype, (2, 3)), tensor([2.0, 1.0, 2.0], dtype)]
+    deep = [tensor([2.0, -4.0, 4.0, 0.0], dtype, (1, 2, 1, 2)), tensor([1.0], dtype, (1, 1))]
+    for name, threshold in clipped_and_not:
+        at = clipping_options(operation, threshold)
+        yield case(f"{operation}.shape-kept", f"matrix-{name}", dtype, matrix, at, Structure("shape"))
+        yield case(f"{operation}.shape-kept", f"deep-{name}", dtype, deep, at, Structure("shape"))
+        yield case(f"{operation}.dtype-kept", name, dtype, matrix, at, Structure("dtype"))
+
+
+def _layouts(operation: str, dtype: str) -> Iterator[Case]:
+    rule, options = f"{operation}.layout", clipping_options(operation, 1.0)
+    values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
+    for layout in ("strided", "transposed"):
+        yield case(rule, layout, dtype, [tensor(values, dtype, (2, 3), layout=layout)], options, Values())
+
+
+def _lists(operation: str, dtype: str) -> Iterator[Case]:
+    options = clipping_options(operation, 3.0)
+    ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
+    yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, Values())
+    # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together 3 * sqrt(1000).
+    many = [tensor([1.0, -2.0, 2.0], dtype) for _ in range(MANY)]
+    yield case(f"{operation}.many-tensors", "thousand", dtype, many, clipping_options(operation, 1.5), Values())
+    twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
+    yield case(f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded())
+
+
+def _mixed(operation: str) -> Iterator[Case]:
+    rule, options = f"{operation}.mixed-dtypes", clipping_options(operation, 1.0)
+    for first, second in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float64")):
+        mixed, name = [tensor([3.0], first), tensor([4.0], second)], f"{first}+{second}"
+        yield case(rule, "values", name, mixed, options, Values())
+        yield case(rule, "dtypes", name, mixed, options, Structure("dtype"))

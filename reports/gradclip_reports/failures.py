@@ -1,0 +1,107 @@
+"""What spoils a run, grouped so that one fault is told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from .lines import Cell, Header, Run
+from .matrix import Tally
+from .statuses import STATUSES, Status
+
+__all__ = ["FailureGroup", "NotRun", "failure_groups", "not_run_groups"]
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """The cells of one run and one rule that spoil it; of several subjects only where all tell the same."""
+
+    header: Header
+    cells: tuple[Cell, ...]
+
+    @property
+    def tally(self) -> Tally:
+        """How many cells have each status."""
+        return Tally(cell.status for cell in self.cells)
+
+    @property
+    def subjects(self) -> dict[str, int]:
+        """How many of the cells each subject has."""
+        return dict(Counter(cell.subject for cell in self.cells))
+
+    @property
+    def status(self) -> Status:
+        """The worst status."""
+        return self.tally.worst
+
+    @property
+    def first(self) -> Cell:
+        """The first cell of the worst status, which reports show in full."""
+        return next(cell for cell in self.cells if cell.status == self.status.name)
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """The cells of one subject that were planned and did not run: how many of each rule."""
+
+    header: Header
+    subject: str
+    rules: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """How many cells did not run."""
+        return sum(self.rules.values())
+
+
+def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
+    """The groups, run by run, and in each run the worst first.
+
+    A group is one rule and one subject; subjects whose first cell has the same status and detail are told together.
+    """
+    severity = list(STATUSES)
+    groups = []
+    for run in runs:
+        told = [_together(run.header, cells) for cells in _by(_rule_and_subject, _spoiling(run)).values()]
+        same = _by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
+        merged = [_together(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
+        groups += sorted(merged, key=lambda group: severity.index(group.status.name))
+    return groups
+
+
+def _spoiling(run: Run) -> list[Cell]:
+    return [cell for cell in run.cells if STATUSES[cell.status].spoils]
+
+
+def _rule_and_subject(cell: Cell) -> tuple[str, str]:
+    return cell.rule, cell.subject
+
+
+def _together(header: Header, cells: Sequence[Cell]) -> FailureGroup:
+    return FailureGroup(header, tuple(cells))
+
+
+def _first_of_pair(pair: Sequence[str]) -> str:
+    return pair[0]
+
+
+def _by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
+    """The items of each key, in the order in which the keys first occur."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def not_run_groups(runs: Sequence[Run]) -> list[NotRun]:
+    """What did not run, by run and subject."""
+    return [
+        NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
+        for run in runs
+        for subject, pairs in _by(_first_of_pair, run.footer.not_run).items()
+    ]

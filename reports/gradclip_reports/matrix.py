@@ -1,0 +1,169 @@
+"""The table that every report shows: rules down, adapters or subjects across."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from .lines import Run
+from .statuses import NOT_RUN, STATUSES, Status
+
+__all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "matrix_of"]
+
+
+class Tally:
+    """How many cells have each status, worst first; a planned cell that did not run counts as `not-run`."""
+
+    def __init__(self, statuses: Iterable[str]) -> None:
+        found = Counter(statuses)
+        self.counts: Mapping[str, int] = {name: found[name] for name in STATUSES if found[name]}
+
+    @property
+    def total(self) -> int:
+        """All that was planned."""
+        return sum(self.counts.values())
+
+    @property
+    def passed(self) -> int:
+        """The score, out of `total`: only `pass` counts."""
+        return self.counts.get("pass", 0)
+
+    @property
+    def worst(self) -> Status:
+        """The most severe status; of an empty tally, `not-run`."""
+        return STATUSES[next(iter(self.counts), NOT_RUN)]
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether anything is not as expected."""
+        return any(STATUSES[name].spoils for name in self.counts)
+
+
+@dataclass(frozen=True)
+class Column:
+    """An adapter, where several runs are compared, or a subject of a single run."""
+
+    #: From 1, for tables too narrow for names.
+    number: int
+    name: str
+    version: str
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule; a tally for each column of its table, None where the column has no case of it."""
+
+    rule: str
+    level: str
+    tallies: tuple[Tally | None, ...]
+
+    @property
+    def label(self) -> str:
+        """The rule's id less the operation, which the table's heading says."""
+        return self.rule.partition(".")[2] or self.rule
+
+
+@dataclass(frozen=True)
+class Section:
+    """The rules of one theme; the theme is empty where the record names none."""
+
+    theme: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One operation."""
+
+    operation: str
+    columns: tuple[Column, ...]
+    sections: tuple[Section, ...]
+
+    def part(self, start: int, stop: int) -> Table:
+        """The table with some of its columns only."""
+        sections = (
+            Section(section.theme, tuple(Row(row.rule, row.level, row.tallies[start:stop]) for row in section.rows))
+            for section in self.sections
+        )
+        return Table(self.operation, self.columns[start:stop], tuple(sections))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All tables, and the columns that they share."""
+
+    columns: tuple[Column, ...]
+    tables: tuple[Table, ...]
+    tally: Tally
+
+
+class _Entry(NamedTuple):
+    column: int
+    operation: str
+    theme: str
+    rule: str
+    level: str
+    status: str
+
+
+def matrix_of(runs: Sequence[Run]) -> Matrix:
+    """Build the matrix: one run gives a column for each subject, several give a column for each run.
+
+    Operations, themes and rules stand in the order in which the records first name them. In a matrix of one run, a
+    table has the columns of its operation only.
+    """
+    names = _column_names(runs)
+    entries = [entry for number, run in enumerate(runs) for entry in _entries(run, number, len(runs) == 1)]
+    columns = tuple(
+        Column(place + 1, name, version, Tally(entry.status for entry in entries if entry.column == place))
+        for place, (name, version) in enumerate(names)
+    )
+    tables = []
+    for operation in dict.fromkeys(entry.operation for entry in entries):
+        mine = [entry for entry in entries if entry.operation == operation]
+        present = {entry.column for entry in mine}
+        shown = tuple(column for column in columns if len(runs) > 1 or column.number - 1 in present)
+        tables.append(Table(operation, shown, tuple(_sections(mine, shown))))
+    return Matrix(columns, tuple(tables), Tally(entry.status for entry in entries))
+
+
+def _column_names(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    if len(runs) == 1:
+        return [(subject["name"], "") for subject in runs[0].header.subjects]
+    return [(run.header.adapter, run.header.framework["version"]) for run in runs]
+
+
+def _entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
+    places = {subject["name"]: place for place, subject in enumerate(run.header.subjects)}
+    operations = {subject["name"]: subject["operation"] for subject in run.header.subjects}
+    known = {cell.rule: cell for cell in run.cells}
+    for cell in run.cells:
+        column = places[cell.subject] if by_subject else number
+        yield _Entry(column, cell.operation, cell.theme, cell.rule, cell.level, cell.status)
+    for subject, case in run.footer.not_run:
+        rule = case.partition("/")[0]
+        theme, level = (known[rule].theme, known[rule].level) if rule in known else ("", "")
+        yield _Entry(places[subject] if by_subject else number, operations[subject], theme, rule, level, NOT_RUN)
+
+
+def _sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Iterator[Section]:
+    rows: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        rows.setdefault(entry.rule, []).append(entry)
+    themes = {rule: next((entry.theme for entry in mine if entry.theme), "") for rule, mine in rows.items()}
+    order = {theme: place for place, theme in enumerate(dict.fromkeys(themes.values()))}
+    for theme, rules in groupby(sorted(rows, key=lambda rule: order[themes[rule]]), key=themes.__getitem__):
+        yield Section(theme, tuple(_row(rule, rows[rule], columns) for rule in rules))
+
+
+def _row(rule: str, entries: Sequence[_Entry], columns: Sequence[Column]) -> Row:
+    statuses: dict[int, list[str]] = {}
+    for entry in entries:
+        statuses.setdefault(entry.column + 1, []).append(entry.status)
+    level = next((entry.level for entry in entries if entry.level), "")
+    tallies = (Tally(statuses[column.number]) if column.number in statuses else None for column in columns)
+    return Row(rule, level, tuple(tallies))

@@ -1,0 +1,210 @@
+"""The report for a terminal, legible in 80 columns and without colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from .failures import FailureGroup, NotRun, failure_groups, not_run_groups
+from .lines import Header, Run
+from .matrix import Column, Matrix, Table, Tally, matrix_of
+from .statuses import NOT_RUN, STATUSES, Status
+from .values import plain, readable, shortened
+
+__all__ = ["report", "terminal"]
+
+#: So many failures are shown in full; the rest have a line each.
+_IN_FULL = 12
+
+_VALUE_LENGTH = 320
+
+
+def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False) -> str:
+    """The report as text, with escape codes for colours if asked."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=color, color_system="standard" if color else None)
+    console.print(report(runs, width))
+    # Tables pad their last column: no reader of a log needs that.
+    return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
+
+
+def report(runs: Sequence[Run], width: int = 80) -> RenderableType:
+    """The report as something to print on a console of rich: key, matrix, legend, failures, verdict."""
+    matrix = matrix_of(runs)
+    groups = failure_groups(runs)
+    blocks: list[RenderableType] = [_key(matrix, runs)]
+    blocks += [grid for table in matrix.tables for grid in _grids(table, width)]
+    blocks.append(_legend(matrix))
+    blocks += [_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
+    blocks += [_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
+    blocks += [_not_run(group) for group in not_run_groups(runs)]
+    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(matrix, groups))
+
+
+def _about(header: Header) -> tuple[str, str]:
+    """The framework, and where and when it was checked."""
+    framework = f"{header.framework['name']} {header.framework['version']}"
+    where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
+    return plain(framework), plain(where)
+
+
+def _columns() -> Grid:
+    """A table whose columns are one space apart, with a line below its head."""
+    return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+
+
+def _key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
+    """What each number stands for, with the counts of its statuses."""
+    shown = list(matrix.tally.counts)
+    grid = _columns()
+    grid.show_footer = True
+    grid.add_column("", justify="right")
+    grid.add_column("subject" if len(runs) == 1 else "adapter", "all", overflow="fold")
+    grid.add_column("cells", str(matrix.tally.total), justify="right")
+    for name in shown:
+        status = STATUSES[name]
+        total = Text(str(matrix.tally.counts[name]), status.style)
+        grid.add_column(Text(status.glyph, status.style), total, justify="right", no_wrap=True)
+    for column in matrix.columns:
+        label = Text(plain(column.name))
+        if len(runs) > 1:
+            framework, where = _about(runs[column.number - 1].header)
+            label = Text.assemble((framework, "bold"), "\n", (where, "dim"))
+        counts = [_count(column.tally, name) for name in shown]
+        grid.add_row(str(column.number), label, str(column.tally.total), *counts)
+    if len(runs) > 1:
+        return grid
+    framework, where = _about(runs[0].header)
+    return Group(Text.assemble((framework, "bold"), "  ", (where, "dim")), Text(), grid)
+
+
+def _count(tally: Tally, name: str) -> Text:
+    return Text(str(tally.counts[name]), STATUSES[name].style) if name in tally.counts else Text()
+
+
+def _grids(table: Table, width: int) -> Iterator[Grid]:
+    """The table of one operation in the fullest form that fits; in halves where none does."""
+    console = Console(width=10_000)
+    for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
+        grid = _grid(table, names, detail)
+        if Measurement.get(console, console.options, grid).maximum <= width:
+            yield grid
+            return
+    if len(table.columns) == 1:
+        yield grid
+        return
+    middle = len(table.columns) // 2
+    yield from _grids(table.part(0, middle), width)
+    yield from _grids(table.part(middle, len(table.columns)), width)
+
+
+def _grid(table: Table, names: bool, detail: int) -> Grid:
+    grid = _columns()
+    grid.add_column(Text(table.operation, "bold"), no_wrap=True)
+    grid.add_column("", no_wrap=True, style="dim")
+    for column in table.columns:
+        grid.add_column(_heading(column) if names else str(column.number), no_wrap=True)
+    for section in table.sections:
+        if section.theme:
+            grid.add_row(Text(plain(section.theme), "italic"))
+        indent = "  " if section.theme else ""
+        for row in section.rows:
+            cells = [Text() if tally is None else _cell(tally, detail) for tally in row.tallies]
+            grid.add_row(Text(indent + plain(row.label)), row.level, *cells)
+    return grid
+
+
+def _heading(column: Column) -> Text:
+    return Text(f"{plain(column.name)}\n{plain(column.version)}".rstrip())
+
+
+def _cell(tally: Tally, detail: int) -> Text:
+    """The statuses of a place: all with their counts (3), the worst with its count (2), or its sign alone (1)."""
+    if detail == 1:
+        return Text(tally.worst.glyph, tally.worst.style)
+    shown = list(tally.counts.items())[: None if detail == 3 else 1]
+    return Text(" ").join(Text(f"{STATUSES[name].glyph}{count}", STATUSES[name].style) for name, count in shown)
+
+
+def _legend(matrix: Matrix) -> RenderableType:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    for name in matrix.tally.counts:
+        status = STATUSES[name]
+        grid.add_row(Text(f"{status.glyph} {status.name}", status.style), Text(status.meaning, "dim"))
+    grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
+    how = "A number counts the cells of the status before it. The worst status stands first, or alone."
+    return Group(grid, Text(how, "dim"))
+
+
+def _failure(group: FailureGroup, several: bool) -> Group:
+    """The first cell in full, and how many more are like it."""
+    cell = group.first
+    head = _signed(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
+    if several:
+        head.append(f"  {_about(group.header)[0]}", "not bold")
+    subjects = "\n".join(f"{name}{_times(count)}" for name, count in group.subjects.items())
+    text = Text(plain(f"{subjects}\n{cell.detail}"), overflow="fold")
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    for name, value in _facts(group):
+        grid.add_row(Text(name, "dim"), Text(plain(value), overflow="fold"))
+    return Group(head, Padding(text, (0, 0, 0, 2)), Padding(grid, (0, 0, 0, 4)))
+
+
+def _times(count: int) -> str:
+    return f" ({count} cells)" if count > 1 else ""
+
+
+def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
+    cell = group.first
+    yield "case", cell.case
+    for name, value in (("input", cell.input), ("expected", cell.expected), ("observed", cell.observed)):
+        if value is not None:
+            yield name, shortened(readable(value), _VALUE_LENGTH)
+    if cell.ulp is not None:
+        yield "off by", f"{cell.ulp:g} ulp"
+    if cell.quote is not None:
+        yield "documented", f'"{cell.quote}"'
+    if cell.url is not None:
+        yield "see", cell.url
+    if len(group.cells) > 1:
+        yield "in all", f"{_in_words(group.tally)}; the first is shown"
+
+
+def _signed(status: Status) -> Text:
+    return Text(f"{status.glyph} {status.name}", status.style)
+
+
+def _in_words(tally: Tally) -> str:
+    return ", ".join(f"{count} {name}" for name, count in tally.counts.items())
+
+
+def _failures_in_short(groups: Sequence[FailureGroup]) -> Text:
+    text = Text(f"{len(groups)} more, in short:", "bold")
+    for group in groups:
+        text.append("\n").append(group.status.glyph, group.status.style)
+        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_in_words(group.tally)})"), "not bold")
+    return text
+
+
+def _not_run(group: NotRun) -> Text:
+    status = STATUSES[NOT_RUN]
+    text = Text(f"{status.glyph} did not run: {group.total} cells of {plain(group.subject)}", status.style)
+    rules = ", ".join(f"{rule}{_times(count)}" for rule, count in group.rules.items())
+    return text.append("\n  " + plain(rules), "not bold default")
+
+
+def _verdict(matrix: Matrix, groups: Sequence[FailureGroup]) -> Iterator[Text]:
+    if any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL:
+        yield Text("Every cell is listed by: gradclip summary --format json FILE", "dim")
+    tally = matrix.tally
+    others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
+    text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
+    verdict = ("Not as expected.", "bold red") if tally.spoiled else ("As expected.", "bold green")
+    yield text.append(*verdict)

@@ -1,0 +1,176 @@
+"""Made-up runs, of the size and mixture that real frameworks give."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip_reports.records import Cell, Footer, Header, Run, RunWriter, plan_sha256
+
+RULES = {
+    "formula": ["scaled-above", "identity-below", "at-threshold", "neighbours-of-threshold", "infinity-norm"],
+    "exclusion": ["excluded-untouched", "excluded-not-counted", "all-excluded"],
+    "structure": ["none-stays-none", "empty-list", "zero-dimensional", "dtype-kept", "mixed-dtypes", "many-tensors"],
+    "zero": ["zero-gradient", "zero-gradient-zero-threshold"],
+    "nonfinite": ["nan-not-silent", "infinite-threshold", "error-if-nonfinite-atomic", "returned-norm-nonfinite"],
+    "range": ["overflow-of-squares", "underflow-of-squares", "subnormal"],
+    "arguments": ["negative-threshold-refused", "nan-threshold-refused"],
+}
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
+
+
+def make_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
+    """A header; each subject is (name, operation)."""
+    listed = [
+        {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
+        | {"formula": None}
+        for name, operation in subjects or [("clip", "clip_by_norm")]
+    ]
+    return Header(
+        suite={"name": "gradclip-spec", "version": "0.1.0"},
+        adapter=adapter,
+        framework={"name": adapter, "version": version},
+        environment={"python": "3.11.9", "platform": "Linux x86_64"},
+        subjects=listed,
+        command=["check", adapter],
+        started="2026-11-21T02:38:27Z",
+        seed=0,
+    )
+
+
+def make_cell(**changed: Any) -> Cell:
+    """A cell that passed, unless told otherwise."""
+    members: dict[str, Any] = {
+        "subject": "clip",
+        "operation": "clip_by_norm",
+        "rule": "norm.scaled-above",
+        "case": "norm.scaled-above/one-tensor/float32",
+        "level": "must",
+        "dtype": "float32",
+        "status": "pass",
+        "seconds": 0.002,
+    }
+    detail = {} if changed.get("status", "pass") == "pass" else {"detail": "The result is half of what it must be."}
+    return Cell(**(members | detail | changed))
+
+
+def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
+    """A run whose footer agrees with its cells."""
+    plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
+    footer = Footer(
+        planned=len(plan),
+        finished=len(cells),
+        counts=dict(Counter(cell.status for cell in cells)),
+        plan_sha256=plan_sha256(plan),
+        incomplete=bool(not_run),
+        not_run=not_run,
+    )
+    return Run(header, tuple(cells), footer)
+
+
+def status_of(number: int) -> str:
+    """Mostly passes; what is odd comes at fixed places."""
+    odd = {97: "fail", 131: "deviation", 61: "quality", 499: "timeout", 601: "crash", 43: "unspecified"}
+    return next((status for step, status in odd.items() if number % step == step - 1), "pass")
+
+
+def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
+    """A run of all the made-up rules, with every status but `error`."""
+    cells = []
+    for subject, operation in subjects:
+        for theme, names in RULES.items():
+            for name in names:
+                for variant in range(variants):
+                    for dtype in DTYPES:
+                        status = status_of(len(cells))
+                        status = "unsupported" if (dtype, theme) == ("bfloat16", "range") else status
+                        status = "documented" if name == "scaled-above" and "torch" in adapter else status
+                        rule = f"{OPERATIONS[operation]}.{name}"
+                        cell = make_cell(
+                            subject=subject,
+                            operation=operation,
+                            rule=rule,
+                            case=f"{rule}/variant-{variant}/{dtype}",
+                            dtype=dtype,
+                            theme=theme,
+                            status=status,
+                            level="should" if theme in ("zero", "range") else "must",
+                            input={"clip_norm": (2.0).hex(), "gradients": [[(3.0).hex(), (4.0).hex()]]},
+                            expected=[[(1.2).hex(), (1.6).hex()]],
+                            observed=[[(0.6).hex(), "nan"]],
+                        )
+                        cells.append(cell)
+    return make_run(make_header(adapter, version, subjects), cells)
+
+
+TORCH = [
+    ("torch.nn.utils.clip_grad_norm_ [foreach=None]", "clip_by_global_norm"),
+    ("torch.nn.utils.clip_grad_norm_ [foreach=True]", "clip_by_global_norm"),
+    ("torch.nn.utils.clip_grad_norm_ [foreach=False]", "clip_by_global_norm"),
+    ("torch.nn.utils.get_total_norm, clip_grads_with_norm_", "clip_by_global_norm"),
+    ("torch.nn.utils.clip_grad_value_ [foreach=True]", "clip_by_value"),
+    ("torch.nn.utils.clip_grad_value_ [foreach=False]", "clip_by_value"),
+]
+
+
+@pytest.fixture
+def torch_run() -> Run:
+    """One run of about 1800 cells."""
+    return realistic_run("torch", "2.13.0", TORCH)
+
+
+@pytest.fixture
+def several_runs(torch_run: Run) -> list[Run]:
+    """Three adapters; one has an operation the others lack."""
+    tensorflow = [("tf.clip_by_global_norm", "clip_by_global_norm"), ("tf.clip_by_norm", "clip_by_norm")]
+    paddle = [("ClipGradByGlobalNorm", "clip_by_global_norm"), ("ClipGradByValue", "clip_by_value")]
+    return [torch_run, realistic_run("tensorflow", "2.21.0", tensorflow), realistic_run("paddle", "3.3.1", paddle)]
+
+
+@pytest.fixture
+def small_run() -> Run:
+    """Four cells of one subject: two pass, one fails, one is not supported; one more did not run."""
+    case = "norm.scaled-above/one-tensor/{}".format
+    failed = {
+        "input": {"clip_norm": (2.0).hex(), "gradients": [[(3.0).hex(), (4.0).hex()]]},
+        "expected": [[(1.2).hex(), (1.6).hex()]],
+        "observed": [[(0.6).hex(), "nan"]],
+        "ulp": 4194304.0,
+    }
+    cells = [
+        make_cell(case=case("float32")),
+        make_cell(case=case("float64"), dtype="float64"),
+        make_cell(case=case("float16"), dtype="float16", status="fail", **failed),
+        make_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
+    ]
+    return make_run(make_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
+
+
+def record_of(runs: Sequence[Run]) -> str:
+    """The text of the record that holds the runs."""
+    stream = io.StringIO()
+    for run in runs:
+        plan = [*((cell.subject, cell.case) for cell in run.cells), *(tuple(pair) for pair in run.footer.not_run)]
+        writer = RunWriter(stream, run.header, plan)  # type: ignore[arg-type]
+        for cell in run.cells:
+            writer.write(cell)
+        writer.close(incomplete=run.footer.incomplete)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def write_record(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Write text to a file and give its path."""
+    path = tmp_path / "record.jsonl"
+
+    def write(text: str) -> Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write

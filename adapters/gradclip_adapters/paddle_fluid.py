@@ -1,0 +1,262 @@
+"""Paddle 1.8 `fluid`: the three clip classes through an optimizer and through `set_gradient_clip`; runs on Python 3.7.
+
+A parameter is excluded by a predicate on its name. The parameters of an optimizer start at minus zero and take one
+step, so that their negation is what the optimizer subtracted, the sign of a zero included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+import paddle.fluid as fluid
+from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+
+from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
+from .linear_layers import linear_layers
+
+__all__ = ["PaddleFluidAdapter"]
+
+
+class PaddleFluidAdapter(Adapter):
+    """The gradient clips of paddlepaddle 1.8, in the CPU build."""
+
+    def about(self) -> About:
+        """Paddle's version and build."""
+        environment = {"device": "cpu", "commit": paddle.version.commit, "numpy": np.__version__}
+        return About("Paddle fluid", paddle.__version__, environment)
+
+    def subjects(self) -> Sequence[Subject]:
+        """Each class in three ways of use."""
+        return [entry.subject for entry in ENTRY_POINTS.values()]
+
+    def call(self, call: Call) -> Reply:
+        """Answer through the entry point that the call names."""
+        entry = ENTRY_POINTS[call.subject]
+        _refuse_what_it_cannot_hold(call, entry.subject)
+        options = options_of(call, "repeat", *entry.options)
+        for _ in range(options.pop("repeat", 1)):
+            reply = entry.answer(entry.clip_class, call, options)
+        return reply
+
+
+@dataclass(frozen=True)
+class ClipClass:
+    """One of fluid's clip classes with the arguments that a case may set."""
+
+    make: Callable[..., Any]
+    operation: str
+    #: What the CPU kernels of 1.8.5 take: `clip_by_norm` float32 only, and the global norm is compared in float32.
+    dtypes: Tuple[str, ...]
+    options: Tuple[str, ...]
+
+    def __call__(self, options: Dict[str, Any], **more: Any) -> Any:
+        """Make the clip that the options of a call describe."""
+        return self.make(**{name: options[name] for name in self.options if name in options}, **more)
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A subject, the options it knows, and the function that answers for it."""
+
+    subject: Subject
+    clip_class: ClipClass
+    options: Tuple[str, ...]
+    answer: Callable[[ClipClass, Call, Dict[str, Any]], Reply]
+
+
+def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
+    arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
+    unknown = sorted({array.dtype for array in arrays} - set(subject.dtypes))
+    if unknown:
+        message = "{} has no CPU kernel for {}".format(subject.name, ", ".join(unknown))
+        raise Unsupported(message)
+    if not arrays:
+        message = "fluid needs a loss, and here no parameter takes part in one"
+        raise Unsupported(message)
+    if any(array.shape == () for array in arrays):
+        message = "fluid has no 0-d tensors"
+        raise Unsupported(message)
+
+
+def _zero_attribute() -> Any:
+    return fluid.ParamAttr(initializer=fluid.initializer.Constant(-0.0))
+
+
+def _predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict[str, Any]:
+    """The argument `need_clip` that chooses by name; none where everything is included, as by default."""
+    excluded = {parameter.name for parameter, gradient in zip(parameters, gradients) if not gradient.need_clip}
+    return {"need_clip": lambda parameter: parameter.name not in excluded} if excluded else {}
+
+
+def _loss_of(parameters: Sequence[Any], gradients: Sequence[Optional[Any]]) -> Any:
+    """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
+    loss = None
+    for parameter, gradient in zip(parameters, gradients):
+        if gradient is None:
+            continue
+        term = fluid.layers.reduce_sum(fluid.layers.elementwise_mul(parameter, gradient))
+        loss = term if loss is None else fluid.layers.elementwise_add(loss, term)
+    return loss
+
+
+def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
+    """Minus the parameters after the step, None where a parameter had no gradient and stayed zero."""
+    results = []  # type: List[Optional[Array]]
+    for value, gradient in zip(values, gradients):
+        left_alone = gradient.array is None and not value.any()
+        results.append(None if left_alone else Array.of(-value))
+    return tuple(results)
+
+
+# In dygraph
+
+
+def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+    """One step of SGD on the parameters of `dygraph.Linear` layers, after a real `backward()`."""
+    layers = linear_layers(call.gradients)
+    with fluid.dygraph.guard(fluid.CPUPlace()):
+        every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
+        for layer in layers:
+            linear = fluid.dygraph.Linear(
+                layer.in_features,
+                layer.out_features,
+                param_attr=_zero_attribute(),
+                bias_attr=_zero_attribute(),
+                dtype=layer.dtype,
+            )
+            every.extend(linear.parameters())
+            by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
+        parameters = [by_number[number] for number in range(len(call.gradients))]
+        tensors = [
+            None if gradient.array is None else fluid.dygraph.to_variable(gradient.array.numpy())
+            for gradient in call.gradients
+        ]
+        loss = _loss_of(parameters, tensors)
+        loss.backward()
+        with framework_call() as seen:
+            optimizer = fluid.optimizer.SGDOptimizer(
+                learning_rate=options.get("learning_rate", 1.0),
+                parameter_list=every,
+                grad_clip=clip_class(options, **_predicate(parameters, call.gradients)),
+            )
+            optimizer.minimize(loss)
+        results = _negated([parameter.numpy() for parameter in parameters], call.gradients)
+        inputs = tuple(
+            None if gradient.array is None else Array.of(parameter.gradient())
+            for parameter, gradient in zip(parameters, call.gradients)
+        )
+    return Reply(gradients=results, inputs=inputs, warnings=seen.warnings)
+
+
+# In a static program
+
+
+@dataclass(frozen=True)
+class Network:
+    """A static program whose parameters have the gradients of a call."""
+
+    parameters: List[Any]
+    loss: Any
+    feed: Dict[str, np.ndarray[Any, Any]]
+
+
+@contextlib.contextmanager
+def _static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
+    """A program of its own, with its own variables and names, around the block."""
+    scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
+    with scope, program, fluid.unique_name.guard():
+        parameters, data, feed = [], [], {}  # type: List[Any], List[Any], Dict[str, Any]
+        for number, gradient in enumerate(gradients):
+            shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)
+            parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_zero_attribute()))
+            if gradient.array is None:
+                data.append(None)
+                continue
+            name = "gradient_{}".format(number)
+            data.append(fluid.data(name, list(shape), dtype))
+            feed[name] = gradient.array.numpy()
+        yield Network(parameters, _loss_of(parameters, data), feed)
+
+
+def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    fetched = executor.run(fluid.default_main_program(), feed=network.feed, fetch_list=list(fetch))
+    if any(value is None for value in fetched):
+        message = "fluid fetches nothing of a tensor of size zero"
+        raise Unsupported(message)
+    return [np.array(value) for value in fetched]
+
+
+def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+    """One step of SGD in a static program."""
+    with _static_network(call.gradients) as network:
+        with framework_call() as seen:
+            optimizer = fluid.optimizer.SGDOptimizer(
+                learning_rate=options.get("learning_rate", 1.0),
+                grad_clip=clip_class(options, **_predicate(network.parameters, call.gradients)),
+            )
+            optimizer.minimize(network.loss)
+            _run(network, ())
+        scope = fluid.global_scope()
+        values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in network.parameters]
+    return Reply(gradients=_negated(values, call.gradients), warnings=seen.warnings)
+
+
+def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+    """`set_gradient_clip` and `append_gradient_clip_ops`, the gradients before and after fetched in one run.
+
+    This way has a list of the included parameters in place of the predicate.
+    """
+    with _static_network(call.gradients) as network, framework_call() as seen:
+        pairs = fluid.backward.append_backward(network.loss)
+        included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
+        everything = len(included) == len(network.parameters)
+        fluid.clip.set_gradient_clip(clip_class(options), param_list=None if everything else included)
+        clipped = fluid.clip.append_gradient_clip_ops(pairs)
+        fetched = _run(network, [gradient for _, gradient in pairs] + [gradient for _, gradient in clipped])
+        before, after = fetched[: len(pairs)], fetched[len(pairs) :]
+    return Reply(
+        gradients=_by_parameter(network.parameters, clipped, after),
+        inputs=_by_parameter(network.parameters, pairs, before),
+        warnings=seen.warnings,
+    )
+
+
+def _by_parameter(
+    parameters: Sequence[Any], pairs: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]
+) -> Tuple[Optional[Array], ...]:
+    """The fetched gradients in the order of the parameters; fluid lists the pairs in an order of its own."""
+    found = {pair[0].name: Array.of(value) for pair, value in zip(pairs, values)}
+    return tuple(found.get(parameter.name) for parameter in parameters)
+
+
+# The subjects
+
+CLASSES = (
+    ClipClass(GradientClipByValue, "clip_by_value", ("float32", "float64"), ("max", "min")),
+    ClipClass(GradientClipByNorm, "clip_by_norm", ("float32",), ("clip_norm",)),
+    ClipClass(GradientClipByGlobalNorm, "clip_by_global_norm", ("float32",), ("clip_norm",)),
+)
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    for clip_class in CLASSES:
+        common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
+        in_optimizer = ("optimizer", "learning_rate")
+        for way, answer, more in (
+            ("SGD, dygraph", step_dygraph, in_optimizer),
+            ("SGD, static", step_static, in_optimizer + ("compiled",)),
+            ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
+        ):
+            name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
+            subject = Subject(name, clip_class.operation, clip_class.dtypes, common + more)
+            options = clip_class.options + (("learning_rate",) if "optimizer" in more else ())
+            yield EntryPoint(subject, clip_class, options, answer)
+
+
+ENTRY_POINTS = {entry.subject.name: entry for entry in _entry_points()}

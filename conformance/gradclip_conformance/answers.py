@@ -99,3 +99,6 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """End the adapter."""
+
+    def kill(self) -> None:
+        """End the adapter at once, from any thread."""

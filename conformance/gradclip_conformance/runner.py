@@ -1,0 +1,212 @@
+"""Runs the cells of one adapter: connects, plans, asks, judges, and writes each cell as soon as it is known.
+
+The steps, and what each can raise: connecting (`StartError`: the adapter does not start), asking (nothing: a host that
+dies or hangs is an answer), judging (nothing: a fault of the judge becomes the status `error`), writing (`OSError`).
+A Ctrl-C ends the hosts, closes the record as incomplete and raises `KeyboardInterrupt` again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TextIO
+
+from gradclip_adapters.wire import subject_to_json
+from gradclip_reports.records import Cell, Header, Run, RunWriter
+from gradclip_spec import rules
+
+from .answers import Connection, Description
+from .case import Repeatable
+from .cases import all_cases
+from .claims import Claim, load_claims
+from .deviations import Deviation, load_deviations, pinned
+from .judge import Context, judge
+from .plan import PlannedCell, Selection, plan_cells
+from .show import readable_input
+from .verdict import SPOILING, Verdict
+
+__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
+
+#: The time limit of a case unless another is given.
+CASE_SECONDS = 30.0
+
+RULES = {rule.id: rule for rule in rules.load()}
+
+
+class Progress:
+    """Told how a run goes on; does nothing."""
+
+    def started(self, adapter: str, description: Description, planned: int) -> None:
+        """An adapter has started, and this many cells are planned."""
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is known."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, and how."""
+
+    adapter: str
+    connect: Callable[[], Connection]
+    selection: Selection = Selection()
+    timeout: float = CASE_SECONDS
+    jobs: int = 1
+    command: Sequence[str] = ()
+    seed: int | None = None
+
+
+@dataclass
+class _Judged:
+    """What is known about the adapter while it runs."""
+
+    claims: tuple[Claim, ...]
+    deviations: tuple[Deviation, ...]
+    description: Description
+    connections: list[Connection] = field(default_factory=list)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+
+def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None = None) -> Run:
+    """Run one adapter and write its record.
+
+    Raises
+    ------
+    StartError
+        When the adapter does not start; nothing has been written then.
+    KeyboardInterrupt
+        On Ctrl-C, after the hosts have been ended and the record closed as incomplete.
+    """
+    progress = progress or Progress()
+    first = request.connect()
+    try:
+        description = first.description
+        planned = plan_cells(description.subjects, all_cases(), request.selection)
+        state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
+        header = _header(request, description)
+        progress.started(request.adapter, description, len(planned))
+        cells: list[Cell] = []
+        lock = threading.Lock()
+
+        def finish(cell: Cell) -> None:
+            with lock:
+                writer.write(cell)
+                cells.append(cell)
+                progress.finished(cell)
+
+        writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
+        with writer:
+            _run_all(request, state, planned, finish)
+            footer = writer.close()
+    finally:
+        first.close()
+    return Run(header, tuple(cells), footer)
+
+
+def run_cell(
+    connection: Connection,
+    planned: PlannedCell,
+    timeout: float,
+    claims: Sequence[Claim] = (),
+    deviations: Sequence[Deviation] = (),
+) -> Cell:
+    """Ask and judge one cell."""
+    start = time.perf_counter()
+    case, subject = planned.case, planned.subject
+    rule = RULES[case.rule]
+    try:
+        verdict = _verdict(connection, planned, timeout, claims)
+        description = connection.description
+        verdict = pinned(verdict, case, subject, deviations, description.version, description.environment)
+    except Exception:
+        verdict = Verdict("error", f"The suite itself failed on this cell: {traceback.format_exc()}")
+    return Cell(
+        subject=subject.name,
+        operation=case.operation,
+        rule=case.rule,
+        case=case.id,
+        level=rule.level,
+        dtype=case.dtype,
+        status=verdict.status,
+        ulp=verdict.ulp,
+        detail=verdict.detail,
+        expected=verdict.expected,
+        observed=verdict.observed,
+        quote=verdict.quote,
+        url=verdict.url,
+        seconds=round(time.perf_counter() - start, 6),
+        theme=rule.theme,
+        input=readable_input(case) if verdict.status in SPOILING or verdict.status == "deviation" else None,
+    )
+
+
+def _verdict(connection: Connection, planned: PlannedCell, timeout: float, claims: Sequence[Claim]) -> Verdict:
+    if planned.missing is not None:
+        return Verdict("unsupported", planned.missing)
+    call = planned.case.call(planned.subject.name)
+    times = 2 if isinstance(planned.case.expectation, Repeatable) else 1
+    answers = [connection.ask(call, timeout) for _ in range(times)]
+    return judge(Context(planned.case, planned.subject, tuple(claims)), answers)
+
+
+def _run_all(
+    request: RunRequest, state: _Judged, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
+) -> None:
+    """Share the cells out among the jobs; each has a connection of its own."""
+    jobs = max(1, min(request.jobs, len(planned)))
+    shares = [planned[job::jobs] for job in range(jobs)]
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
+    futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
+    try:
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    except BaseException:
+        state.stopped.set()
+        for connection in state.connections:
+            connection.kill()
+        raise
+    finally:
+        pool.shutdown(wait=True)
+
+
+def _run_share(
+    request: RunRequest,
+    state: _Judged,
+    share: Sequence[PlannedCell],
+    finish: Callable[[Cell], None],
+    job: int,
+) -> None:
+    connection = state.connections[0] if job == 0 else request.connect()
+    if job:
+        state.connections.append(connection)
+    try:
+        for planned in share:
+            cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations)
+            # A cell whose host was ended by our own stop says nothing about the framework.
+            if state.stopped.is_set():
+                return
+            finish(cell)
+    finally:
+        if job:
+            connection.close()
+
+
+def _header(request: RunRequest, description: Description) -> Header:
+    return Header(
+        suite={"name": "gradclip-spec", "version": version("gradclip-spec")},
+        adapter=request.adapter,
+        framework={"name": description.framework, "version": description.version},
+        environment={**description.environment, "suite_python": sys.version.split()[0]},
+        subjects=[subject_to_json(subject) for subject in description.subjects],
+        command=list(request.command),
+        started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seed=request.seed,
+    )

@@ -82,6 +82,22 @@ def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
         raise Unsupported(message)
 
 
+@contextlib.contextmanager
+def _guarded(*guards: Any) -> Iterator[None]:
+    """Enter fluid's guards and leave them as if nothing had been raised.
+
+    They are generators without `finally`: an exception that passes through one leaves fluid in dygraph mode, or in the
+    wrong program, for good.
+    """
+    for guard in guards:
+        guard.__enter__()
+    try:
+        yield
+    finally:
+        for guard in reversed(guards):
+            guard.__exit__(None, None, None)
+
+
 def _zero_attribute() -> Any:
     return fluid.ParamAttr(initializer=fluid.initializer.Constant(-0.0))
 
@@ -118,7 +134,7 @@ def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradien
 def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
     """One step of SGD on the parameters of `dygraph.Linear` layers, after a real `backward()`."""
     layers = linear_layers(call.gradients)
-    with fluid.dygraph.guard(fluid.CPUPlace()):
+    with _guarded(fluid.dygraph.guard(fluid.CPUPlace())):
         every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
         for layer in layers:
             linear = fluid.dygraph.Linear(
@@ -168,7 +184,7 @@ class Network:
 def _static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
     """A program of its own, with its own variables and names, around the block."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
-    with scope, program, fluid.unique_name.guard():
+    with _guarded(scope, program, fluid.unique_name.guard()):
         parameters, data, feed = [], [], {}  # type: List[Any], List[Any], Dict[str, Any]
         for number, gradient in enumerate(gradients):
             shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)

@@ -1,16 +1,65 @@
-"""How the gradients of a call become tensors: memory layout, and one tensor that stands in the list twice."""
+"""What adapters share: a call is checked against its subject, and its gradients become tensors."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
 import numpy as np
 
-from .contract import Gradient, Unsupported
+from .contract import FEATURES, Call, Gradient, Subject, Unsupported
 
-__all__ = ["build_tensors", "lay_out"]
+__all__ = ["build_tensors", "lay_out", "refuse_unlisted"]
+
+#: The feature that each option of a call needs; options that are not named here need none.
+FEATURE_OF_OPTION = {
+    "min": "min_max",
+    "norm_type": "norm_type",
+    "eps": "eps",
+    "error_if_nonfinite": "error_if_nonfinite",
+    "learning_rate": "learning_rate",
+    "as_generator": "generator",
+}
 
 Tensor = TypeVar("Tensor")
+
+
+def refuse_unlisted(call: Call, subject: Subject) -> None:
+    """Refuse a call that asks for what its subject does not list.
+
+    Raises
+    ------
+    Unsupported
+        When the call uses a feature, a dtype or a norm that the subject does not list.
+    """
+    missing = sorted(set(_features_used(call)) - set(subject.features))
+    if missing:
+        message = "{} cannot do this: {}".format(subject.name, "; ".join(FEATURES[feature] for feature in missing))
+        raise Unsupported(message)
+    dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
+    if not dtypes <= set(subject.dtypes):
+        message = "{} does not take {}".format(subject.name, ", ".join(sorted(dtypes - set(subject.dtypes))))
+        raise Unsupported(message)
+    norm_type = call.options.get("norm_type", 2.0)
+    if norm_type not in subject.norm_types:
+        message = "{} has no norm of the order {}".format(subject.name, norm_type)
+        raise Unsupported(message)
+
+
+def _features_used(call: Call) -> Iterator[str]:
+    yield from (FEATURE_OF_OPTION[option] for option in call.options if option in FEATURE_OF_OPTION)
+    for gradient in call.gradients:
+        if not gradient.need_clip:
+            yield "excludes"
+        if gradient.array is None and gradient.same_as is None:
+            yield "none_grads"
+        if gradient.same_as is not None:
+            yield "repeated"
+        if gradient.layout != "contiguous":
+            yield "strided"
+        if gradient.rows is not None:
+            yield "sparse"
+    if len({gradient.array.dtype for gradient in call.gradients if gradient.array is not None}) > 1:
+        yield "mixed_dtypes"
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from .arrays import build_tensors, lay_out
+from .arrays import FEATURE_OF_OPTION, build_tensors, lay_out, refuse_unlisted
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["PlainFunction"]
@@ -30,13 +30,7 @@ PARAMETERS = {
 }
 
 #: The feature that a parameter brings.
-FEATURE_OF = {
-    "need_clip": "excludes",
-    "min": "min_max",
-    "norm_type": "norm_type",
-    "eps": "eps",
-    "error_if_nonfinite": "error_if_nonfinite",
-}
+FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: What a case may leave out, so that a function must have a default for it.
 OPTIONAL = ("norm_type", "eps", "error_if_nonfinite")
@@ -79,15 +73,14 @@ class PlainFunction(Adapter):
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
             raise ValueError(message)
         self._function = function
-        self._operation = operation
-        self._dtypes = tuple(dtypes)
-        self._in_place = in_place
         self._source = "{}:{}".format(
             getattr(function, "__module__", None) or "unknown",
             getattr(function, "__qualname__", type(function).__qualname__),
         )
-        self._name = name or self._source
         self._taken, self._required = _parameters(function, operation, self._source)
+        norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
+        features = _features(self._taken, operation, in_place)
+        self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
 
     def about(self) -> About:
         """The function's module and name, and the `__version__` of the module or of its package."""
@@ -100,35 +93,20 @@ class PlainFunction(Adapter):
 
     def subjects(self) -> Sequence[Subject]:
         """The one function."""
-        features = {"none_grads", "mixed_dtypes", "strided", "repeated"}
-        features.update(FEATURE_OF[name] for name in self._taken if name in FEATURE_OF)
-        if self._operation == "clip_by_global_norm":
-            # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.
-            features.add("returns_norm")
-        if self._in_place is not None:
-            features.add("in_place" if self._in_place else "functional")
-        norm_types = (1.0, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
-        return [Subject(self._name, self._operation, self._dtypes, tuple(sorted(features)), norm_types)]
+        return [self._subject]
 
     def call(self, call: Call) -> Reply:
         """Call the function; with the option `repeat`, so many times on fresh arrays."""
+        refuse_unlisted(call, self._subject)
         keywords = self._keywords(call)
         for _ in range(call.options.get("repeat", 1) - 1):
             self._call_once(call, keywords)
         return self._call_once(call, keywords)
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
-        """The keywords of one call, or Unsupported when the function does not take them."""
         keywords = {name: value for name, value in call.options.items() if name != "repeat"}
-        foreign = sorted(set(keywords) - self._taken)
-        if foreign:
-            message = "{} takes no parameter {}".format(self._source, ", ".join(foreign))
-            raise Unsupported(message)
         if "need_clip" in self._taken:
             keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
-        elif not all(gradient.need_clip for gradient in call.gradients):
-            message = "{} takes no parameter need_clip: nothing can be excluded".format(self._source)
-            raise Unsupported(message)
         missing = sorted(self._required - set(keywords))
         if missing:
             message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
@@ -184,11 +162,19 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
     return taken, required
 
 
+def _features(taken: Set[str], operation: str, in_place: Optional[bool]) -> Tuple[str, ...]:
+    features = {"none_grads", "mixed_dtypes", "strided", "repeated"}
+    features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
+    if operation == "clip_by_global_norm":
+        # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.
+        features.add("returns_norm")
+    if in_place is not None:
+        features.add("in_place" if in_place else "functional")
+    return tuple(sorted(features))
+
+
 def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
     """One gradient as a NumPy array."""
-    if gradient.rows is not None:
-        message = "NumPy has no row-sparse arrays"
-        raise Unsupported(message)
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
 

@@ -1,0 +1,152 @@
+"""TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm` and `tf.clip_by_global_norm`, eager and inside `tf.function`.
+
+The first two take one tensor, and are called on one gradient after the other, as their documentation shows. They
+have no answer to an empty list, nor to a gradient that is None.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+
+# TensorFlow reads this when it is imported, and tells of its build on standard error otherwise.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+
+from .arrays import build_tensors, refuse_unlisted  # noqa: E402
+from .contract import (  # noqa: E402
+    About,
+    Adapter,
+    Array,
+    Call,
+    Gradient,
+    Reply,
+    Subject,
+    Unsupported,
+    framework_call,
+)
+
+__all__ = ["TensorFlowAdapter"]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "sparse")
+TOGETHER = ("functional", "none_grads", "repeated", "returns_norm", "sparse")
+
+Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
+#: The gradients and the options to the clipped gradients and the norm, if there is one.
+Clip = Callable[..., Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
+
+
+class TensorFlowAdapter(Adapter):
+    """The clip functions of TensorFlow 2."""
+
+    def __init__(self) -> None:
+        # A new threshold is a new graph, and TensorFlow takes so many of them for a mistake worth a warning.
+        tf.get_logger().setLevel("ERROR")
+        self._entries = {entry.subject.name: entry for entry in _entry_points()}
+
+    def about(self) -> About:
+        """TensorFlow's version, and what may change its kernels."""
+        environment = {
+            "devices": " ".join(device.name for device in tf.config.list_logical_devices()),
+            "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
+        }
+        return About("TensorFlow", tf.__version__, environment)
+
+    def subjects(self) -> Sequence[Subject]:
+        """Each function twice: called directly, and compiled to a graph."""
+        return [entry.subject for entry in self._entries.values()]
+
+    def call(self, call: Call) -> Reply:
+        """Answer through the entry point that the call names."""
+        entry = self._entries[call.subject]
+        refuse_unlisted(call, entry.subject)
+        if not call.gradients and entry.one_by_one:
+            message = "{} takes one tensor: there is nothing to call over an empty list".format(entry.subject.name)
+            raise Unsupported(message)
+        if "max" in call.options and "min" not in call.options:
+            message = "tf.clip_by_value takes both bounds, and only `max` was given"
+            raise Unsupported(message)
+        for _ in range(call.options.get("repeat", 1) - 1):
+            _call_once(entry, call)
+        return _call_once(entry, call)
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A subject, and how its function is called."""
+
+    subject: Subject
+    clip: Clip
+    one_by_one: bool
+
+
+def _call_once(entry: EntryPoint, call: Call) -> Reply:
+    tensors: List[Tensor] = build_tensors(call.gradients, _tensor)
+    options = {name: value for name, value in call.options.items() if name != "repeat"}
+    with framework_call(lambda: _values(tensors)) as seen:
+        clipped, norm = entry.clip(tensors, **options)
+    return Reply(
+        gradients=tuple(None if tensor is None else _dense(tensor) for tensor in clipped),
+        norm=None if norm is None else Array.of(norm.numpy()),
+        inputs=_values(tensors),
+        same_object=tuple(new is old for new, old in zip(clipped, tensors)),
+        warnings=seen.warnings,
+    )
+
+
+def _tensor(gradient: Gradient) -> Tensor:
+    assert gradient.array is not None
+    values = tf.constant(gradient.array.numpy())
+    if gradient.rows is None:
+        return values
+    shape = (gradient.height, *gradient.array.shape[1:])
+    return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+
+
+def _values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
+    """The elements as they were passed: of row-sparse gradients the rows that they hold."""
+    return tuple(None if tensor is None else Array.of(_held(tensor).numpy()) for tensor in tensors)
+
+
+def _held(tensor: Tensor) -> tf.Tensor:
+    return tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor
+
+
+def _dense(tensor: Tensor) -> Array:
+    return Array.of(tf.convert_to_tensor(tensor).numpy())
+
+
+def _by_value(tensors: Sequence[Tensor], *, min: float, max: float) -> Tuple[Sequence[Tensor], None]:
+    return [tf.clip_by_value(tensor, min, max) for tensor in tensors], None
+
+
+def _by_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], None]:
+    return [tf.clip_by_norm(tensor, clip_norm) for tensor in tensors], None
+
+
+def _by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
+    return tf.clip_by_global_norm(tensors, clip_norm)
+
+
+def _by_use_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
+    return tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors))
+
+
+def _entry_points() -> List[EntryPoint]:
+    entries = []
+    for name, operation, features, clip in (
+        ("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max"), _by_value),
+        ("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _by_norm),
+        ("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _by_global_norm),
+        ("tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)", "clip_by_global_norm", TOGETHER, _by_use_norm),
+    ):
+        one_by_one = operation != "clip_by_global_norm"
+        eager = Subject(name + "[eager]", operation, DTYPES, features)
+        graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
+        entries.append(EntryPoint(eager, clip, one_by_one))
+        # Without autograph, which would only rewrite the loop over a Python list that it unrolls anyway.
+        entries.append(EntryPoint(graph, tf.function(clip, autograph=False), one_by_one))
+    return entries

@@ -84,7 +84,8 @@ def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradien
     results: List[Optional[Array]] = []
     for value, gradient in zip(values, gradients):
         left_alone = gradient.array is None and not value.any()
-        results.append(None if left_alone else Array.of(-value))
+        # Subtracting from -0.0 keeps the sign of a NaN, which negating would flip.
+        results.append(None if left_alone else Array.of(np.subtract(-0.0, value, dtype=value.dtype)))
     return tuple(results)
 
 

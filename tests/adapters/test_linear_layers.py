@@ -1,0 +1,51 @@
+"""Gradients laid onto linear layers: which become a weight, which a bias, and which share a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Gradient, Unsupported
+from gradclip_adapters.linear_layers import LinearLayer, linear_layers
+
+
+def gradients_of(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
+    """Gradients of zeros with these shapes, None for one that does not exist."""
+    return [
+        Gradient(f"g{number}", None if shape is None else Array.of(np.zeros(shape, dtype)))
+        for number, shape in enumerate(shapes)
+    ]
+
+
+def test_vector_after_matrix_of_its_width_is_the_bias_beside_that_weight() -> None:
+    assert linear_layers(gradients_of((2, 3), (3,))) == (LinearLayer("float32", 2, 3, weight=0, bias=1),)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (((2, 3), (4,)), [(2, 3, 0, None), (1, 4, None, 1)]),
+        (((3,), (2, 3)), [(1, 3, None, 0), (2, 3, 1, None)]),
+        (((2, 3), (3,), (3,)), [(2, 3, 0, 1), (1, 3, None, 2)]),
+        (((2, 3), None, (3,)), [(2, 3, 0, None), (1, 1, 1, None), (1, 3, None, 2)]),
+        ((None, (1,)), [(1, 1, 0, None), (1, 1, None, 1)]),
+    ],
+)
+def test_other_neighbours_get_layers_of_their_own(
+    shapes: tuple[tuple[int, ...] | None, ...], expected: list[tuple[int, int, int | None, int | None]]
+) -> None:
+    layers = linear_layers(gradients_of(*shapes))
+
+    assert [(layer.in_features, layer.out_features, layer.weight, layer.bias) for layer in layers] == expected
+
+
+def test_weight_and_bias_of_one_layer_have_one_dtype() -> None:
+    mixed = [*gradients_of((2, 3)), *gradients_of((3,), dtype="float64")]
+
+    assert [layer.dtype for layer in linear_layers(mixed)] == ["float32", "float64"]
+
+
+@pytest.mark.parametrize("shape", [(), (1, 2, 3)])
+def test_other_ranks_are_unsupported(shape: tuple[int, ...]) -> None:
+    with pytest.raises(Unsupported, match="2-D weights and 1-D biases"):
+        linear_layers(gradients_of(shape))

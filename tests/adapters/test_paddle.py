@@ -1,0 +1,226 @@
+"""The Paddle adapter in an environment that has paddlepaddle 3: what it converts and calls, not how Paddle clips."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Subject, Unsupported
+
+with warnings.catch_warnings():
+    # Paddle warns on import when the machine has no ccache.
+    warnings.simplefilter("ignore")
+    if "paddle" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        import paddle
+    else:
+        paddle = pytest.importorskip("paddle", reason="paddlepaddle 3 is not installed in this Python")
+        pytest.importorskip("paddle.nn", reason="this paddlepaddle is older than 2.0")
+    from gradclip_adapters.paddle import PaddleAdapter, tensor_of
+
+ADAPTER = PaddleAdapter()
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+#: Paddle 3.3 has no ClipGradByValue for the intermediate representation that its static programs use by default.
+BROKEN = "paddle.nn.ClipGradByValue [SGD, static]"
+WORKING = [subject for name, subject in SUBJECTS.items() if name != BROKEN]
+OPTIMIZERS = [subject for subject in WORKING if "optimizer" in subject.features]
+WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
+BIAS = np.array([4.0, 0.0], dtype=np.float32)
+#: Bits that arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
+AWKWARD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40], dtype=np.float32)
+HALVED = {
+    "clip_by_value": ({"max": 2.5}, [2.5, 2.5]),
+    "clip_by_norm": ({"clip_norm": 1.5}, [1.5, 1.5]),
+    "clip_by_global_norm": ({"clip_norm": 2.5}, [1.5, 2.0]),
+}
+
+
+def named(subject: Subject) -> str:
+    """The subject's name as the id of a test."""
+    return subject.name
+
+
+def ask(
+    subject: Subject, *arrays: np.ndarray[Any, Any] | None, excluded: tuple[int, ...] = (), **options: Any
+) -> Reply:
+    """The adapter's reply for these gradients, with options that clip unless others are given."""
+    gradients = tuple(
+        Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
+        for number, array in enumerate(arrays)
+    )
+    return ADAPTER.call(Call(subject.name, gradients, {**HALVED[subject.operation][0], **options}))
+
+
+def values_of(arrays: tuple[Array | None, ...] | None) -> list[Any]:
+    """The arrays as nested lists, None staying None."""
+    assert arrays is not None
+    return [None if array is None else array.numpy().tolist() for array in arrays]
+
+
+def test_about_names_the_framework_and_its_device() -> None:
+    about = ADAPTER.about()
+
+    assert (about.framework, about.version) == ("Paddle", paddle.__version__)
+    assert about.environment["device"] == "cpu"
+
+
+@pytest.mark.parametrize("subject", WORKING, ids=named)
+def test_every_subject_clips(subject: Subject) -> None:
+    _, (weight, bias) = HALVED[subject.operation]
+
+    reply = ask(subject, WEIGHT, BIAS)
+
+    # clip_grad_norm_ adds 1e-6 to a norm of 5; the others are exact here.
+    tolerance = 1e-6 if subject.name.endswith("clip_grad_norm_") else 0
+    expected = [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
+    for got, want in zip(values_of(reply.gradients), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=tolerance)
+
+
+def test_value_in_a_static_program_gives_paddles_own_error() -> None:
+    with pytest.raises(FrameworkRaised) as caught:
+        ask(SUBJECTS[BROKEN], WEIGHT, BIAS)
+
+    assert caught.value.kind == "NotImplementedError"
+    assert paddle.in_dynamic_mode()
+
+
+@pytest.mark.parametrize("subject", [subject for subject in WORKING if "excludes" in subject.features], ids=named)
+class TestExclusion:
+    def test_excluded_weight_beside_an_included_bias(self, subject: Subject) -> None:
+        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
+
+        assert weight == WEIGHT.tolist()
+        assert bias[0] < BIAS[0]
+
+    def test_excluded_bias_beside_an_included_weight(self, subject: Subject) -> None:
+        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)
+
+        assert weight[0][0] < WEIGHT[0, 0]
+        assert bias == BIAS.tolist()
+
+    def test_awkward_bits_come_through_untouched(self, subject: Subject) -> None:
+        reply = ask(subject, AWKWARD.reshape(2, 3), AWKWARD, excluded=(0, 1))
+
+        assert [array.data for array in reply.gradients if array] == [AWKWARD.tobytes()] * 2
+
+
+@pytest.mark.parametrize("subject", WORKING, ids=named)
+def test_none_stays_none_at_its_place(subject: Subject) -> None:
+    replied = values_of(ask(subject, None, WEIGHT, None, BIAS).gradients)
+
+    assert [value is None for value in replied] == [True, False, True, False]
+    assert [np.shape(replied[1]), np.shape(replied[3])] == [WEIGHT.shape, BIAS.shape]
+
+
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
+class TestOptimizer:
+    def test_learning_rate_scales_what_was_clipped(self, subject: Subject) -> None:
+        whole = values_of(ask(subject, WEIGHT, BIAS).gradients)
+        half = values_of(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
+
+        assert half[1][0] == whole[1][0] / 2
+
+    @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
+    def test_shapes_that_no_linear_layer_holds_are_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
+        with pytest.raises(Unsupported, match=r"2-D weights and 1-D biases"):
+            ask(subject, np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=named)
+def test_a_static_program_without_a_loss_is_unsupported(subject: Subject) -> None:
+    with pytest.raises(Unsupported, match="needs a loss"):
+        ask(subject, None)
+
+
+@pytest.mark.parametrize("subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=named)
+def test_dtypes_are_kept_in_a_mixed_call(subject: Subject) -> None:
+    reply = ask(subject, WEIGHT, BIAS.astype(np.float64))
+
+    assert [array.dtype for array in reply.gradients if array] == ["float32", "float64"]
+
+
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
+class TestRefusal:
+    def test_dtype_without_a_kernel(self, subject: Subject) -> None:
+        with pytest.raises(Unsupported, match="no CPU kernel for float16"):
+            ask(subject, BIAS.astype(np.float16))
+
+    def test_unknown_option(self, subject: Subject) -> None:
+        with pytest.raises(Unsupported, match="no option eps"):
+            ask(subject, BIAS, eps=1.0)
+
+
+def test_what_paddle_raises_comes_with_the_inputs_afterwards() -> None:
+    with pytest.raises(FrameworkRaised) as caught:
+        ask(SUBJECTS["paddle.nn.ClipGradByNorm [called]"], BIAS, clip_norm=-1.0)
+
+    assert caught.value.kind == "ValueError"
+    assert values_of(caught.value.inputs) == [BIAS.tolist()]
+
+
+class TestCalled:
+    subject = SUBJECTS["paddle.nn.ClipGradByNorm [called]"]
+
+    @pytest.mark.parametrize("layout", ["strided", "transposed"])
+    def test_layout_is_honoured_and_changes_no_value(self, layout: str) -> None:
+        values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+        tensor = tensor_of(Gradient("g", Array.of(values), layout=layout))
+
+        assert not tensor.is_contiguous()
+        assert tensor.numpy().tolist() == values.tolist()
+
+    def test_excluded_gradient_is_the_very_object(self) -> None:
+        assert ask(self.subject, BIAS, BIAS, excluded=(1,)).same_object == (False, True)
+
+    def test_both_bounds_of_a_value_clip_are_passed_on(self) -> None:
+        subject = SUBJECTS["paddle.nn.ClipGradByValue [called]"]
+        reply = ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0)
+
+        assert values_of(reply.gradients) == [[-0.5, 0.0, 1.0]]
+
+    def test_repeat_starts_from_fresh_gradients(self) -> None:
+        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]
+
+        assert ask(subject, WEIGHT, BIAS, repeat=3).gradients == ask(subject, WEIGHT, BIAS).gradients
+
+    def test_one_tensor_twice_is_one_object(self) -> None:
+        gradients = (Gradient("a", Array.of(BIAS)), Gradient("b", Array.of(BIAS), same_as=0))
+        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]
+
+        reply = ADAPTER.call(Call(subject.name, gradients, {"clip_norm": 1.0}))
+
+        assert reply.gradients[0] == reply.gradients[1]
+        assert reply.inputs == reply.gradients
+
+
+class TestUtils:
+    norm = SUBJECTS["paddle.nn.utils.clip_grad_norm_"]
+
+    @pytest.mark.parametrize(("norm_type", "expected"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])
+    def test_norm_before_clipping_is_returned(self, norm_type: float, expected: float) -> None:
+        reply = ask(self.norm, WEIGHT, BIAS, norm_type=norm_type)
+
+        assert values_of((reply.norm,)) == [expected]
+
+    def test_error_if_nonfinite_leaves_the_gradients(self) -> None:
+        with pytest.raises(FrameworkRaised) as caught:
+            ask(self.norm, BIAS, np.array([np.inf], np.float32), error_if_nonfinite=True)
+
+        assert caught.value.kind == "RuntimeError"
+        assert values_of(caught.value.inputs) == [BIAS.tolist(), [np.inf]]
+
+    def test_parameters_can_come_from_a_generator(self) -> None:
+        # That Paddle uses the generator up before it clips is for the judge to say.
+        assert values_of((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
+
+
+@pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=named)
+def test_the_frameworks_own_clip_is_what_answers(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", lambda self, pairs: pairs)
+
+    assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]

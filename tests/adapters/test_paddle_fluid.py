@@ -1,0 +1,159 @@
+"""The adapter of Paddle 1.8 fluid; runs in its own Python 3.7, with a pytest of that time.
+
+What the adapter converts and calls is tested, not how fluid clips.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    if "paddle-fluid" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        import paddle.fluid as fluid
+    else:
+        fluid = pytest.importorskip("paddle.fluid", reason="paddlepaddle 1.8 is not installed in this Python")
+    from gradclip_adapters.paddle_fluid import PaddleFluidAdapter
+
+ADAPTER = PaddleFluidAdapter()
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+OPTIMIZERS = [subject for subject in SUBJECTS.values() if "optimizer" in subject.features]
+WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
+BIAS = np.array([4.0, 0.0], dtype=np.float32)
+#: Bits that arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
+AWKWARD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40], dtype=np.float32)
+HALVED = {
+    "clip_by_value": ({"max": 2.5}, [2.5, 2.5]),
+    "clip_by_norm": ({"clip_norm": 1.5}, [1.5, 1.5]),
+    "clip_by_global_norm": ({"clip_norm": 2.5}, [1.5, 2.0]),
+}
+
+
+def named(subject):
+    """The subject's name as the id of a test."""
+    return subject.name
+
+
+def ask(subject, *arrays, excluded=(), **options):
+    """The adapter's reply for these gradients, with options that clip unless others are given."""
+    gradients = tuple(
+        Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
+        for number, array in enumerate(arrays)
+    )
+    return ADAPTER.call(Call(subject.name, gradients, dict(HALVED[subject.operation][0], **options)))
+
+
+def values_of(arrays):
+    """The arrays as nested lists, None staying None."""
+    return [None if array is None else array.numpy().tolist() for array in arrays]
+
+
+def test_about_names_the_framework():
+    about = ADAPTER.about()
+
+    assert about.framework == "Paddle fluid"
+    assert about.version.startswith("1.8.")
+
+
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
+def test_every_subject_clips(subject):
+    _, (weight, bias) = HALVED[subject.operation]
+
+    reply = ask(subject, WEIGHT, BIAS)
+
+    assert values_of(reply.gradients) == [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
+
+
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
+class TestOptimizer:
+    def test_predicate_excludes_by_the_parameters_name(self, subject):
+        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
+
+        assert weight == WEIGHT.tolist()
+        assert bias[0] < BIAS[0]
+
+    def test_awkward_bits_come_through_untouched(self, subject):
+        reply = ask(subject, AWKWARD.reshape(2, 3), AWKWARD, excluded=(0, 1))
+
+        assert [array.data for array in reply.gradients] == [AWKWARD.tobytes()] * 2
+
+    def test_learning_rate_scales_what_was_clipped(self, subject):
+        whole = values_of(ask(subject, WEIGHT, BIAS).gradients)
+        half = values_of(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
+
+        assert half[1][0] == whole[1][0] / 2
+
+
+@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "set_" in subject.name], ids=named)
+class TestSetGradientClip:
+    def test_gradients_before_come_from_the_same_run(self, subject):
+        assert values_of(ask(subject, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
+
+    def test_gradients_keep_the_order_of_the_parameters(self, subject):
+        ones = [np.full(width, 0.25, np.float32) for width in range(1, 5)]
+
+        assert values_of(ask(subject, *ones).gradients) == [one.tolist() for one in ones]
+
+    def test_warning_is_reported(self, subject):
+        assert any("not recommended" in warning for warning in ask(subject, BIAS).warnings)
+
+    def test_excluded_gradient_is_untouched(self, subject):
+        assert values_of(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)[1] == BIAS.tolist()
+
+    def test_size_zero_cannot_be_fetched(self, subject):
+        with pytest.raises((Unsupported, FrameworkRaised)):
+            ask(subject, np.zeros(0, np.float32), BIAS)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
+class TestEverySubject:
+    def test_none_stays_none_at_its_place(self, subject):
+        replied = values_of(ask(subject, None, WEIGHT, None, BIAS).gradients)
+
+        assert [value is None for value in replied] == [True, False, True, False]
+
+    @pytest.mark.parametrize(
+        ("array", "text"),
+        [
+            (None, "needs a loss"),
+            (np.float32(3), "no 0-d tensors"),
+            (BIAS.astype(np.float16), "no CPU kernel for float16"),
+        ],
+    )
+    def test_what_fluid_cannot_hold_is_unsupported(self, subject, array, text):
+        with pytest.raises(Unsupported, match=text):
+            ask(subject, array)
+
+    def test_unknown_option_is_unsupported(self, subject):
+        with pytest.raises(Unsupported, match="no option eps"):
+            ask(subject, BIAS, eps=1.0)
+
+    def test_what_fluid_raises_leaves_it_in_static_mode(self, subject):
+        bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
+
+        with pytest.raises(FrameworkRaised):
+            ask(subject, BIAS, **bad)
+
+        assert not fluid.in_dygraph_mode()
+        assert values_of(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
+
+
+def test_both_bounds_of_a_value_clip_are_passed_on():
+    subject = SUBJECTS["paddle.fluid.clip.GradientClipByValue [SGD, static]"]
+
+    assert values_of(ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0).gradients) == [
+        [-0.5, 0.0, 1.0]
+    ]
+
+
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
+def test_the_frameworks_own_clip_is_what_answers(subject, monkeypatch):
+    monkeypatch.setattr(fluid.clip.GradientClipBase, "__call__", lambda self, pairs: pairs)
+
+    assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]

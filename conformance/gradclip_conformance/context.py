@@ -1,0 +1,26 @@
+"""What the judge knows about a cell beside the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradclip_adapters.contract import Subject
+
+from .case import Case
+from .claims import Claim
+
+__all__ = ["Context"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """A case, the subject that was asked, and what its framework's documentation says."""
+
+    case: Case
+    subject: Subject
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def through_optimizer(self) -> bool:
+        """Whether results are differences of parameters, in which the sign of a zero and a NaN's bits are lost."""
+        return "optimizer" in self.subject.features

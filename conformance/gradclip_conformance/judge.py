@@ -1,0 +1,62 @@
+"""The verdict on one cell: the answer is held against the neutral rule, and then against the framework's own words.
+
+1. What kept the framework from answering (death, time limit, the adapter's own mistake) is a status of its own.
+2. The expectation of the case decides `pass`, `quality` or `fail` (see `checks`).
+3. A claim of the framework's documentation turns what it predicts into `documented`: a formula, when the answer is
+   nearer to that formula's result than to the neutral one's and within the error bound of the arithmetic; a behaviour
+   at an edge, when the answer is just that.
+
+The judge looks at bits and exact numbers only; the framework's name never enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .answers import Answer, Died, Mistaken, NotSupported, TimedOut
+from .behaviour import behaviour_of
+from .checks import check, documented_by_formula
+from .claims import claims_for
+from .context import Context
+from .verdict import Verdict
+
+__all__ = ["Context", "judge"]
+
+
+def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
+    """The verdict on the answers to one case, before known deviations are looked up."""
+    for answer in answers:
+        if (verdict := _without_answer(answer)) is not None:
+            return verdict
+    behaviour = behaviour_of(context.case, answers[0])
+    found = check(context, answers)
+    return replace(_own_words(context, answers[0], found, behaviour), behaviour=behaviour)
+
+
+def _without_answer(answer: Answer) -> Verdict | None:
+    match answer:
+        case Died(text):
+            return Verdict("crash", text)
+        case TimedOut(seconds):
+            return Verdict("timeout", f"No answer within {seconds:g} s; the host process was ended.")
+        case Mistaken(text):
+            return Verdict("error", f"The adapter itself failed: {text}")
+        case NotSupported(text):
+            return Verdict("unsupported", f"The adapter says: {text}")
+    return None
+
+
+def _own_words(context: Context, answer: Answer, found: Verdict, behaviour: str) -> Verdict:
+    if found.status in ("unsupported", "unspecified", "error"):
+        return found
+    for claim in claims_for(context.claims, context.subject, context.case.rule):
+        quoted = {"quote": claim.phrase, "url": claim.where}
+        if claim.formula is not None:
+            own = documented_by_formula(context, answer, claim.formula, found)
+            if own is not None:
+                return own.with_status("documented", **quoted)
+        elif found.status == "fail" and claim.predicts in (behaviour, behaviour.partition(":")[0]):
+            detail = f"{found.detail} Its documentation says so."
+            return found.with_status("documented", detail=detail, **quoted)
+    return found

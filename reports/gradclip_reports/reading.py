@@ -97,7 +97,7 @@ def _parse(line: str, place: Place) -> Header | Cell | Footer:
     except (ValueError, RecursionError) as error:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         place.refuse(f'not a line of a record: "record" must be "header", "cell" or "footer", got {kind!r}')
     schema = members.get("schema")
     # Before the schema check, because a newer header may well hold members that this version does not know.

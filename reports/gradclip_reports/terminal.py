@@ -16,7 +16,7 @@ from .failures import FailureGroup, NotRun, failure_groups, not_run_groups
 from .lines import Header, Run
 from .matrix import Column, Matrix, Table, Tally, matrix_of
 from .statuses import NOT_RUN, STATUSES, Status
-from .values import plain, readable, shortened
+from .values import cells, plain, readable, shortened
 
 __all__ = ["report", "terminal"]
 
@@ -114,10 +114,11 @@ def _grid(table: Table, names: bool, detail: int) -> Grid:
     for section in table.sections:
         if section.theme:
             grid.add_row(Text(plain(section.theme), "italic"))
-        indent = "  " if section.theme else ""
+        indent = " " if section.theme else ""
         for row in section.rows:
-            cells = [Text() if tally is None else _cell(tally, detail) for tally in row.tallies]
-            grid.add_row(Text(indent + plain(row.label)), row.level, *cells)
+            places = [Text() if tally is None else _cell(tally, detail) for tally in row.tallies]
+            level = row.level if row.level != "unspecified" else ""
+            grid.add_row(Text(indent + plain(row.label)), level, *places)
     return grid
 
 
@@ -158,7 +159,7 @@ def _failure(group: FailureGroup, several: bool) -> Group:
 
 
 def _times(count: int) -> str:
-    return f" ({count} cells)" if count > 1 else ""
+    return f" ({cells(count)})" if count > 1 else ""
 
 
 def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
@@ -195,14 +196,14 @@ def _failures_in_short(groups: Sequence[FailureGroup]) -> Text:
 
 def _not_run(group: NotRun) -> Text:
     status = STATUSES[NOT_RUN]
-    text = Text(f"{status.glyph} did not run: {group.total} cells of {plain(group.subject)}", status.style)
+    text = Text(f"{status.glyph} did not run: {cells(group.total)} of {plain(group.subject)}", status.style)
     rules = ", ".join(f"{rule}{_times(count)}" for rule, count in group.rules.items())
     return text.append("\n  " + plain(rules), "not bold default")
 
 
 def _verdict(matrix: Matrix, groups: Sequence[FailureGroup]) -> Iterator[Text]:
     if any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL:
-        yield Text("Every cell is listed by: gradclip summary --format json FILE", "dim")
+        yield Text("Each cell that did not pass is listed by: gradclip summary --format json FILE", "dim")
     tally = matrix.tally
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")

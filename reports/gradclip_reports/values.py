@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain", "readable", "shortened"]
+__all__ = ["cells", "plain", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
@@ -26,6 +26,11 @@ def plain(text: str) -> str:
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
         for character in text
     )
+
+
+def cells(count: int) -> str:
+    """The count with its noun."""
+    return f"{count} cell" if count == 1 else f"{count} cells"
 
 
 def shortened(text: str, length: int) -> str:

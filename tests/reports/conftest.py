@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
 
 
-def make_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
+def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
     """A header; each subject is (name, operation)."""
     listed = [
         {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
@@ -44,7 +44,7 @@ def make_header(adapter: str = "torch", version: str = "2.13.0", subjects: Seque
     )
 
 
-def make_cell(**changed: Any) -> Cell:
+def cell_of(**changed: Any) -> Cell:
     """A cell that passed, unless told otherwise."""
     members: dict[str, Any] = {
         "subject": "clip",
@@ -60,7 +60,7 @@ def make_cell(**changed: Any) -> Cell:
     return Cell(**(members | detail | changed))
 
 
-def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
+def run_of(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
     """A run whose footer agrees with its cells."""
     plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
     footer = Footer(
@@ -82,7 +82,7 @@ def status_of(number: int) -> str:
 
 def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
     """A run of all the made-up rules, with every status but `error`."""
-    cells = []
+    cells: list[Cell] = []
     for subject, operation in subjects:
         for theme, names in RULES.items():
             for name in names:
@@ -92,7 +92,7 @@ def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]
                         status = "unsupported" if (dtype, theme) == ("bfloat16", "range") else status
                         status = "documented" if name == "scaled-above" and "torch" in adapter else status
                         rule = f"{OPERATIONS[operation]}.{name}"
-                        cell = make_cell(
+                        cell = cell_of(
                             subject=subject,
                             operation=operation,
                             rule=rule,
@@ -106,7 +106,7 @@ def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]
                             observed=[[(0.6).hex(), "nan"]],
                         )
                         cells.append(cell)
-    return make_run(make_header(adapter, version, subjects), cells)
+    return run_of(header_of(adapter, version, subjects), cells)
 
 
 TORCH = [
@@ -117,6 +117,30 @@ TORCH = [
     ("torch.nn.utils.clip_grad_value_ [foreach=True]", "clip_by_value"),
     ("torch.nn.utils.clip_grad_value_ [foreach=False]", "clip_by_value"),
 ]
+
+
+@pytest.fixture
+def make_header() -> Callable[..., Header]:
+    """Make a header."""
+    return header_of
+
+
+@pytest.fixture
+def make_cell() -> Callable[..., Cell]:
+    """Make a cell."""
+    return cell_of
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Run]:
+    """Make a run."""
+    return run_of
+
+
+@pytest.fixture
+def record_of() -> Callable[[Sequence[Run]], str]:
+    """Make the text of a record."""
+    return text_of_record
 
 
 @pytest.fixture
@@ -144,20 +168,20 @@ def small_run() -> Run:
         "ulp": 4194304.0,
     }
     cells = [
-        make_cell(case=case("float32")),
-        make_cell(case=case("float64"), dtype="float64"),
-        make_cell(case=case("float16"), dtype="float16", status="fail", **failed),
-        make_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
+        cell_of(case=case("float32")),
+        cell_of(case=case("float64"), dtype="float64"),
+        cell_of(case=case("float16"), dtype="float16", status="fail", **failed),
+        cell_of(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
     ]
-    return make_run(make_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
+    return run_of(header_of(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
 
 
-def record_of(runs: Sequence[Run]) -> str:
+def text_of_record(runs: Sequence[Run]) -> str:
     """The text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:
-        plan = [*((cell.subject, cell.case) for cell in run.cells), *(tuple(pair) for pair in run.footer.not_run)]
-        writer = RunWriter(stream, run.header, plan)  # type: ignore[arg-type]
+        not_run = [(subject, case) for subject, case in run.footer.not_run]
+        writer = RunWriter(stream, run.header, [*((cell.subject, cell.case) for cell in run.cells), *not_run])
         for cell in run.cells:
             writer.write(cell)
         writer.close(incomplete=run.footer.incomplete)
@@ -165,7 +189,7 @@ def record_of(runs: Sequence[Run]) -> str:
 
 
 @pytest.fixture
-def write_record(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def write_record(tmp_path: Path) -> Callable[[str], Path]:
     """Write text to a file and give its path."""
     path = tmp_path / "record.jsonl"
 

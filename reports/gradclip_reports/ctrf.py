@@ -1,0 +1,66 @@
+"""CTRF, the common test report format (https://ctrf.io)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from .lines import Run
+from .outcomes import Outcome, milliseconds, outcomes, told
+from .values import plain
+
+__all__ = ["ctrf"]
+
+#: CTRF has no outcome for a test that broke; `rawStatus` keeps the difference.
+_STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error": "failed"}
+
+
+def ctrf(runs: Sequence[Run]) -> str:
+    """One report of all runs, one test a cell."""
+    tests = [_test(run, item) for run in runs for item in outcomes(run)]
+    counts = Counter(test["status"] for test in tests)
+    times = [milliseconds(run) for run in runs]
+    summary = {
+        "tests": len(tests),
+        **{name: counts[name] for name in ("passed", "failed", "skipped", "pending", "other")},
+        "suites": len(runs),
+        "start": min(start for start, _ in times),
+        "stop": max(start + duration for start, duration in times),
+    }
+    suite = runs[0].header.suite
+    environment = {"extra": {"runs": [_environment(run) for run in runs]}}
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": "1.0.0",
+        "generatedBy": f"{suite['name']} {suite['version']}",
+        "results": {
+            "tool": {"name": suite["name"], "version": suite["version"]},
+            "summary": summary,
+            "tests": tests,
+            "environment": environment,
+        },
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    return {"adapter": run.header.adapter, "framework": run.header.framework, **run.header.environment}
+
+
+def _test(run: Run, item: Outcome) -> dict[str, Any]:
+    test: dict[str, Any] = {
+        "name": plain(item.case),
+        "status": _STATUS[item.outcome],
+        "duration": round(1000 * item.seconds),
+        "suite": [plain(f"{run.header.adapter} {run.header.framework['version']}"), plain(item.subject)],
+        "rawStatus": item.status,
+        "type": "conformance",
+    }
+    if item.status != "pass":
+        test["message"] = item.message
+        test["trace"] = told(item.cell)
+    if item.cell is not None:
+        test["labels"] = {name: getattr(item.cell, name) for name in ("operation", "rule", "level", "dtype")}
+    return test

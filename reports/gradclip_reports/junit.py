@@ -1,0 +1,58 @@
+"""JUnit XML, which every service of continuous integration reads."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+
+from .lines import Run
+from .outcomes import Outcome, outcomes, told
+from .values import plain
+
+__all__ = ["junit"]
+
+_TAGS = {"failed": "failure", "error": "error", "skipped": "skipped"}
+
+
+def junit(runs: Sequence[Run]) -> str:
+    """One test suite a run, one test case a cell."""
+    root = ElementTree.Element("testsuites", name="gradclip")
+    totals: Counter[str] = Counter()
+    for run in runs:
+        found = list(outcomes(run))
+        counts = _counts(found)
+        totals += counts
+        root.append(_suite(run, found, counts))
+    root.attrib.update({name: str(totals[name]) for name in ("tests", "failures", "errors", "skipped")})
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _counts(found: Sequence[Outcome]) -> Counter[str]:
+    by = Counter(item.outcome for item in found)
+    return Counter(tests=len(found), failures=by["failed"], errors=by["error"], skipped=by["skipped"])
+
+
+def _suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementTree.Element:
+    header = run.header
+    suite = ElementTree.Element("testsuite", name=plain(f"{header.adapter} {header.framework['version']}"))
+    suite.attrib.update({name: str(counts[name]) for name in ("tests", "failures", "errors", "skipped")})
+    suite.attrib["timestamp"] = header.started
+    suite.attrib["time"] = f"{sum(item.seconds for item in found):.3f}"
+    properties = ElementTree.SubElement(suite, "properties")
+    versions = {named["name"]: named["version"] for named in (header.suite, header.framework)}
+    for name, value in {**versions, **header.environment}.items():
+        ElementTree.SubElement(properties, "property", name=plain(name), value=plain(value))
+    suite.extend(_test(run, item) for item in found)
+    return suite
+
+
+def _test(run: Run, item: Outcome) -> ElementTree.Element:
+    name = f"{plain(run.header.adapter)}.{plain(item.subject)}"
+    test = ElementTree.Element("testcase", classname=name, name=plain(item.case), time=f"{item.seconds:.3f}")
+    if item.outcome in _TAGS:
+        ElementTree.SubElement(test, _TAGS[item.outcome], type=item.status, message=item.message).text = told(item.cell)
+    elif item.status != "pass":
+        ElementTree.SubElement(test, "system-out").text = f"{item.message}\n{told(item.cell)}"
+    return test

@@ -1,0 +1,126 @@
+"""The matrix as GitHub Markdown, for a README and for `$GITHUB_STEP_SUMMARY`."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from .failures import FailureGroup, failure_groups, not_run_groups
+from .lines import Run
+from .matrix import Matrix, Table, Tally, matrix_of
+from .statuses import NOT_RUN, STATUSES
+from .values import cells, plain, readable, shortened
+
+__all__ = ["markdown"]
+
+#: A summary of a job may hold a megabyte; this many groups stay far below it.
+_FAILURES = 50
+
+
+def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
+    """The versions and date of each run, the matrix, its legend, and, unless told otherwise, what spoils the runs."""
+    matrix = matrix_of(runs)
+    blocks = [_runs(runs)]
+    blocks += [_key(matrix)] if len(runs) == 1 else []
+    blocks += [_table(table) for table in matrix.tables]
+    blocks.append(_legend(matrix))
+    blocks += _failures(runs) if failures else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row is its head."""
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+def _escaped(text: str) -> str:
+    """The text without a meaning in Markdown or HTML, on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", plain(text).replace("\n", " "))
+
+
+def _code(text: str, *, table: bool = False) -> str:
+    """A code span."""
+    text = plain(text).replace("\n", " ")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    # A bar ends a table's cell even inside a code span.
+    text = text.replace("|", "\\|") if table else text
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+
+
+def _code_in_html(text: str) -> str:
+    return f"<code>{html.escape(plain(text), quote=False)}</code>"
+
+
+def _counts(tally: Tally) -> str:
+    return " ".join(f"{STATUSES[name].emoji}&nbsp;{count}" for name, count in tally.counts.items())
+
+
+def _runs(runs: Sequence[Run]) -> str:
+    rows = [["adapter", "framework", "Python", "platform", "date (UTC)", "suite", "passed", "all cells"]]
+    for run in runs:
+        header, tally = run.header, matrix_of([run]).tally
+        facts = [header.adapter, f"{header.framework['name']} {header.framework['version']}"]
+        facts += [header.environment["python"], header.environment["platform"], header.started[:10]]
+        facts += [header.suite["version"], f"{tally.passed} of {tally.total}"]
+        rows.append([*map(_escaped, facts), _counts(tally)])
+    return _rows(rows)
+
+
+def _key(matrix: Matrix) -> str:
+    rows = [["", "subject", "passed", "all cells"]]
+    for column in matrix.columns:
+        passed = f"{column.tally.passed} of {column.tally.total}"
+        rows.append([str(column.number), _code(column.name, table=True), passed, _counts(column.tally)])
+    return _rows(rows)
+
+
+def _table(table: Table) -> str:
+    versioned = any(column.version for column in table.columns)
+    heads = [
+        f"{_escaped(column.name)} {_escaped(column.version)}" if versioned else str(column.number)
+        for column in table.columns
+    ]
+    rows = [["rule", "level", *heads]]
+    for section in table.sections:
+        if section.theme:
+            rows.append([f"**{_escaped(section.theme)}**", *[""] * (len(heads) + 1)])
+        for row in section.rows:
+            places = ["" if tally is None else _counts(tally) for tally in row.tallies]
+            rows.append([_escaped(row.label), row.level, *places])
+    count = sum(len(section.rows) for section in table.sections)
+    title = f"<summary>{_code_in_html(table.operation)}: {count} rules</summary>"
+    return f"<details open>{title}\n\n{_rows(rows)}\n\n</details>"
+
+
+def _legend(matrix: Matrix) -> str:
+    shown = [STATUSES[name] for name in matrix.tally.counts]
+    signs = [f"{status.emoji} {status.name}: {status.meaning}" for status in shown]
+    return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
+
+
+def _failures(runs: Sequence[Run]) -> Iterator[str]:
+    groups = failure_groups(runs)
+    if groups:
+        yield "### Not as expected"
+    yield from (_failure(group) for group in groups[:_FAILURES])
+    if groups[_FAILURES:]:
+        yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."
+    for group in not_run_groups(runs):
+        rules = ", ".join(f"{_escaped(rule)} ({count})" for rule, count in group.rules.items())
+        sign = STATUSES[NOT_RUN].emoji
+        yield f"{sign} **{cells(group.total)} did not run** of {_code(group.subject)}: {rules}."
+
+
+def _failure(group: FailureGroup) -> str:
+    cell, header = group.first, group.header
+    where = ", ".join(f"{_code(name)} ({count})" for name, count in group.subjects.items())
+    values = {"case": cell.case, "input": cell.input, "expected": cell.expected, "observed": cell.observed}
+    facts = [
+        f"- {name}: {_code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
+    ]
+    title = f"{group.status.emoji} {group.status.name}: {_code_in_html(cell.rule)} ({cell.level}), "
+    title += html.escape(plain(header.adapter))
+    lines = [f"{_escaped(cell.detail)}", "", *facts, f"- cells: {where}"]
+    return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])

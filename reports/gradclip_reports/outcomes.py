@@ -1,0 +1,68 @@
+"""The planned cells as the tests of continuous integration: one test a cell, with the outcome such tools know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from .lines import Cell, Run
+from .statuses import NOT_RUN
+from .values import plain, readable
+
+__all__ = ["OUTCOMES", "Outcome", "milliseconds", "outcomes", "told"]
+
+#: What each status is to a tool that knows four outcomes. A deviation is known and pinned: skipped, with its reason.
+OUTCOMES = {
+    "pass": "passed",
+    "quality": "passed",
+    "documented": "passed",
+    "deviation": "skipped",
+    "unsupported": "skipped",
+    "unspecified": "skipped",
+    "fail": "failed",
+    "changed": "failed",
+    "crash": "error",
+    "timeout": "error",
+    "error": "error",
+    NOT_RUN: "error",
+}
+
+
+class Outcome(NamedTuple):
+    """One planned cell."""
+
+    subject: str
+    case: str
+    status: str
+    outcome: str
+    message: str
+    seconds: float
+    #: None where the cell did not run.
+    cell: Cell | None
+
+
+def outcomes(run: Run) -> Iterator[Outcome]:
+    """The cells of a run, then those that did not run."""
+    for cell in run.cells:
+        message = plain(f"{cell.status}: {cell.detail}" if cell.detail else cell.status)
+        yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell)
+    for subject, case in run.footer.not_run:
+        yield Outcome(subject, case, NOT_RUN, OUTCOMES[NOT_RUN], f"{NOT_RUN}: planned, and did not run", 0.0, None)
+
+
+def told(cell: Cell | None) -> str:
+    """Input, expected and observed value of a cell, a line each; empty where there is none."""
+    if cell is None:
+        return ""
+    values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
+    lines = [f"{name}: {readable(value)}" for name, value in values.items() if value is not None]
+    lines += [f'documented: "{plain(cell.quote)}"'] if cell.quote else []
+    lines += [f"see: {plain(cell.url)}"] if cell.url else []
+    return "\n".join(lines)
+
+
+def milliseconds(run: Run) -> tuple[int, int]:
+    """When the run began, in milliseconds since 1970, and how long its cells took."""
+    started = datetime.fromisoformat(run.header.started)
+    return round(started.timestamp() * 1000), round(1000 * sum(cell.seconds for cell in run.cells))

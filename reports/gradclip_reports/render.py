@@ -1,0 +1,58 @@
+"""Every form of a report, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .badge import badge
+from .ctrf import ctrf
+from .junit import junit
+from .lines import Run
+from .markdown import markdown
+from .summary import summary
+
+__all__ = ["FORMATS", "render"]
+
+
+def _terminal(runs: Sequence[Run]) -> str:
+    # Here, not above: rich is in the extra `check`, and the other forms do without.
+    from .terminal import terminal
+
+    return terminal(runs)
+
+
+_RENDERERS: Mapping[str, Callable[[Sequence[Run]], str]] = {
+    "terminal": _terminal,
+    "json": summary,
+    "markdown": markdown,
+    "junit": junit,
+    "ctrf": ctrf,
+    "badge": badge,
+}
+
+FORMATS = tuple(_RENDERERS)
+
+
+def render(runs: Sequence[Run], format: str) -> str:
+    """The report of one or several runs.
+
+    Parameters
+    ----------
+    runs
+        One run is shown with a column for each subject; several, with a column for each run.
+    format
+        One of `FORMATS`. `terminal` is text for 80 columns without colour; for colours and other widths see
+        :func:`gradclip_reports.terminal.report`.
+
+    Raises
+    ------
+    ValueError
+        When there is no run, or no such format.
+    """
+    if format not in _RENDERERS:
+        message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."
+        raise ValueError(message)
+    if not runs:
+        message = "There is no run to report: read at least one record."
+        raise ValueError(message)
+    return _RENDERERS[format](runs)

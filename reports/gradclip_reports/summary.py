@@ -1,0 +1,67 @@
+"""The summary in JSON: counts of every place of the matrix, and every cell that did not pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .lines import Run
+from .matrix import Table, Tally, matrix_of
+
+__all__ = ["summary"]
+
+
+def summary(runs: Sequence[Run]) -> str:
+    """One JSON object.
+
+    `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
+    cell but those that passed, as it stands in the record, with the place of its run in `runs`), `passed`, `planned`,
+    and `as_expected`.
+    """
+    matrix = matrix_of(runs)
+    document = {
+        "as_expected": not matrix.tally.spoiled,
+        "passed": matrix.tally.passed,
+        "planned": matrix.tally.total,
+        "counts": matrix.tally.counts,
+        "runs": [_run(run) for run in runs],
+        "columns": [
+            {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns
+        ],
+        "rules": [rule for table in matrix.tables for rule in _rules(table)],
+        "cells": [
+            {"run": number, **cell.to_json()}
+            for number, run in enumerate(runs)
+            for cell in run.cells
+            if cell.status != "pass"
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _run(run: Run) -> dict[str, Any]:
+    footer = run.footer.to_json()
+    return {**run.header.to_json(), **{name: footer[name] for name in ("planned", "finished", "incomplete", "not_run")}}
+
+
+def _rules(table: Table) -> Iterator[dict[str, Any]]:
+    for section in table.sections:
+        for row in section.rows:
+            counts = [_counts(tally) for tally in row.tallies]
+            columns = [column.number - 1 for column in table.columns]
+            yield {
+                "rule": row.rule,
+                "level": row.level,
+                "theme": section.theme,
+                "operation": table.operation,
+                "cells": [
+                    {"column": column, "counts": found}
+                    for column, found in zip(columns, counts, strict=True)
+                    if found is not None
+                ],
+            }
+
+
+def _counts(tally: Tally | None) -> dict[str, int] | None:
+    return None if tally is None else dict(tally.counts)

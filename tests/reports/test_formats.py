@@ -1,0 +1,251 @@
+"""Markdown, JSON, JUnit, CTRF and the badge: each parses as what it claims to be, and all count alike."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gradclip_reports.markdown import markdown
+from gradclip_reports.outcomes import OUTCOMES
+from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.render import FORMATS, render
+from gradclip_reports.statuses import STATUSES
+from gradclip_reports.values import readable
+
+#: The parts of the CTRF schema that a report without retries and insights can meet or break.
+INTEGER, STRING = {"type": "integer"}, {"type": "string"}
+STRINGS = {"type": "array", "items": STRING, "minItems": 1}
+
+
+def closed(required: list[str], **properties: Any) -> dict[str, Any]:
+    """An object with these members and no others."""
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
+SUMMARY = ["tests", "passed", "failed", "skipped", "pending", "other", "start", "stop"]
+CTRF = closed(
+    ["reportFormat", "specVersion", "results"],
+    reportFormat={"const": "CTRF"},
+    specVersion={"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"},
+    generatedBy=STRING,
+    results=closed(
+        ["tool", "summary", "tests"],
+        tool=closed(["name"], name={"type": "string", "minLength": 1}, version=STRING),
+        summary=closed(SUMMARY, suites=INTEGER, **dict.fromkeys(SUMMARY, INTEGER)),
+        environment=closed([], extra={"type": "object"}),
+        tests={
+            "type": "array",
+            "items": closed(
+                ["name", "status", "duration"],
+                name={"type": "string", "minLength": 1},
+                status={"enum": ["passed", "failed", "skipped", "pending", "other"]},
+                duration=INTEGER,
+                suite=STRINGS,
+                message=STRING,
+                trace=STRING,
+                rawStatus=STRING,
+                type=STRING,
+                labels={"type": "object", "additionalProperties": STRING},
+            ),
+        },
+    ),
+)
+
+
+def outcome_counts(runs: list[Run]) -> Counter[str]:
+    """How many planned cells have each outcome, straight from the footers."""
+    counts: Counter[str] = Counter()
+    for run in runs:
+        counts.update({"error": len(run.footer.not_run)})
+        for name, count in run.footer.counts.items():
+            counts[OUTCOMES[name]] += count
+    return counts
+
+
+class TestRender:
+    @pytest.mark.parametrize("format", FORMATS)
+    def test_every_format_of_one_and_of_several_runs(self, format: str, several_runs: list[Run]) -> None:
+        for runs in (several_runs, several_runs[:1]):
+            assert render(runs, format).endswith("\n")
+
+    def test_no_such_format(self, small_run: Run) -> None:
+        with pytest.raises(ValueError, match="no format 'pdf': choose one of terminal, json, markdown"):
+            render([small_run], "pdf")
+
+    def test_no_run(self) -> None:
+        with pytest.raises(ValueError, match="no run to report"):
+            render([], "json")
+
+
+class TestJunit:
+    def test_counts_agree_with_the_tests_and_with_the_records(self, several_runs: list[Run], small_run: Run) -> None:
+        runs = [*several_runs, small_run]
+        root = ElementTree.fromstring(render(runs, "junit"))
+        expected = outcome_counts(runs)
+
+        assert int(root.attrib["tests"]) == len(root.findall(".//testcase")) == sum(run.footer.planned for run in runs)
+        for attribute, tag, outcome in (
+            ("failures", "failure", "failed"),
+            ("errors", "error", "error"),
+            ("skipped", "skipped", "skipped"),
+        ):
+            assert int(root.attrib[attribute]) == len(root.findall(f".//{tag}")) == expected[outcome] > 0
+            suites = root.findall("testsuite")
+            assert sum(int(suite.attrib[attribute]) for suite in suites) == expected[outcome]
+
+    def test_a_skipped_test_says_why(self, small_run: Run) -> None:
+        (skipped,) = ElementTree.fromstring(render([small_run], "junit")).findall(".//skipped")
+
+        assert skipped.attrib["message"] == "unsupported: No bfloat16 here."
+
+    def test_text_that_xml_cannot_hold(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        detail = "\x1b[31m <a&b> \ud800 \x00 ]]>"
+        run = make_run(make_header(), [make_cell(status="fail", detail=detail)])
+        (failure,) = ElementTree.fromstring(render([run], "junit").encode()).findall(".//failure")
+
+        assert failure.attrib["message"] == r"fail: \x1b[31m <a&b> \ud800 \x00 ]]>"
+
+
+class TestCtrf:
+    def test_valid_and_counts_agree(self, several_runs: list[Run], small_run: Run) -> None:
+        runs = [*several_runs, small_run]
+        document = json.loads(render(runs, "ctrf"))
+        jsonschema.Draft202012Validator(CTRF).validate(document)
+        summary, tests = document["results"]["summary"], document["results"]["tests"]
+        expected = outcome_counts(runs)
+
+        assert summary["tests"] == len(tests) == sum(run.footer.planned for run in runs)
+        assert summary["failed"] == expected["failed"] + expected["error"]
+        assert (summary["passed"], summary["skipped"]) == (expected["passed"], expected["skipped"])
+        assert Counter(test["status"] for test in tests)["passed"] == summary["passed"]
+
+    def test_times_in_milliseconds(self, small_run: Run) -> None:
+        summary = json.loads(render([small_run], "ctrf"))["results"]["summary"]
+
+        # date --utc --date 2026-11-21T02:38:27Z +%s
+        assert (summary["start"], summary["stop"]) == (1795228707000, 1795228707008)
+
+
+class TestBadge:
+    def test_members_of_the_shields_endpoint(self, small_run: Run) -> None:
+        assert json.loads(render([small_run], "badge")) == {
+            "schemaVersion": 1,
+            "label": "gradclip torch",
+            "message": "2 of 5 passed, 1 fail, 1 not-run",
+            "color": "red",
+        }
+
+    def test_unsupported_is_neither_passed_nor_red(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        badge = json.loads(render([make_run(make_header(), [make_cell(status="unsupported")])], "badge"))
+
+        assert (badge["message"], badge["color"]) == ("0 of 1 passed", "brightgreen")
+
+
+class TestSummary:
+    def test_counts_and_cells(self, several_runs: list[Run], small_run: Run) -> None:
+        runs = [*several_runs, small_run]
+        document = json.loads(render(runs, "json"), parse_constant=pytest.fail)
+        places = sum((Counter(place["counts"]) for rule in document["rules"] for place in rule["cells"]), Counter())
+
+        assert places == Counter(document["counts"])
+        assert document["planned"] == sum(run.footer.planned for run in runs)
+        assert document["passed"] == sum(run.footer.counts["pass"] for run in runs)
+        assert not document["as_expected"]
+        listed = [(cell.pop("run"), cell) for cell in document["cells"]]
+        assert listed == [
+            (number, cell.to_json()) for number, run in enumerate(runs) for cell in run.cells if cell.status != "pass"
+        ]
+
+
+class TestMarkdown:
+    def test_small_run(self, small_run: Run) -> None:
+        text = markdown([small_run], failures=False)
+
+        assert text == (
+            "| adapter | framework | Python | platform | date (UTC) | suite | passed | all cells |\n"
+            "|---|---|---|---|---|---|---|---|\n"
+            "| torch | torch 2.13.0 | 3.11.9 | Linux x86\\_64 | 2026-11-21 | 0.1.0 | 2 of 5 "
+            "| ❌&nbsp;1 🚫&nbsp;1 ➖&nbsp;1 ✅&nbsp;2 |\n"
+            "\n"
+            "|  | subject | passed | all cells |\n"
+            "|---|---|---|---|\n"
+            "| 1 | `clip` | 2 of 5 | ❌&nbsp;1 🚫&nbsp;1 ➖&nbsp;1 ✅&nbsp;2 |\n"
+            "\n"
+            "<details open><summary><code>clip_by_norm</code>: 2 rules</summary>\n"
+            "\n"
+            "| rule | level | 1 |\n"
+            "|---|---|---|\n"
+            "| scaled-above | must | ❌&nbsp;1 ➖&nbsp;1 ✅&nbsp;2 |\n"
+            "| identity-below |  | 🚫&nbsp;1 |\n"
+            "\n"
+            "</details>\n"
+            "\n"
+            "❌ fail: breaks a rule, and nothing documents it; 🚫 not-run: planned, and did not run; "
+            "➖ unsupported: the framework cannot do it; ✅ pass: agrees with the rule; "
+            "blank: no case of this rule in this column.\n"
+        )
+
+    def test_tables_have_as_many_cells_in_each_row_as_in_their_head(self, several_runs: list[Run]) -> None:
+        for runs in (several_runs, several_runs[:1]):
+            tables = [block for block in markdown(runs).split("\n\n") if block.startswith("|")]
+            assert len(tables) >= 3
+            for table in tables:
+                assert len({line.count("|") for line in table.splitlines()}) == 1
+
+    def test_versions_and_dates(self, several_runs: list[Run]) -> None:
+        text = markdown(several_runs)
+
+        assert all(f"{name} |" in text for name in ("torch 2.13.0", "tensorflow 2.21.0", "paddle 3.3.1"))
+        assert text.count("| 2026-11-21 |") == 3
+
+    def test_failures_and_what_did_not_run(self, small_run: Run) -> None:
+        text = markdown([small_run])
+
+        assert "❌ fail: <code>norm.scaled-above</code> (must), torch" in text
+        assert "- observed: `[[0.6, nan]]`" in text
+        assert "🚫 **1 cell did not run** of `clip`: norm.identity-below (1)." in text
+
+    def test_text_cannot_break_a_table_or_become_html(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        name = "clip|`a`<script>"
+        cell = make_cell(subject=name, status="fail", detail="<script>|*x*\n# y", observed="`|`")
+        text = markdown([make_run(make_header(subjects=[(name, "clip_by_norm")]), [cell])])
+
+        assert "| 1 | `` clip\\|`a`<script> `` | 0 of 1 |" in text
+        assert r"\<script\>\|\*x\* \# y" in text
+        assert "- observed: `` `|` ``" in text
+
+
+class TestReadable:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            ((0.1).hex(), "0.1"),
+            ("-0x0.0p+0", "-0.0"),
+            ("0x1.8p+1 apples", "0x1.8p+1 apples"),
+            (["inf", (2.0).hex(), None, True, 3], "[inf, 2.0, null, true, 3]"),
+            (list(range(100)), "[0, 1, 2, 3, 4, 5, 6, 7, ... 100 in all]"),
+            ({"norm": (1.5).hex(), "gradients": []}, "{norm: 1.5, gradients: []}"),
+            ("two\nlines\x07", "two lines\\x07"),
+        ],
+    )
+    def test_values(self, value: Any, text: str) -> None:
+        assert readable(value) == text
+
+
+def test_every_status_has_an_outcome() -> None:
+    assert set(OUTCOMES) == set(STATUSES)
+    assert {name for name, outcome in OUTCOMES.items() if outcome in ("failed", "error")} == {
+        name for name, status in STATUSES.items() if status.spoils
+    }

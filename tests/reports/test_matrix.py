@@ -1,0 +1,156 @@
+"""The matrix and the failures: nothing is invisible, and the worst is what is seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from gradclip_reports.failures import failure_groups, not_run_groups
+from gradclip_reports.matrix import Matrix, Tally, matrix_of
+from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
+
+
+def total_of(matrix: Matrix) -> Counter[str]:
+    """The statuses of every place of every table."""
+    rows = [row for table in matrix.tables for section in table.sections for row in section.rows]
+    tallies = [tally for row in rows for tally in row.tallies if tally is not None]
+    return sum((Counter(tally.counts) for tally in tallies), Counter())
+
+
+class TestTally:
+    def test_worst_first(self) -> None:
+        tally = Tally(["pass", "unsupported", "pass", "fail", "deviation"])
+
+        assert list(tally.counts.items()) == [("fail", 1), ("deviation", 1), ("unsupported", 1), ("pass", 2)]
+        assert (tally.worst.name, tally.total, tally.passed, tally.spoiled) == ("fail", 5, 2, True)
+
+    @pytest.mark.parametrize("status", [name for name in STATUSES if name != "pass"])
+    def test_one_cell_of_another_status_is_never_shown_as_a_pass(self, status: str) -> None:
+        tally = Tally(["pass", status, "pass"])
+
+        assert tally.worst.name == status
+        assert tally.passed == 2
+
+    def test_what_spoils_is_worse_than_what_does_not(self) -> None:
+        spoiling = [status.spoils for status in STATUSES.values()]
+
+        assert spoiling == sorted(spoiling, reverse=True)
+        assert {name for name in CELL_STATUSES if STATUSES[name].spoils} == {
+            "error",
+            "crash",
+            "timeout",
+            "fail",
+            "changed",
+        }
+
+    def test_signs_are_told_apart_without_colour(self) -> None:
+        assert len({status.glyph for status in STATUSES.values()}) == len(STATUSES)
+        assert len({status.emoji for status in STATUSES.values()}) == len(STATUSES)
+        assert all(len(status.glyph) == 1 for status in STATUSES.values())
+
+
+class TestMatrix:
+    def test_one_run_has_a_column_for_each_subject(self, torch_run: Run) -> None:
+        matrix = matrix_of([torch_run])
+
+        assert [column.name for column in matrix.columns] == [item["name"] for item in torch_run.header.subjects]
+        by_norm, by_value = matrix.tables
+        assert [column.number for column in by_norm.columns] == [1, 2, 3, 4]
+        assert [column.number for column in by_value.columns] == [5, 6]
+
+    def test_several_runs_have_a_column_each(self, several_runs: list[Run]) -> None:
+        matrix = matrix_of(several_runs)
+
+        names = [(column.name, column.version) for column in matrix.columns]
+        assert names == [("torch", "2.13.0"), ("tensorflow", "2.21.0"), ("paddle", "3.3.1")]
+        by_norm = next(table for table in matrix.tables if table.operation == "clip_by_norm")
+        assert all(row.tallies[0] is None for section in by_norm.sections for row in section.rows)
+
+    def test_every_planned_cell_is_counted_once(self, several_runs: list[Run], small_run: Run) -> None:
+        for runs in ([small_run], several_runs, [*several_runs, small_run]):
+            planned = sum(run.footer.planned for run in runs)
+            matrix = matrix_of(runs)
+
+            assert total_of(matrix) == Counter(matrix.tally.counts)
+            assert matrix.tally.total == sum(column.tally.total for column in matrix.columns) == planned
+
+    def test_themes_and_rules_stand_as_the_record_names_them(self, torch_run: Run) -> None:
+        (first, *_) = matrix_of([torch_run]).tables
+
+        themes = [section.theme for section in first.sections]
+        assert themes == ["formula", "exclusion", "structure", "zero", "nonfinite", "range", "arguments"]
+        assert [row.label for row in first.sections[1].rows] == [
+            "excluded-untouched",
+            "excluded-not-counted",
+            "all-excluded",
+        ]
+
+    def test_a_theme_is_one_section_though_runs_add_rules_to_it(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        def run(*rules: tuple[str, str]) -> Run:
+            return make_run(
+                make_header(),
+                [make_cell(rule=f"norm.{rule}", case=f"norm.{rule}/x/float32", theme=theme) for theme, rule in rules],
+            )
+
+        runs = [run(("formula", "a"), ("zero", "b")), run(("formula", "c"), ("zero", "b"))]
+        (table,) = matrix_of(runs).tables
+
+        found = [(section.theme, [row.label for row in section.rows]) for section in table.sections]
+        assert found == [("formula", ["a", "c"]), ("zero", ["b"])]
+
+    def test_what_did_not_run_has_its_place(self, small_run: Run) -> None:
+        matrix = matrix_of([small_run])
+
+        assert matrix.tally.counts[NOT_RUN] == 1
+        assert matrix.tally.spoiled
+        rows = {row.rule: row for section in matrix.tables[0].sections for row in section.rows}
+        (tally,) = rows["norm.identity-below"].tallies
+        assert tally is not None
+        assert tally.worst.name == NOT_RUN
+
+
+class TestFailures:
+    def test_groups_hold_every_cell_that_spoils(self, several_runs: list[Run]) -> None:
+        grouped = [cell for group in failure_groups(several_runs) for cell in group.cells]
+        spoiling = [cell for run in several_runs for cell in run.cells if STATUSES[cell.status].spoils]
+
+        assert Counter(map(id, grouped)) == Counter(map(id, spoiling))
+
+    def test_one_rule_and_subject_is_one_group_and_the_worst_is_shown(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        cells = [
+            make_cell(case=f"norm.scaled-above/{number}/float32", status=status)
+            for number, status in enumerate(["fail", "pass", "crash", "fail", "documented"])
+        ]
+        (group,) = failure_groups([make_run(make_header(), cells)])
+
+        assert (group.first, group.status.name) == (cells[2], "crash")
+        assert group.tally.counts == {"crash": 1, "fail": 2}
+
+    def test_subjects_are_told_together_only_where_they_tell_the_same(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> None:
+        subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
+        details = {"a": "It is half.", "b": "It is half.", "c": "It is NaN."}
+        cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in subjects]
+        groups = failure_groups([make_run(make_header(subjects=subjects), cells)])
+
+        assert [group.subjects for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
+
+    def test_the_worst_stands_first_within_a_run(self, torch_run: Run) -> None:
+        order = list(STATUSES)
+        places = [order.index(group.status.name) for group in failure_groups([torch_run])]
+
+        assert places == sorted(places)
+        assert len(set(places)) > 1
+
+    def test_what_did_not_run_is_named(self, small_run: Run, torch_run: Run) -> None:
+        (group,) = not_run_groups([torch_run, small_run])
+
+        assert (group.subject, group.rules, group.total) == ("clip", {"norm.identity-below": 1}, 1)

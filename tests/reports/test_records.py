@@ -1,0 +1,311 @@
+"""Records: what is written reads back, and what is damaged is refused with one clear message."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip_reports.lines import strict_json
+from gradclip_reports.records import Cell, Header, RecordError, Run, RunWriter, plan_sha256, read_runs
+from gradclip_reports.statuses import CELL_STATUSES
+
+PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
+    """The lines of a whole record: a header, three cells, a footer."""
+    stream = io.StringIO()
+    with RunWriter(stream, make_header(), PLAN) as writer:
+        for _, case in PLAN:
+            writer.write(make_cell(case=case))
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def text_of(record: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in record)
+
+
+class TestRoundTrip:
+    def test_runs_read_back_as_written(
+        self, several_runs: list[Run], record_of: Callable[..., str], write_record: Write
+    ) -> None:
+        read = read_runs(write_record(record_of(several_runs)))
+
+        assert [run.cells for run in read] == [run.cells for run in several_runs]
+        assert [run.header for run in read] == [run.header for run in several_runs]
+        assert [run.footer.to_json() for run in read] == [run.footer.to_json() for run in several_runs]
+
+    def test_infinite_ulp_is_a_string_and_reads_back(self, make_cell: Callable[..., Cell]) -> None:
+        cell = make_cell(ulp=float("inf"))
+
+        assert cell.to_json()["ulp"] == "inf"
+        assert Cell.from_json(cell.to_json()) == cell
+
+    def test_no_number_that_json_lacks(self) -> None:
+        value = {"a": [float("inf"), (float("-inf"), {"b": float("nan")})], "c": 1.5, "d": None, "e": True}
+
+        assert strict_json(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
+
+    def test_line_separators_in_text_do_not_split_lines(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        cell = make_cell(status="fail", detail="one\u2028two\x85three\nfour")
+        stream = io.StringIO()
+        with RunWriter(stream, make_header(), [(cell.subject, cell.case)]) as writer:
+            writer.write(cell)
+
+        assert read_runs(write_record(stream.getvalue()))[0].cells == (cell,)
+
+    def test_writing_needs_the_standard_library_only(self) -> None:
+        program = "import sys; sys.modules['jsonschema'] = None; import gradclip_reports.records"
+
+        subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+    @pytest.mark.parametrize("line", ["cell", "footer"])
+    def test_schema_knows_the_same_statuses_as_the_code(self, line: str) -> None:
+        path = Path(sys.modules["gradclip_reports.lines"].__file__ or "").parent / "schemas" / f"{line}.json"
+        members = json.loads(path.read_text("utf-8"))["properties"]
+        enum = members["status"]["enum"] if line == "cell" else members["counts"]["propertyNames"]["enum"]
+
+        assert tuple(enum) == CELL_STATUSES
+
+
+class TestPlan:
+    def test_fingerprint_is_sha256_of_the_sorted_lines(self) -> None:
+        # printf 'a x\nb x' | sha256sum
+        expected = "4c329601c8974d2f70c4348c30e805501e57ff640937d2131e73f03b775442c8"
+
+        assert plan_sha256([("b", "x"), ("a", "x")]) == expected
+
+    def test_a_cell_planned_twice_is_refused(self, make_header: Callable[..., Header]) -> None:
+        with pytest.raises(RecordError, match=r"names the cell 'clip norm.*' twice"):
+            RunWriter(io.StringIO(), make_header(), [PLAN[0], PLAN[0]])
+
+
+class TestWriter:
+    def test_each_line_is_there_at_once(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
+    ) -> None:
+        path = tmp_path / "record.jsonl"
+        with path.open("w", encoding="utf-8") as stream, RunWriter(stream, make_header(), PLAN) as writer:
+            assert path.read_text("utf-8").count("\n") == 1
+            writer.write(make_cell(case=PLAN[0][1]))
+            assert path.read_text("utf-8").count("\n") == 2
+            writer.close(incomplete=True)
+
+    def test_interrupted_run_says_what_did_not_run(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        def interrupted(stream: io.StringIO) -> None:
+            with RunWriter(stream, make_header(), PLAN) as writer:
+                writer.write(make_cell(case=PLAN[0][1]))
+                raise KeyboardInterrupt
+
+        stream = io.StringIO()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(stream)
+        path = write_record(stream.getvalue())
+
+        with pytest.raises(RecordError, match="broken off: 2 of 3 cells did not run"):
+            read_runs(path)
+        (run,) = read_runs(path, allow_incomplete=True)
+        assert (run.footer.planned, run.footer.finished, run.footer.incomplete) == (3, 1, True)
+        assert [tuple(pair) for pair in run.footer.not_run] == PLAN[1:]
+
+    def test_ctrl_c_inside_a_write_leaves_whole_lines_that_are_counted(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        class Interrupting(io.StringIO):
+            def write(self, text: str) -> int:
+                half = len(text) // 2
+                super().write(text[:half])
+                if '"record": "cell"' in text:
+                    signal.raise_signal(signal.SIGINT)
+                return half + super().write(text[half:])
+
+        stream = Interrupting()
+        with pytest.raises(KeyboardInterrupt), RunWriter(stream, make_header(), PLAN) as writer:
+            writer.write(make_cell(case=PLAN[0][1]))
+
+        (run,) = read_runs(write_record(stream.getvalue()), allow_incomplete=True)
+        assert len(run.cells) == run.footer.finished == 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_interrupt_after_the_last_cell_is_a_complete_run(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
+    ) -> None:
+        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
+        writer.write(make_cell(case=PLAN[0][1]))
+
+        assert not writer.close(incomplete=True).incomplete
+
+    def test_a_run_with_cells_missing_is_not_closed_as_complete(self, make_header: Callable[..., Header]) -> None:
+        stream = io.StringIO()
+        with pytest.raises(RecordError, match="3 planned cells were not written"):
+            RunWriter(stream, make_header(), PLAN).close()
+        assert "footer" not in stream.getvalue()
+
+    def test_cells_outside_the_plan_twice_or_late_are_refused(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
+    ) -> None:
+        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
+        with pytest.raises(RecordError, match="not planned"):
+            writer.write(make_cell(case="norm.other/one/float32"))
+        writer.write(make_cell(case=PLAN[0][1]))
+        with pytest.raises(RecordError, match="written before"):
+            writer.write(make_cell(case=PLAN[0][1]))
+        writer.close()
+        with pytest.raises(RecordError, match="the run is closed"):
+            writer.write(make_cell(case=PLAN[0][1]))
+
+
+class TestDamaged:
+    """Each damage is told with file, line, what is wrong and what to do."""
+
+    @pytest.mark.parametrize("cut", [1, 20, 100])
+    def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write, cut: int) -> None:
+        with pytest.raises(RecordError, match=r"record\.jsonl, line 5: not JSON .*cut short.*gradclip check"):
+            read_runs(write_record(text_of(record)[: -1 - cut]))
+
+    def test_no_footer(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        with pytest.raises(RecordError, match=r"line 4: the run of 'torch' has no footer: .* after 3 cells"):
+            read_runs(write_record(text_of(record[:-1])))
+
+    def test_no_footer_before_the_next_run(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        with pytest.raises(RecordError, match="line 5: a new run begins, but the run before it has no footer"):
+            read_runs(write_record(text_of(record[:-1] + record)))
+
+    def test_no_header(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        with pytest.raises(RecordError, match="line 1: a cell stands outside any run"):
+            read_runs(write_record(text_of(record[1:])))
+        with pytest.raises(RecordError, match="line 1: a footer stands outside any run"):
+            read_runs(write_record(text_of(record[-1:])))
+
+    def test_duplicate_cell(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[-1]["finished"] += 1
+        with pytest.raises(RecordError, match=r"has the cell clip norm\.scaled-above/one-tensor/float32 2 times"):
+            read_runs(write_record(text_of([*record[:2], record[1], *record[2:]])))
+
+    def test_missing_cell(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        with pytest.raises(RecordError, match="lacks cells: its footer says 3 finished, and 2 are there"):
+            read_runs(write_record(text_of([record[0], *record[2:]])))
+
+    def test_missing_cell_with_counts_made_to_fit(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[-1] |= {"finished": 2, "counts": {"pass": 2}}
+        with pytest.raises(RecordError, match="lacks cells: 3 were planned, 2 finished, and 0 are named as not run"):
+            read_runs(write_record(text_of([record[0], *record[2:]])))
+
+    def test_incomplete_run_that_names_too_little(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[-1] |= {"finished": 2, "counts": {"pass": 2}, "incomplete": True}
+        with pytest.raises(RecordError, match="0 are named as not run"):
+            read_runs(write_record(text_of([record[0], *record[2:]])), allow_incomplete=True)
+
+    def test_counts_that_disagree(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[-1]["counts"] = {"pass": 2, "fail": 1}
+        with pytest.raises(RecordError, match=r"disagrees with its footer: found 3 cells, .*'pass': 3"):
+            read_runs(write_record(text_of(record)))
+
+    def test_plan_that_disagrees(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[1]["case"] = "norm.scaled-above/edited/float32"
+        with pytest.raises(RecordError, match="fingerprint of the plan differs"):
+            read_runs(write_record(text_of(record)))
+
+    def test_subject_that_the_header_lacks(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[1]["subject"] = "other"
+        with pytest.raises(RecordError, match="a cell of 'other' for clip_by_norm, which its header does not list"):
+            read_runs(write_record(text_of(record)))
+
+    def test_newer_schema_before_all_else(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[0] |= {"schema": 2, "members": "unknown here"}
+        with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* up to 1. Upgrade gradclip-spec"):
+            read_runs(write_record(text_of(record)))
+
+    @pytest.mark.parametrize(
+        ("line", "members", "problem"),
+        [
+            (0, {"schema": 0}, r"\$\.schema: 1 was expected"),
+            (0, {"schema": "1"}, r"\$\.schema: 1 was expected"),
+            (0, {"surplus": 1}, "'surplus' was unexpected"),
+            (0, {"started": "yesterday"}, r"\$\.started: 'yesterday' does not match"),
+            (0, {"framework": {"name": "torch"}}, "'version' is a required property"),
+            (0, {"environment": {"python": "3.11"}}, "'platform' is a required property"),
+            (1, {"status": "passed"}, r"\$\.status: 'passed' is not one of"),
+            (1, {"level": "may"}, r"\$\.level: 'may' is not one of"),
+            (1, {"status": "fail"}, r"\$\.detail: '' "),
+            (1, {"ulp": "nan"}, r"\$\.ulp"),
+            (1, {"ulp": -1}, r"\$\.ulp"),
+            (1, {"seconds": "0.1"}, r"\$\.seconds: '0\.1' is not of type 'number'"),
+            (-1, {"plan_sha256": "0"}, r"\$\.plan_sha256"),
+            (-1, {"counts": {"passed": 3}}, "'passed' is not one of"),
+            (-1, {"planned": True}, r"\$\.planned: True is not of type 'integer'"),
+        ],
+    )
+    def test_schema_violation(
+        self, record: list[dict[str, Any]], write_record: Write, line: int, members: dict[str, Any], problem: str
+    ) -> None:
+        record[line] |= members
+        with pytest.raises(RecordError, match=f"violates its schema: .*{problem}"):
+            read_runs(write_record(text_of(record)))
+
+    def test_all_problems_of_a_line_in_one_message(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[1] |= {"status": "passed", "level": "may"}
+        with pytest.raises(RecordError, match=r"\$\.level.*; \$\.status|\$\.status.*; \$\.level"):
+            read_runs(write_record(text_of(record)))
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("", "the file holds no run"),
+            ("\n\n", "the file holds no run"),
+            ("not json\n", "line 1: not JSON"),
+            ("[1, 2]\n", 'line 1: not a line of a record: "record" must be .* got None'),
+            ('{"record": "page"}\n', "got 'page'"),
+            ('{"record": ["cell"]}\n', r"got \['cell'\]"),
+            ('{"record": "cell", "ulp": NaN}\n', "NaN is no JSON number"),
+            ("[" * 100_000, "line 1: not JSON"),
+        ],
+    )
+    def test_not_a_record(self, write_record: Write, text: str, problem: str) -> None:
+        with pytest.raises(RecordError, match=problem):
+            read_runs(write_record(text))
+
+    def test_file_that_is_not_there_or_not_text(self, tmp_path: Path) -> None:
+        with pytest.raises(RecordError, match=r"cannot be read: .*No such file.*Name a record"):
+            read_runs(tmp_path / "nowhere.jsonl")
+        path = tmp_path / "bytes.jsonl"
+        path.write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(RecordError, match="cannot be read"):
+            read_runs(path)
+
+    def test_any_single_lost_line_or_cut_is_refused(
+        self, small_run: Run, record_of: Callable[..., str], write_record: Write
+    ) -> None:
+        text = record_of([small_run])
+        lines = text.splitlines(keepends=True)
+        damaged = ["".join(lines[:place] + lines[place + 1 :]) for place in range(len(lines))]
+        damaged += [text[:length] for length in range(0, len(text) - 1, 37)]
+
+        for damage in damaged:
+            with pytest.raises(RecordError):
+                read_runs(write_record(damage), allow_incomplete=True)
+
+    def test_missing_jsonschema_says_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
+        from gradclip_reports import reading
+
+        reading._validator.cache_clear()
+        monkeypatch.setitem(sys.modules, "jsonschema", None)
+        with pytest.raises(ModuleNotFoundError, match=r"install gradclip-spec\[check\]"):
+            read_runs(write_record(text_of(record)))

@@ -1,0 +1,137 @@
+"""The report for a terminal: 80 columns, legible without colour, and complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+
+from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.statuses import STATUSES
+from gradclip_reports.terminal import terminal
+
+SMALL = """\
+torch 2.13.0  Python 3.11.9, Linux x86_64, 2026-11-21
+
+  subject cells ✗ ∅ – ✓
+───────────────────────
+1 clip        5 1 1 1 2
+
+  all         5 1 1 1 2
+
+clip_by_norm          clip
+──────────────────────────────
+scaled-above     must ✗1 –1 ✓2
+identity-below        ∅1
+
+✗ fail         breaks a rule, and nothing documents it
+∅ not-run      planned, and did not run
+– unsupported  the framework cannot do it
+✓ pass         agrees with the rule
+(blank)        no case of this rule in this column
+A number counts the cells of the status before it. The worst status stands
+first, or alone.
+
+✗ fail  norm.scaled-above  (must)
+  clip
+  The result is half of what it must be.
+    case      norm.scaled-above/one-tensor/float16
+    input     {clip_norm: 2.0, gradients: [[3.0, 4.0]]}
+    expected  [[1.2, 1.6]]
+    observed  [[0.6, nan]]
+    off by    4.1943e+06 ulp
+
+∅ did not run: 1 cell of clip
+  norm.identity-below
+
+2 of 5 cells passed, 1 fail, 1 not-run, 1 unsupported. Not as expected.
+"""
+
+ESCAPES = re.compile("\x1b\\[[0-9;]*m")
+
+
+def test_small_run(small_run: Run) -> None:
+    assert terminal([small_run]) == SMALL
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_no_line_is_wider_than_the_terminal(several_runs: list[Run], width: int) -> None:
+    for runs in (several_runs, several_runs[:1]):
+        assert max(map(cell_len, terminal(runs, width=width).splitlines())) <= width
+
+
+def test_many_subjects_fit_by_taking_turns(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    subjects = [(f"subject {number}", "clip_by_norm") for number in range(1, 41)]
+    cells = [make_cell(subject=name) for name, _ in subjects]
+    text = terminal([make_run(make_header(subjects=subjects), cells)])
+
+    assert max(map(cell_len, text.splitlines())) <= 80
+    heads = [line for line in text.splitlines() if line.startswith("clip_by_norm")]
+    assert len(heads) > 1
+    assert re.findall(r"\d+", "".join(heads)) == [str(number) for number in range(1, 41)]
+
+
+def test_colour_adds_escape_codes_only(several_runs: list[Run]) -> None:
+    coloured = terminal(several_runs, color=True)
+
+    assert "\x1b[1;31m✗" in coloured
+    stripped = "".join(line.rstrip() + "\n" for line in ESCAPES.sub("", coloured).splitlines())
+    assert stripped == terminal(several_runs)
+
+
+def test_names_with_brackets_are_not_taken_for_styles(torch_run: Run) -> None:
+    text = terminal([torch_run])
+
+    assert "1 torch.nn.utils.clip_grad_norm_ [foreach=None]" in text
+
+
+def test_every_status_of_the_run_is_in_the_legend(torch_run: Run) -> None:
+    text = terminal([torch_run])
+
+    for name in torch_run.footer.counts:
+        assert f"{STATUSES[name].glyph} {name} " in text
+    assert f"{STATUSES['changed'].glyph} changed " not in text
+
+
+def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
+    text = terminal([torch_run])
+    failing = {cell.rule for cell in torch_run.cells if STATUSES[cell.status].spoils}
+
+    assert len(failing) > 12
+    after_legend = text.partition("(blank)")[2]
+    assert failing <= set(re.findall(r"[a-z-]+\.[a-z-]+", after_legend))
+
+
+def test_many_failures_of_one_rule_are_shown_once_and_counted(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    cells = [make_cell(case=f"norm.scaled-above/case-{number}/float32", status="fail") for number in range(30)]
+    text = terminal([make_run(make_header(), cells)])
+
+    assert text.count("case-0") == 1
+    assert "case-1/" not in text
+    assert "clip (30 cells)" in text
+    assert "30 fail; the first is shown" in text
+    assert "gradclip summary --format json FILE" in text
+
+
+def test_a_run_as_expected_says_so(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    cells = [make_cell(), make_cell(case="norm.scaled-above/b/float32", status="unsupported")]
+    text = terminal([make_run(make_header(), cells)])
+
+    assert text.endswith("1 of 2 cells passed, 1 unsupported. As expected.\n")
+
+
+def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    cell = make_cell(status="crash", detail="\x1b[2Jgone\x07", observed="\x1b[31m")
+
+    assert "\x1b" not in terminal([make_run(make_header(), [cell])])
+    assert "\\x1b[2Jgone\\x07" in terminal([make_run(make_header(), [cell])])

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 # TensorFlow reads this when it is imported, and tells of its build on standard error otherwise.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
-from .arrays import build_tensors, refuse_unlisted  # noqa: E402
-from .contract import (  # noqa: E402
+from .arrays import build_tensors, refuse_unlisted
+from .contract import (
     About,
     Adapter,
     Array,
@@ -128,11 +128,13 @@ def _by_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[T
 
 
 def _by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
-    return tf.clip_by_global_norm(tensors, clip_norm)
+    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm)
+    return clipped, norm
 
 
 def _by_use_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
-    return tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors))
+    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors))
+    return clipped, norm
 
 
 def _entry_points() -> List[EntryPoint]:

@@ -1,0 +1,65 @@
+"""The claims about each framework: well formed everywhere, and true of the documentation where it is installed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradclip_adapters
+
+FOLDER = Path(gradclip_adapters.__file__).parent / "claims"
+FILES = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.toml"))}
+CLAIMS = [
+    pytest.param(adapter, claim, id=f"{adapter}-{number}")
+    for adapter, file in FILES.items()
+    for number, claim in enumerate(file["claim"])
+]
+KINDS = {"plain", "coefficient", "max-denominator", "min-numerator"}
+EDGES = {"unchanged", "all-nan", "all-zero", "sign-flipped", "raises", "norm-dtype-of-input"}
+
+
+def on_one_line(text: str) -> str:
+    """A text without the line breaks that its lay-out put into it."""
+    return " ".join(text.split())
+
+
+def test_there_are_claims() -> None:
+    assert {"torch", "tensorflow"} <= set(FILES)
+
+
+@pytest.mark.parametrize(("adapter", "claim"), CLAIMS)
+def test_claim_says_one_thing_with_a_short_phrase(adapter: str, claim: dict[str, Any]) -> None:
+    assert ("formula" in claim) != ("predicts" in claim)
+    assert claim["where"]
+    assert 0 < len(claim["phrase"].split()) <= 15
+    if "formula" in claim:
+        assert claim["formula"]["kind"] in KINDS
+    else:
+        assert claim["predicts"].split(":")[0] in EDGES
+
+
+@pytest.mark.parametrize(("adapter", "claim"), CLAIMS)
+def test_phrase_stands_in_the_installed_documentation(adapter: str, claim: dict[str, Any]) -> None:
+    if "docstring" not in claim:
+        pytest.skip(f"the phrase stands outside docstrings: {claim['where']}")
+    module_name, *names = claim["docstring"].split(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        if adapter in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+            raise
+        pytest.skip(f"{FILES[adapter]['framework']} is not installed in this environment: {error}")
+
+    text = inspect.getdoc(functools.reduce(getattr, names, module)) or ""
+
+    assert claim["phrase"] in on_one_line(text)
+    if module.__version__.split("+")[0] == FILES[adapter]["version"]:
+        assert hashlib.sha256(text.encode()).hexdigest() == claim["docstring_sha256"]

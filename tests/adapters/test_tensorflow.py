@@ -1,0 +1,158 @@
+"""The TensorFlow adapter, against TensorFlow called by hand; run in an environment that has TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+try:
+    from gradclip_adapters.tensorflow import TensorFlowAdapter
+except ImportError as error:
+    if "tensorflow" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        raise
+    pytest.skip(f"TensorFlow is not installed in this environment: {error}", allow_module_level=True)
+
+import ml_dtypes
+import tensorflow as tf
+
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+
+ADAPTER = TensorFlowAdapter()
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
+ONE_BY_ONE = sorted(set(SUBJECTS) - set(GLOBAL_NORM))
+DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def gradients_of(subject: str, dtype: str) -> tuple[Gradient, ...]:
+    """Three gradients, with one that is None between them where the function takes it."""
+    first, *rest = (Gradient(f"g{n}", Array.of(np.array(v, DTYPES[dtype]))) for n, v in enumerate(VALUES))
+    return (first, Gradient("none", None), *rest) if subject in GLOBAL_NORM else (first, *rest)
+
+
+def options_of(subject: str, threshold: float) -> dict[str, Any]:
+    """The options with the threshold under its name."""
+    return {"min": -threshold, "max": threshold} if "value" in subject else {"clip_norm": threshold}
+
+
+def by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any], Any]:
+    """What the subject's name says, written out."""
+    first, *rest = (tf.constant(np.array(values, DTYPES[dtype])) for values in VALUES)
+    if "value" in subject:
+        return [tf.clip_by_value(t, -threshold, threshold) for t in (first, *rest)], None
+    if "global" not in subject:
+        return [tf.clip_by_norm(t, threshold) for t in (first, *rest)], None
+    tensors = [first, None, *rest]
+    if "use_norm" in subject:
+        clipped, norm = tf.clip_by_global_norm(tensors, threshold, use_norm=tf.linalg.global_norm(tensors))
+    else:
+        clipped, norm = tf.clip_by_global_norm(tensors, threshold)
+    return clipped, norm
+
+
+def packed(tensor: Any) -> Array | None:
+    """A tensor as it travels."""
+    return None if tensor is None else Array.of(tensor.numpy())
+
+
+def test_every_feature_is_one_of_the_contract() -> None:
+    assert {feature for subject in SUBJECTS.values() for feature in subject.features} <= set(FEATURES)
+
+
+def test_about_is_the_version_that_is_imported() -> None:
+    assert ADAPTER.about().version == tf.__version__
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("threshold", [1.5, 64.0])
+def test_answers_what_tensorflow_answers_by_hand(subject: str, dtype: str, threshold: float) -> None:
+    clipped, norm = by_hand(subject, dtype, threshold)
+
+    reply = ADAPTER.call(Call(subject, gradients_of(subject, dtype), options_of(subject, threshold)))
+
+    assert [None if array is None else array.dtype for array in reply.gradients] == [
+        None if tensor is None else dtype for tensor in clipped
+    ]
+    assert list(reply.gradients) == [packed(tensor) for tensor in clipped]
+    assert reply.norm == packed(norm)
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_inputs_are_left_as_they_were(subject: str) -> None:
+    gradients = gradients_of(subject, "float32")
+
+    reply = ADAPTER.call(Call(subject, gradients, options_of(subject, 1.5)))
+
+    assert reply.inputs == tuple(gradient.array for gradient in gradients)
+    assert reply.same_object == tuple(gradient.array is None for gradient in gradients)
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_repetition_changes_nothing(subject: str) -> None:
+    gradients, options = gradients_of(subject, "float32"), options_of(subject, 1.5)
+
+    assert ADAPTER.call(Call(subject, gradients, {**options, "repeat": 3})) == ADAPTER.call(
+        Call(subject, gradients, options)
+    )
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_sparse_rows_come_back_dense(subject: str) -> None:
+    rows = Array.of(np.array([[1.0], [2.0], [4.0]], np.float32))
+    gradient = Gradient("a", rows, rows=(2, 0, 2), height=4)
+
+    reply = ADAPTER.call(Call(subject, (gradient,), options_of(subject, 64.0)))
+
+    assert reply.gradients == (Array.of(np.array([[2.0], [0.0], [5.0], [0.0]], np.float32)),)
+    assert reply.inputs == (rows,)
+
+
+@pytest.mark.parametrize("subject", GLOBAL_NORM)
+def test_empty_list_has_the_norm_zero(subject: str) -> None:
+    reply = ADAPTER.call(Call(subject, (), {"clip_norm": 1.0}))
+
+    assert reply.gradients == ()
+    assert reply.norm == Array.of(np.array(0, np.float32))
+
+
+@pytest.mark.parametrize("subject", GLOBAL_NORM)
+def test_repeated_tensor_is_counted_twice(subject: str) -> None:
+    array = Array.of(np.array([3.0], np.float64))
+
+    reply = ADAPTER.call(Call(subject, (Gradient("a", array), Gradient("b", array, same_as=0)), {"clip_norm": 1.0}))
+
+    assert reply.norm is not None
+    assert reply.norm.numpy() == pytest.approx(18**0.5)
+
+
+@pytest.mark.parametrize("subject", ONE_BY_ONE)
+def test_functions_of_one_tensor_have_no_answer_to_an_empty_list(subject: str) -> None:
+    with pytest.raises(Unsupported, match="takes one tensor"):
+        ADAPTER.call(Call(subject, (), options_of(subject, 1.0)))
+
+
+@pytest.mark.parametrize("subject", [name for name in ONE_BY_ONE if "value" in name])
+def test_minimum_is_never_made_up(subject: str) -> None:
+    with pytest.raises(Unsupported, match="both bounds"):
+        ADAPTER.call(Call(subject, gradients_of(subject, "float32"), {"max": 1.0}))
+
+
+@pytest.mark.parametrize("subject", [name for name in ONE_BY_ONE if "value" in name])
+def test_what_tensorflow_raises_is_its_answer(subject: str) -> None:
+    with pytest.raises(FrameworkRaised) as raised:
+        ADAPTER.call(Call(subject, gradients_of(subject, "float32"), {"min": "low", "max": 1.0}))
+
+    assert raised.value.inputs == tuple(gradient.array for gradient in gradients_of(subject, "float32"))
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_exclusion_is_unsupported(subject: str) -> None:
+    gradient = Gradient("a", Array.of(np.ones(2, np.float32)), need_clip=False)
+
+    with pytest.raises(Unsupported, match="can be excluded"):
+        ADAPTER.call(Call(subject, (gradient,), options_of(subject, 1.0)))

@@ -5,12 +5,16 @@ What the adapter converts and calls is tested, not how fluid clips.
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import inspect
 import os
 import warnings
 
 import numpy as np
 import pytest
 
+import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 
 with warnings.catch_warnings():
@@ -157,3 +161,18 @@ def test_the_frameworks_own_clip_is_what_answers(subject, monkeypatch):
     monkeypatch.setattr(fluid.clip.GradientClipBase, "__call__", lambda self, pairs: pairs)
 
     assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
+
+
+def test_claims_stand_in_the_installed_documentation():
+    # Python 3.7 has no tomllib; a pytest of that time brings tomli.
+    tomli = pytest.importorskip("tomli", reason="tomli is not installed in this Python")
+    folder = os.path.join(os.path.dirname(gradclip_adapters.__file__), "claims")
+    with open(os.path.join(folder, "paddle-fluid.toml"), "rb") as stream:
+        claims = tomli.load(stream)["claim"]
+
+    assert claims
+    for claim in claims:
+        module_name, _, name = claim["docstring"].rpartition(".")
+        text = inspect.getdoc(getattr(importlib.import_module(module_name), name))
+        assert claim["phrase"] in " ".join(text.split())
+        assert hashlib.sha256(text.encode()).hexdigest() == claim["docstring_sha256"]

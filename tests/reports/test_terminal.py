@@ -21,10 +21,10 @@ torch 2.13.0  Python 3.11.9, Linux x86_64, 2026-11-21
 
   all         5 1 1 1 2
 
-clip_by_norm          clip
-──────────────────────────────
-scaled-above     must ✗1 –1 ✓2
-identity-below        ∅1
+clip_by_norm        clip
+────────────────────────────
+scaled-above   must ✗1 –1 ✓2
+identity-below      ∅1
 
 ✗ fail         breaks a rule, and nothing documents it
 ∅ not-run      planned, and did not run

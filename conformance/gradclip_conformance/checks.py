@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from gradclip_adapters.contract import DTYPES, Array, Reply
 
-from . import exact
 from .answers import Answer, Raised, Replied
 from .behaviour import behaviour_of
 from .case import (
@@ -28,6 +28,7 @@ from .case import (
     Values,
 )
 from .context import Context
+from .expected import nonfinite_consequence, nonfinite_norm
 from .measure import Measured, expected_arrays, measure, norm_distance, norm_value, options_of, same_bits
 from .predict import clip_budget, clip_bound, decoded, narrowest, norm_bound, norm_budget, predict
 from .show import float64_values, readable_array
@@ -153,7 +154,7 @@ def _returned_norm(case: Case, expectation: ReturnedNorm, reply: Reply) -> Verdi
         if value == expected or (math.isnan(value) and math.isnan(expected)):
             return Verdict("pass")
         return Verdict("fail", f"The norm is {expected}, and {value} was returned.", math.inf, shown, observed)
-    distance = norm_distance(reply.norm, exact.Fraction(expected), narrowest(case))
+    distance = norm_distance(reply.norm, Fraction(expected), narrowest(case))
     budget = norm_budget(case)
     if distance <= budget:
         return Verdict("pass", ulp=distance)
@@ -168,7 +169,7 @@ def _expected_norm(case: Case) -> Any:
     if bounds is not None:
         return bounds.middle
     tensors = decoded(case)
-    return exact.nonfinite_norm([tensor for i in case.included if (tensor := tensors[i]) is not None])
+    return nonfinite_norm([tensor for i in case.included if (tensor := tensors[i]) is not None])
 
 
 def _untouched(context: Context, indices: Sequence[int], reply: Reply) -> Verdict:
@@ -230,7 +231,7 @@ def _not_silent(context: Context, reply: Reply) -> Verdict:
     tensors = decoded(case)
     groups = [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
     for group in groups:
-        total = exact.nonfinite_norm([tensor for i in group if (tensor := tensors[i]) is not None])
+        total = nonfinite_norm([tensor for i in group if (tensor := tensors[i]) is not None])
         if total is None:
             # A finite gradient that is clipped by its own norm is not touched by its neighbour's NaN.
             found = measure(case, predict(case), reply.gradients, group)
@@ -238,7 +239,7 @@ def _not_silent(context: Context, reply: Reply) -> Verdict:
                 return Verdict("fail", _sentence(case, found, clip_budget(case), clip_bound(case)), found.ulp)
             continue
         results = [float64_values(array) for i in group if (array := reply.gradients[i]) is not None]
-        formula = [exact.nonfinite_consequence(tensor, total) for i in group if (tensor := tensors[i]) is not None]
+        formula = [nonfinite_consequence(tensor, total) for i in group if (tensor := tensors[i]) is not None]
         if all(np.isnan(result).all() for result in results):
             continue
         if all(np.array_equal(r, f, equal_nan=True) for r, f in zip(results, formula, strict=True)):

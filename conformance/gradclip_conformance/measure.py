@@ -14,7 +14,7 @@ from gradclip_adapters.contract import DTYPES, Array
 
 from .case import Case
 from .distances import largest_distance, rounded
-from .exact import Expected
+from .expected import Expected
 from .formats import FORMATS, round_to, to_doubles, ulp
 from .predict import Prediction
 from .show import float64_values, readable_array

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import exact
 from .case import Case
-from .exact import Bounds, Expected
+from .expected import PLAIN, Bounds, Expected, ulps_from_threshold
 from .formats import FORMATS, Exact, decode
 
 __all__ = [
@@ -60,7 +60,7 @@ def decoded(case: Case) -> list[Exact | None]:
 _KEPT: dict[tuple[str, str], Prediction] = {}
 
 
-def predict(case: Case, formula: Mapping[str, Any] = exact.PLAIN) -> Prediction:
+def predict(case: Case, formula: Mapping[str, Any] = PLAIN) -> Prediction:
     """What a formula gives for a case's gradients, included and not."""
     key = (case.id, repr(sorted(formula.items())))
     if key not in _KEPT:
@@ -118,7 +118,7 @@ def _is_near(case: Case, norm: Bounds, threshold: float) -> bool:
         odd = significant.numerator // (significant.numerator & -significant.numerator) if significant else 0
         if odd.bit_length() <= form.precision:
             return False
-    return exact.ulps_from_threshold(norm, Fraction(threshold), form) <= norm_bound(case)
+    return ulps_from_threshold(norm, Fraction(threshold), form) <= norm_bound(case)
 
 
 def narrowest(case: Case) -> str:

@@ -19,11 +19,14 @@ class RecordError(Exception):
 
 
 def strict_json(value: Any) -> Any:
-    """The value with floats that JSON cannot hold as the strings "inf", "-inf" and "nan"."""
+    """The value with floats that JSON cannot hold as "inf", "-inf" and "nan", and lone surrogates as escapes."""
+    if isinstance(value, str):
+        # A framework may have put anything into its message; UTF-8 refuses lone surrogates.
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, Mapping):
-        return {str(name): strict_json(item) for name, item in value.items()}
+        return {strict_json(str(name)): strict_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [strict_json(item) for item in value]
     return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CELL_STATUSES", "NOT_RUN", "STATUSES", "Status", "worst"]
+__all__ = ["CELL_STATUSES", "NOT_RUN", "STATUSES", "Status"]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,3 @@ STATUSES: dict[str, Status] = {
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(name for name in STATUSES if name != NOT_RUN)
-
-_SEVERITY = {name: place for place, name in enumerate(STATUSES)}
-
-
-def worst(names: list[str]) -> Status:
-    """The most severe of the statuses named (at least one)."""
-    return STATUSES[min(names, key=_SEVERITY.__getitem__)]

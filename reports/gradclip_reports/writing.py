@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from .lines import Cell, Footer, Header, Line, RecordError, plan_sha256
+from .statuses import CELL_STATUSES
 
 __all__ = ["RunWriter"]
 
@@ -43,7 +44,7 @@ class RunWriter:
     Parameters
     ----------
     stream
-        Where the lines go; it stays open.
+        Where the lines go, in UTF-8; it stays open.
     header
         Written at once.
     plan
@@ -85,17 +86,32 @@ class RunWriter:
         Raises
         ------
         RecordError
-            When the cell is not in the plan, has been written already, or the run is closed.
+            When the cell is not in the plan, has been written already, or could not be read back; when the run is
+            closed.
         """
         pair = (cell.subject, cell.case)
-        if self._closed or pair not in self._plan or pair in self._finished:
-            why = "the run is closed" if self._closed else "not planned" if pair not in self._plan else "written before"
-            message = f"The cell {' '.join(pair)!r} cannot be written: {why}. This is a fault of the suite."
+        for problem in self._problems(cell, pair):
+            message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
             raise RecordError(message)
         with _interrupts_held():
             self._write_line(cell)
             self._finished.add(pair)
             self._counts[cell.status] += 1
+
+    def _problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
+        if self._closed:
+            yield "the run is closed"
+        if pair not in self._plan:
+            yield "not planned"
+        if pair in self._finished:
+            yield "written before"
+        # What the schema would refuse when the record is read, when the run cannot be had again.
+        if cell.status not in CELL_STATUSES:
+            yield f"there is no status {cell.status!r}"
+        if cell.status != "pass" and not cell.detail:
+            yield f"its status is {cell.status!r} and its detail is empty"
+        if cell.ulp is not None and not cell.ulp >= 0:
+            yield f"its ulp is {cell.ulp}"
 
     def close(self, *, incomplete: bool = False) -> Footer:
         """Write the footer.

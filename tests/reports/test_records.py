@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,46 @@ class TestWriter:
         writer.close()
         with pytest.raises(RecordError, match="the run is closed"):
             writer.write(make_cell(case=PLAN[0][1]))
+
+    @pytest.mark.parametrize(
+        ("members", "problem"),
+        [
+            ({"status": "passed", "detail": "?"}, "there is no status 'passed'"),
+            ({"status": "fail", "detail": ""}, "its status is 'fail' and its detail is empty"),
+            ({"ulp": float("nan")}, "its ulp is nan"),
+            ({"ulp": -1.0}, r"its ulp is -1\.0"),
+        ],
+    )
+    def test_a_cell_that_would_not_read_back_is_refused(
+        self,
+        make_header: Callable[..., Header],
+        make_cell: Callable[..., Cell],
+        members: dict[str, Any],
+        problem: str,
+    ) -> None:
+        writer = RunWriter(io.StringIO(), make_header(), PLAN)
+        with pytest.raises(RecordError, match=problem):
+            writer.write(make_cell(case=PLAN[0][1], **members))
+
+    def test_text_that_utf8_cannot_hold_does_not_stop_the_run(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
+    ) -> None:
+        path = tmp_path / "record.jsonl"
+        with path.open("w", encoding="utf-8") as stream, RunWriter(stream, make_header(), PLAN[:1]) as writer:
+            writer.write(make_cell(case=PLAN[0][1], detail="\ud800 梯度", observed={"\ud800": 1}))
+
+        (cell,) = read_runs(path)[0].cells
+        assert (cell.detail, cell.observed) == ("\\ud800 梯度", {"\\ud800": 1})
+
+    def test_writing_from_another_thread(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
+    ) -> None:
+        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
+        thread = threading.Thread(target=writer.write, args=[make_cell(case=PLAN[0][1])])
+        thread.start()
+        thread.join()
+
+        assert writer.close().finished == 1
 
 
 class TestDamaged:

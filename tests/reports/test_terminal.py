@@ -135,3 +135,22 @@ def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
 
     assert "\x1b" not in terminal([make_run(make_header(), [cell])])
     assert "\\x1b[2Jgone\\x07" in terminal([make_run(make_header(), [cell])])
+
+
+def test_what_documents_a_change_is_quoted(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    cell = make_cell(status="changed", quote="nothing will be done", url="https://example.org/clip")
+    text = terminal([make_run(make_header(), [cell])])
+
+    assert re.search(r'documented +"nothing will be done"\n +see +https://example.org/clip\n', text)
+
+
+def test_long_values_are_cut_and_say_so(
+    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+) -> None:
+    cell = make_cell(status="fail", observed="x" * 1000)
+    text = terminal([make_run(make_header(), [cell])])
+
+    assert text.count("x") < 400
+    assert "(680 characters more)" in " ".join(text.split())

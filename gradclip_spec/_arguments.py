@@ -1,0 +1,71 @@
+"""Checks of the arguments that are plain numbers and switches.
+
+Every check returns the value in the one form that the rest of the package works with, or raises an error that names
+the argument, says what was given, and says what to give instead. They run before a gradient is looked at.
+"""
+
+import math
+import numbers
+from typing import Any
+
+__all__ = ["check_bounds", "check_eps", "check_norm_type", "check_switch", "check_threshold"]
+
+
+def check_threshold(name: str, value: Any) -> float:
+    """A norm threshold: a number that is zero or more; infinity means that nothing is ever clipped."""
+    number = _number(name, value, "a number that is zero or more")
+    if math.isnan(number) or number < 0:
+        message = f"`{name}` must be zero or more, got {value!r}; a threshold below zero would turn gradients around"
+        raise ValueError(message)
+    return number
+
+
+def check_bounds(max: Any, min: Any) -> tuple[float, float]:
+    """The lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
+    upper = _number("max", max, "a number")
+    if min is None and not upper >= 0:
+        message = f"`max` must be zero or more when `min` is left to be its negative, got {max!r}; give `min` as well"
+        raise ValueError(message)
+    lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
+    if not lower <= upper:
+        message = f"`min` must be at most `max` and neither may be NaN, got min={min!r} and max={max!r}"
+        raise ValueError(message)
+    return lower, upper
+
+
+def check_norm_type(value: Any) -> float:
+    """The p of a p-norm: any number above zero, infinity included."""
+    number = _number("norm_type", value, "a number above zero, such as 2 or float('inf')")
+    if not number > 0:
+        message = f"`norm_type` must be above zero, got {value!r}; use 2, 1 or float('inf')"
+        raise ValueError(message)
+    return number
+
+
+def check_eps(value: Any) -> float:
+    """The constant that is added to the norm: a finite number that is zero or more."""
+    number = _number("eps", value, "a finite number that is zero or more")
+    if not 0 <= number < math.inf:
+        message = f"`eps` must be finite and zero or more, got {value!r}; leave it out for the plain formula"
+        raise ValueError(message)
+    return number
+
+
+def check_switch(name: str, value: Any) -> bool:
+    """A switch: True or False and nothing that merely counts as such."""
+    if not isinstance(value, bool):
+        message = f"`{name}` must be True or False, got {value!r}"
+        raise TypeError(message)
+    return value
+
+
+def _number(name: str, value: Any, wanted: str) -> float:
+    # A bool is a number to Python; as a threshold it is a mistake, usually one argument too far to the left.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        message = f"`{name}` must be {wanted}, got {value!r} of type {type(value).__name__}"
+        raise TypeError(message)
+    try:
+        return float(value)
+    except OverflowError:
+        message = f"`{name}` is too large for a float, got {value!r}; use float('inf')"
+        raise ValueError(message) from None

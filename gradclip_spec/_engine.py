@@ -1,0 +1,152 @@
+"""What the public functions share: gradients taken apart, checked, clipped, and put together again."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradclip_spec import _trees
+from gradclip_spec._library import Library, dtype_name, library_of
+from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
+from gradclip_spec._scaling import coefficient, scaled
+
+__all__ = ["Gradients", "clip_each", "clip_each_by_norm", "clip_together", "refuse_nonfinite", "total_norm"]
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """A tree of gradients, of which some are included in a clip."""
+
+    tree: _trees.Tree
+    included: list[int]
+    library: Library | None
+
+    @classmethod
+    def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
+        """Take the gradients apart and check everything that can be wrong with them, before anything is changed."""
+        tree = _trees.flatten(grads)
+        arrays = [leaf for leaf in tree.leaves if leaf is not None]
+        flags = _trees.flags_of(tree, need_clip)
+        included = [index for index, flag in enumerate(flags) if flag]
+        library = library_of(arrays, [tree.leaves[index] for index in included]) if arrays else None
+        gradients = cls(tree, included, library)
+        if inplace:
+            gradients._check_writeable()
+        return gradients
+
+    @property
+    def leaves(self) -> list[Array]:
+        """The included arrays."""
+        return [self.tree.leaves[index] for index in self.included]
+
+    def rebuilt(self, leaves: Sequence[Array]) -> Any:
+        """The tree with the included arrays replaced; everything else is the very same object."""
+        results = list(self.tree.leaves)
+        for index, leaf in zip(self.included, leaves, strict=True):
+            results[index] = leaf
+        return self.tree.rebuild(results)
+
+    def _check_writeable(self) -> None:
+        for index in self.included:
+            leaf = self.tree.leaves[index]
+            if self.library is not None and not self.library.primitives.writeable(leaf):
+                message = (
+                    f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
+                    f"(a {type(leaf).__module__}.{type(leaf).__qualname__}) cannot; use `inplace=False`"
+                )
+                raise TypeError(message)
+
+
+def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | None, Array]:
+    """The norm over all included arrays, and the same as a 0-d array of their library."""
+    library = gradients.library
+    if library is None:
+        return None, np.zeros((), dtype=np.float32)
+    if not gradients.included:
+        return None, library.xp.zeros((), dtype=library.total, device=library.device)
+    norm = norm_of_all(library, gradients.leaves, norm_type)
+    value = norm.value(library.scalars)
+    if not library.eager:
+        return norm, library.xp.astype(value, library.total)
+    rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
+    return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
+
+
+def clip_together(gradients: Gradients, norm: Norm | None, clip_norm: float, eps: float, inplace: bool) -> Any:
+    """All included arrays multiplied by the one coefficient of their common norm."""
+    if gradients.library is None or norm is None:
+        return gradients.rebuilt(gradients.leaves)
+    factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
+    return gradients.rebuilt(scaled(gradients.library, gradients.leaves, lambda _: factor, inplace))
+
+
+def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
+    """Each included array multiplied by the coefficient of its own norm."""
+    if gradients.library is None or not gradients.included:
+        return gradients.rebuilt(gradients.leaves)
+    norms = norms_of_each(gradients.library, gradients.leaves, norm_type)
+    factors = coefficient(gradients.library.scalars, norms, clip_norm, eps)
+    return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors.of, inplace))
+
+
+def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
+    """Each included array clipped by value."""
+    library = gradients.library
+    if library is None:
+        return gradients.rebuilt(gradients.leaves)
+    results = []
+    for leaf in gradients.leaves:
+        bounds = (_rounded(bound, dtype_name(leaf.dtype)) for bound in (lower, upper))
+        results.append(_clip(library, leaf, *bounds, inplace))
+    return gradients.rebuilt(results)
+
+
+def refuse_nonfinite(norm: Array) -> None:
+    """Raise if a total norm is not finite.
+
+    Raises
+    ------
+    FloatingPointError
+        If it is NaN or infinite.
+    TypeError
+        If its value cannot be looked at, because it is being traced.
+    """
+    try:
+        value = float(norm)
+    except Exception as error:
+        message = "`error_if_nonfinite=True` needs the value of the norm, which is not known while it is traced; check the returned norm afterwards"
+        raise TypeError(message) from error
+    if not math.isfinite(value):
+        message = (
+            f"the total norm of the gradients is {value}, so they cannot be clipped; look for the gradient that holds "
+            f"it, or leave `error_if_nonfinite` False (nothing has been changed)"
+        )
+        raise FloatingPointError(message)
+
+
+def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+    if not math.prod(x.shape):
+        return x
+    if library.eager and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
+        return x
+    return library.primitives.clip(x, lower, upper, inplace)
+
+
+#: For each dtype: the bits of its significand, and the exponents of its smallest and its largest binade.
+_FORMATS = {"float16": (11, -13, 16), "bfloat16": (8, -125, 128), "float32": (24, -125, 128), "float64": (53, -1021, 1024)}
+
+
+@lru_cache
+def _rounded(value: float, name: str) -> float:
+    """A bound rounded to a dtype: since rounding is monotonic, clipping by it is clipping exactly and rounding then."""
+    if not math.isfinite(value):
+        return value
+    precision, smallest, largest = _FORMATS[name]
+    place = max(math.frexp(value)[1], smallest) - precision
+    rounded = math.ldexp(round(math.ldexp(value, -place)), place)
+    return rounded if math.frexp(rounded)[1] <= largest else math.copysign(math.inf, rounded)

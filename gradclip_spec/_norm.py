@@ -1,0 +1,232 @@
+"""Norms that neither overflow nor underflow nor drift, of arrays of any library.
+
+The Euclidean norm is computed in one of two ways. If float64 is wider than the elements, their squares are summed in
+float64, where they are exact and in range. Otherwise each row of a few hundred elements is split, `x = high + low`,
+so that the squares of the high parts are exact and so is their sum in any order; what is left,
+`x**2 - high**2 = low * (x + high)`, is so small that its rounding errors do not count. Rows are added by a
+compensated sum. Elements are scaled by a power of two where their squares would leave the range.
+
+Where values may be looked at, arrays are read in chunks, and scaled only when a first sum has left the safe range; so
+the norm of an ordinary gradient costs one pass. Elsewhere (traced, lazy, on an accelerator) the same arithmetic is
+written without a branch.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip_spec import _words
+from gradclip_spec._library import Library, Scalars
+
+__all__ = ["Norm", "norm_of_all", "norms_of_each"]
+
+Array = Any
+
+#: Elements of one chunk where arrays are read in chunks, and of one pack of small arrays.
+_CHUNK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The number `(high + low) * 2**exponent`, or an array of such numbers."""
+
+    high: Array
+    low: Array
+    exponent: Array
+
+    def value(self, scalars: Scalars) -> Array:
+        """The norm as one rounded number."""
+        half = scalars.xp.floor(self.exponent / 2)
+        first = _words.power_of_two(scalars.xp, half, scalars.precision)
+        second = _words.power_of_two(scalars.xp, self.exponent - half, scalars.precision)
+        return self.high * first * second
+
+
+def norm_of_all(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
+    """The p-norm of all elements of all leaves together."""
+    return _rooted(library, [_powers(library, leaves, norm_type)], norm_type, lambda parts: parts[0])
+
+
+def norms_of_each(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
+    """The p-norm of each leaf, as arrays with one element a leaf."""
+    return _rooted(
+        library, [_powers(library, [leaf], norm_type) for leaf in leaves], norm_type, library.scalars.xp.stack
+    )
+
+
+#: A sum of p-th powers as (high, low, unit, exponent): each element was divided by `unit * 2**exponent` first.
+_Powers = tuple[Array, Array, Array, Array]
+
+
+def _rooted(library: Library, sums: Sequence[_Powers], norm_type: float, collect: Any) -> Norm:
+    scalars = library.scalars
+    xp = scalars.xp
+    as_scalar = (lambda x: xp.asarray(x, dtype=scalars.dtype)) if library.eager else (lambda x: x)
+    high, low, unit, exponent = (collect([as_scalar(part[index]) for part in sums]) for index in range(4))
+    if norm_type == 2:
+        high, low = _words.square_root(xp, high, low, scalars.precision)
+    elif norm_type not in (1, math.inf):
+        nonzero = high != 0
+        root = xp.pow(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
+        high, low = xp.where(nonzero, root * unit, xp.zeros_like(root)), xp.zeros_like(root)
+    return Norm(high, low, exponent)
+
+
+def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Powers:
+    one, zero = _constant(library, 1.0), _constant(library, 0.0)
+    leaves = [leaf for leaf in leaves if math.prod(leaf.shape)]
+    if not leaves:
+        return zero, zero, one, zero
+    if norm_type == 2 and library.wide(leaves):
+        return _total(library, [(library.primitives.sum_of_squares(pack), zero) for pack in _packed(library, leaves)]) + (one, zero)
+    if norm_type == 2 and library.eager:
+        high, low = _scaled_powers(library, leaves, norm_type, one)
+        if 2.0**-200 < high < 2.0**200:
+            return high, low, one, zero
+    largest = _largest(library, leaves)
+    if norm_type == math.inf:
+        return largest, zero, one, zero
+    return _finite_or_largest(library, leaves, norm_type, largest)
+
+
+def _finite_or_largest(library: Library, leaves: Sequence[Array], norm_type: float, largest: Array) -> _Powers:
+    """The sum of powers of the scaled elements; that of elements that are not all finite is their largest."""
+    scalars = library.scalars
+    xp = scalars.xp
+    ordinary = xp.isfinite(largest) & (largest > 0)
+    # The scale itself must stay well inside the range, also when two to its exponent is computed.
+    bounds = (-900.0, 1000.0) if scalars.precision == 53 else (-105.0, 120.0)
+    safe = xp.where(ordinary, largest, xp.ones_like(largest))
+    exponent = xp.clip(xp.floor(xp.log2(safe)), *bounds)
+    scale = _words.power_of_two(xp, -exponent, scalars.precision)
+    unit = safe * scale if norm_type not in (1, 2) else xp.ones_like(safe)
+    high, low = _scaled_powers(library, leaves, norm_type, scale, unit)
+    zero = xp.zeros_like(safe)
+    return (
+        xp.where(ordinary, high, largest),
+        xp.where(ordinary, low, zero),
+        unit,
+        xp.where(ordinary, exponent, zero),
+    )
+
+
+def _constant(library: Library, value: float) -> Array:
+    if library.eager:
+        return library.scalars.xp.asarray(value)
+    return library.xp.asarray(value, dtype=library.work, device=library.device)
+
+
+def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
+    """The leaves, with small ones of one dtype joined: one call for many is what makes thousands of them cheap."""
+    waiting: dict[Any, list[Array]] = {}
+    sizes: dict[Any, int] = {}
+    for leaf in leaves:
+        size = math.prod(leaf.shape)
+        if size >= _CHUNK // 8:
+            yield leaf
+            continue
+        waiting.setdefault(leaf.dtype, []).append(leaf)
+        sizes[leaf.dtype] = sizes.get(leaf.dtype, 0) + size
+        if sizes[leaf.dtype] >= _CHUNK:
+            yield library.xp.concat(waiting.pop(leaf.dtype), axis=None)
+            del sizes[leaf.dtype]
+    for group in waiting.values():
+        yield group[0] if len(group) == 1 else library.xp.concat(group, axis=None)
+
+
+def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The sum of numbers given as (high, low)."""
+    if not library.eager:
+        high, error = _words.fold(library.xp, library.xp.stack([high for high, _ in parts]))
+        return high, error + library.xp.sum(library.xp.stack([low for _, low in parts]))
+    numbers = [float(number) for part in parts for number in part]
+    if not all(map(math.isfinite, numbers)):
+        return sum(number for number in numbers), 0.0
+    high = math.fsum(numbers)
+    return high, math.fsum([*numbers, -high])
+
+
+def _largest(library: Library, leaves: Sequence[Array]) -> Array:
+    """The largest magnitude; NaN if there is any."""
+    xp = library.xp
+    each = [xp.astype(xp.max(xp.abs(leaf)), library.work) for leaf in leaves]
+    if library.eager:
+        return library.scalars.xp.max(library.scalars.xp.asarray([float(number) for number in each]))
+    return xp.max(xp.stack(each))
+
+
+def _scaled_powers(
+    library: Library, leaves: Sequence[Array], norm_type: float, scale: Array, unit: Array = 1.0
+) -> tuple[Array, Array]:
+    """The sum of `|x * scale / unit| ** p`, as (high, low)."""
+    parts = []
+    for pack in _packed(library, leaves):
+        for part in _chunks(library, pack):
+            rows = _rows(library, _times(library, library.xp.astype(part, library.work, copy=False), scale))
+            if norm_type == 2:
+                parts += [_square_sums(library, row) for row in rows]
+            else:
+                parts += [_row_sums(library, _power(library, row, norm_type, unit)) for row in rows]
+    return _total(library, parts)
+
+
+def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:
+    magnitudes = library.xp.abs(x)
+    if norm_type == 1:
+        return magnitudes
+    # The derivative of a root is infinite at zero, where elements contribute nothing anyway.
+    nonzero = magnitudes > 0
+    safe = library.xp.where(nonzero, magnitudes / (float(unit) if library.eager else unit), library.xp.ones_like(magnitudes))
+    return library.xp.where(
+        nonzero, library.xp.pow(safe, library.xp.full_like(safe, norm_type)), library.xp.zeros_like(safe)
+    )
+
+
+def _times(library: Library, x: Array, scale: Array) -> Array:
+    if not library.eager:
+        return x * scale
+    return x if scale == 1 else x * float(scale)
+
+
+def _chunks(library: Library, x: Array) -> Iterator[Array]:
+    flat = library.xp.reshape(x, (-1,))
+    if not library.eager:
+        yield flat
+        return
+    for start in range(0, flat.shape[0], _CHUNK):
+        yield flat[start : start + _CHUNK]
+
+
+def _rows(library: Library, flat: Array) -> list[Array]:
+    """A flat array as a matrix with rows of the width whose sums are exact, and the rest as a row of its own."""
+    width = 1 << library.precision // 5
+    whole = flat.shape[0] // width * width
+    parts = [library.xp.reshape(flat[:whole], (-1, width))] if whole else []
+    return parts if whole == flat.shape[0] else [*parts, library.xp.reshape(flat[whole:], (1, -1))]
+
+
+def _square_sums(library: Library, rows: Array) -> tuple[Array, Array]:
+    """The sum of the squares of all elements as (high, low)."""
+    xp = library.xp
+    # As many bits as can be squared and summed over a row without a rounding.
+    bits = (library.precision - library.precision // 5) // 2
+    high = _high_part(library, rows, library.precision + 1 - bits)
+    low = rows - high
+    return _sums(library, xp.sum(high * high, axis=1), xp.sum(low * (rows + high), axis=1))
+
+
+def _row_sums(library: Library, rows: Array) -> tuple[Array, Array]:
+    """The sum of all elements, none of them negative, as (high, low)."""
+    high = _high_part(library, rows, library.precision // 5 + 1)
+    return _sums(library, library.xp.sum(high, axis=1), library.xp.sum(rows - high, axis=1))
+
+
+def _high_part(library: Library, rows: Array, shift: int) -> Array:
+    largest = library.xp.max(library.xp.abs(rows), axis=1, keepdims=True)
+    return _words.top_bits(rows, largest * 2.0**shift)
+
+
+def _sums(library: Library, high: Array, low: Array) -> tuple[Array, Array]:
+    total, error = _words.fold(library.xp, high)
+    return total, error + library.xp.sum(low)

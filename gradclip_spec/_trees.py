@@ -1,0 +1,112 @@
+"""Gradients come as one array or as any tree of arrays and None; here they are taken apart and put together again.
+
+Single arrays and flat lists, tuples and dicts, which is what nearly everyone has, need nothing else. Nested and
+registered containers are left to the library optree, which is imported only when one is met.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, ValuesView
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+__all__ = ["Path", "Tree", "flatten", "flags_of"]
+
+#: Where a leaf stands: the keys and indices that lead to it; empty for a single array.
+Path = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The leaves of a tree in order (arrays, and None where there is no gradient), and the way back."""
+
+    leaves: list[Any]
+    rebuild: Callable[[list[Any]], Any]
+    paths: Callable[[], Sequence[Path]]
+    #: Takes a tree of the same structure apart in the same order; raises ValueError if the structure is another.
+    flatten_like: Callable[[Any], list[Any]]
+
+
+def flatten(grads: Any) -> Tree:
+    """Take gradients apart. A generator is consumed, once, and comes back as a list."""
+    if isinstance(grads, Iterator | ValuesView):
+        grads = list(grads)
+    if grads is None or array_api_compat.is_array_api_obj(grads):
+        return Tree([grads], lambda leaves: leaves[0], lambda: [()], lambda other: [other])
+    if type(grads) in (list, tuple) and _all_leaves(grads):
+        return Tree(
+            list(grads), type(grads), lambda: [(index,) for index in range(len(grads))], lambda other: _listed(grads, other)
+        )
+    if type(grads) is dict and _all_leaves(grads.values()):
+        keys = list(grads)
+        return Tree(
+            list(grads.values()),
+            lambda leaves: dict(zip(keys, leaves, strict=True)),
+            lambda: [(key,) for key in keys],
+            lambda other: _keyed(keys, other),
+        )
+    return _flatten_nested(grads)
+
+
+def flags_of(tree: Tree, need_clip: Any) -> list[bool]:
+    """For each leaf, whether it is included: it exists, and `need_clip` does not exclude it."""
+    if need_clip is None:
+        return [leaf is not None for leaf in tree.leaves]
+    if callable(need_clip):
+        return [
+            leaf is not None and _flag(need_clip(path, leaf), f"what `need_clip` returned for the leaf at {path}")
+            for path, leaf in zip(tree.paths(), tree.leaves, strict=True)
+        ]
+    try:
+        flags = tree.flatten_like(need_clip)
+    except (ValueError, TypeError) as error:
+        message = f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
+        raise ValueError(message) from error
+    return [
+        leaf is not None and _flag(flag, "each flag in `need_clip`")
+        for leaf, flag in zip(tree.leaves, flags, strict=True)
+    ]
+
+
+def _flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        message = f"{what} must be True or False, got {value!r} of type {type(value).__name__}"
+        raise TypeError(message)
+    return bool(value)
+
+
+def _all_leaves(values: Any) -> bool:
+    # One look at each type and not at each value: a model has thousands of gradients and one type of them.
+    representatives = {type(value): value for value in values}
+    representatives.pop(type(None), None)
+    return all(array_api_compat.is_array_api_obj(value) for value in representatives.values())
+
+
+def _listed(grads: Sequence[Any], other: Any) -> list[Any]:
+    flags = list(other) if isinstance(other, list | tuple | Iterator) else None
+    if flags is None or len(flags) != len(grads):
+        got = repr(other) if flags is None else f"{len(flags)} flags"
+        message = f"there are {len(grads)} gradients, got {got}"
+        raise ValueError(message)
+    return flags
+
+
+def _keyed(keys: list[Any], other: Any) -> list[Any]:
+    if not isinstance(other, dict) or other.keys() != set(keys):
+        message = f"the gradients have the keys {keys}, got {other!r}"
+        raise ValueError(message)
+    return [other[key] for key in keys]
+
+
+def _flatten_nested(grads: Any) -> Tree:
+    try:
+        import optree
+    except ImportError:
+        message = (
+            f"`grads` is neither an array nor a flat list, tuple or dict of arrays and None (it is a "
+            f"{type(grads).__name__}); for nested trees install optree, or give a flat list"
+        )
+        raise TypeError(message) from None
+    leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)
+    return Tree(leaves, structure.unflatten, structure.paths, structure.flatten_up_to)

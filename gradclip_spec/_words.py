@@ -1,0 +1,75 @@
+"""Numbers held as the unevaluated sum of two floats, so that the few numbers that decide a clip carry no rounding.
+
+All functions work on arrays of any library, and branch on no value. Compilers may fuse a multiplication and an
+addition into one rounding: the products that are added to something are exact here, so that fusing changes nothing.
+The methods are those of T. J. Dekker, "A floating-point technique for extending the available precision" (1971), and
+of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008).
+"""
+
+from typing import Any
+
+__all__ = ["add", "divide", "fold", "power_of_two", "square_root", "top_bits"]
+
+Array = Any
+
+
+def top_bits(x: Array, anchor: Array) -> Array:
+    """The elements of `x` rounded to the last place of `anchor`, which is larger; the result is exact."""
+    return (x + anchor) - anchor
+
+
+def add(x: Array, y: Array) -> tuple[Array, Array]:
+    """The rounded sum and its rounding error, exactly (Knuth)."""
+    total = x + y
+    virtual = total - x
+    return total, (x - (total - virtual)) + (y - virtual)
+
+
+def multiply(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
+    """The rounded product and its rounding error (Dekker, split by addition)."""
+    shift = 2.0 ** ((precision + 1) // 2)
+    x_high, y_high = top_bits(x, x * shift), top_bits(y, y * shift)
+    x_low, y_low = x - x_high, y - y_high
+    product = x * y
+    return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def square_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
+    """The square root of `high + low`, zero or more; its derivative at zero is zero, not infinite."""
+    nonzero = high != 0
+    high = xp.where(nonzero, high, xp.ones_like(high))
+    low = xp.where(nonzero, low, xp.zeros_like(low))
+    root = xp.sqrt(high)
+    square, error = multiply(root, root, precision)
+    root, correction = add(root, _finite(xp, (((high - square) - error) + low) / (2 * root)))
+    zero = xp.zeros_like(root)
+    return xp.where(nonzero, root, zero), xp.where(nonzero, _finite(xp, correction), zero)
+
+
+def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
+    """The quotient `x / (high + low)`, correctly rounded but for the rarest of ties."""
+    quotient = x / high
+    product, error = multiply(quotient, high, precision)
+    return quotient + _finite(xp, (((x - product) - error) - quotient * low) / high)
+
+
+def fold(xp: Any, x: Array) -> tuple[Array, Array]:
+    """The sum over the first axis, folded in halves, and the sum of the rounding errors that were made."""
+    errors = xp.zeros_like(x[:1, ...])
+    while x.shape[0] > 1:
+        half = x.shape[0] // 2
+        total, error = add(x[:half, ...], x[half : 2 * half, ...])
+        errors = errors + xp.sum(error, axis=0, keepdims=True)
+        x = total if x.shape[0] == 2 * half else xp.concat([total, x[2 * half :, ...]])
+    return x[0, ...], errors[0, ...]
+
+
+def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
+    """Two to a whole number, exactly, also where the library's own power is off by some rounding errors."""
+    approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
+    return top_bits(approximate, approximate * 2.0 ** (precision - 6))
+
+
+def _finite(xp: Any, correction: Array) -> Array:
+    # The correction of an infinity is the difference of two infinities; the infinity stands without it.
+    return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

@@ -1,0 +1,109 @@
+"""`gradclip check`: run every case against adapters, and say what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from gradclip_reports.records import Run
+from gradclip_reports.render import FORMATS, render
+
+from ..answers import StartError
+from ..plan import Selection
+from ..runner import CASE_SECONDS, RunRequest, run_adapter
+from ..verdict import SPOILING
+from .progress import progress_bar
+from .printing import print_runs
+from .targets import Target, chosen_targets, python_options, say
+
+__all__ = ["check", "exit_code"]
+
+
+@click.command()
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@python_options
+@click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at work at once.")
+@click.option(
+    "--timeout", default=CASE_SECONDS, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds a case."
+)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the record (JSON Lines).")
+@click.option(
+    "--format", "format_", default="terminal", type=click.Choice(FORMATS), help="How the result is shown.", show_default=True
+)
+def check(
+    adapters: tuple[str, ...],
+    operation: str | None,
+    dtypes: tuple[str, ...],
+    pythons: tuple[str, ...],
+    command: str | None,
+    venv: bool,
+    rules: tuple[str, ...],
+    jobs: int,
+    timeout: float,
+    output: Path | None,
+    format_: str,
+) -> None:
+    """Check adapters against every case; all whose framework is installed when none is named.
+
+    An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
+    function on NumPy arrays. With several, -o FILE holds one run after another; a folder (an existing one, or a name
+    that ends in /) gets a file for each.
+
+    \b
+    gradclip check numpy torch --venv -o records/
+    gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
+    gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
+    """
+    targets = chosen_targets(
+        adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv
+    )
+    selection = Selection((operation,) if operation else (), rules, dtypes)
+    runs: list[Run] = []
+    problems = 0
+    for target in targets:
+        request = RunRequest(target.name, target.connect, selection, timeout, jobs, sys.argv[1:])
+        try:
+            with _record(output, target, first=not runs and not problems) as stream, progress_bar() as progress:
+                runs.append(run_adapter(request, stream, progress))
+        except StartError as error:
+            problems += 1
+            say(f"{target.name} does not start ({error.kind}): {error}")
+        except KeyboardInterrupt:
+            say(f"Interrupted: the run of {target.name} is incomplete, and so is its record.")
+            print_runs(runs, format_)
+            sys.exit(3)
+        except OSError as error:
+            say(f"Cannot write the record of {target.name}: {error}")
+            problems += 1
+    print_runs(runs, format_)
+    sys.exit(exit_code(runs, problems))
+
+
+def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
+    """0: as expected; 1: something spoils a run; 3: the suite's fault, or an adapter that did not start."""
+    statuses = {cell.status for run in runs for cell in run.cells}
+    if problems or "error" in statuses or any(not run.cells for run in runs):
+        return 3
+    return 1 if statuses & SPOILING else 0
+
+
+@contextlib.contextmanager
+def _record(output: Path | None, target: Target, first: bool) -> Iterator[TextIO]:
+    """The stream for one adapter's record; nothing is written before the adapter has started."""
+    if output is None:
+        yield io.StringIO()
+        return
+    path = output
+    if output.is_dir() or str(output).endswith("/"):
+        path.mkdir(parents=True, exist_ok=True)
+        path = output / f"{Path(target.name).stem.replace(':', '.')}.jsonl"
+        first = True
+    with path.open("w" if first else "a", encoding="utf-8") as stream:
+        yield stream

@@ -1,0 +1,35 @@
+"""`gradclip summary`: show records again, in any format."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gradclip_reports.records import RecordError, Run, read_runs
+from gradclip_reports.render import FORMATS
+
+from .check import exit_code
+from .printing import print_runs
+from .targets import say
+
+__all__ = ["summary"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
+def summary(files: tuple[Path, ...], format_: str) -> None:
+    """Show the records of one or more runs; a folder stands for the records in it."""
+    runs: list[Run] = []
+    problems = 0
+    paths = [path for file in files for path in (sorted(file.glob("*.jsonl")) if file.is_dir() else [file])]
+    for path in paths:
+        try:
+            runs += read_runs(path)
+        except (RecordError, OSError) as error:
+            problems += 1
+            say(str(error))
+    print_runs(runs, format_)
+    sys.exit(exit_code(runs, problems or not runs))

@@ -1,0 +1,138 @@
+"""Virtual environments for frameworks: one each, because their pins conflict.
+
+An environment is made by the interpreter it is for (`python -m venv`, which every Python has, where the tools that
+make environments drop old versions) and filled by its own pip. One that is ready is used again until its recipe in
+`gradclip_adapters/environments.toml` changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import gradclip_adapters
+
+__all__ = ["EnvironmentProblem", "Recipe", "framework_is_here", "make_environment", "recipes"]
+
+READY = "gradclip-ready"
+
+
+class EnvironmentProblem(Exception):  # noqa: N818 - a problem of the user's machine, reported as such
+    """An environment cannot be made; the text says what is missing and what to do."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an adapter's framework needs."""
+
+    module: str
+    python: str | None = None
+    requirements: tuple[str, ...] = ()
+
+
+@cache
+def recipes() -> dict[str, Recipe]:
+    """The recipes of the built-in adapters, by name."""
+    path = Path(gradclip_adapters.__file__).with_name("environments.toml")
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {
+        name: Recipe(table["module"], table.get("python"), tuple(table.get("requirements", ())))
+        for name, table in tables.items()
+    }
+
+
+def framework_is_here(adapter: str) -> bool:
+    """Whether this Python has an adapter's framework; one without a recipe came with its own package, and is here."""
+    recipe = recipes().get(adapter)
+    if recipe is None:
+        return True
+    if recipe.python is not None and not _is_version(recipe.python):
+        return False
+    try:
+        return importlib.util.find_spec(recipe.module) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name is missing
+        return False
+
+
+def make_environment(adapter: str) -> str:
+    """The Python of an adapter's environment, made first if need be.
+
+    Raises
+    ------
+    EnvironmentProblem
+        When no interpreter of the version is found, or the installation fails.
+    """
+    recipe = recipes().get(adapter)
+    if recipe is None or not recipe.requirements:
+        return sys.executable
+    interpreter = _interpreter(recipe.python, adapter)
+    fingerprint = hashlib.sha256("\n".join([interpreter, *recipe.requirements]).encode()).hexdigest()
+    folder = environments_folder() / adapter
+    python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    ready = folder / READY
+    if ready.exists() and ready.read_text(encoding="utf-8") == fingerprint:
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    _run([interpreter, "-m", "venv", str(folder)], adapter)
+    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *recipe.requirements], adapter)
+    ready.write_text(fingerprint, encoding="utf-8")
+    return python
+
+
+def environments_folder() -> Path:
+    """Where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
+    if chosen := os.environ.get("GRADCLIP_VENVS"):
+        return Path(chosen).resolve()
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_home) / "gradclip" / "venvs"
+
+
+def _is_version(version: str) -> bool:
+    return ".".join(map(str, sys.version_info[:2])) == version
+
+
+def _interpreter(version: str | None, adapter: str) -> str:
+    if version is None or _is_version(version):
+        return sys.executable
+    for candidate in _candidates(version):
+        said = subprocess.run(
+            [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if said.returncode == 0 and said.stdout.strip() == version:
+            return candidate
+    msg = (
+        f"The adapter {adapter!r} runs on Python {version}, and none is found (looked for python{version} on the path "
+        f"and among pyenv's versions). Install it, for example with `pyenv install {version}`, or name one with --python."
+    )
+    raise EnvironmentProblem(msg)
+
+
+def _candidates(version: str) -> Iterator[str]:
+    if (found := shutil.which(f"python{version}")) is not None:
+        yield found
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    # The newest patch release first.
+    folders = sorted(root.glob(f"versions/{version}.*"), key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)])
+    for folder in reversed(folders):
+        yield str(folder / "bin" / "python")
+
+
+def _run(command: list[str], adapter: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+        msg = f"Making the environment of {adapter!r} failed at `{' '.join(command[1:4])} ...`:\n{tail}"
+        raise EnvironmentProblem(msg)

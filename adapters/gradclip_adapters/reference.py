@@ -1,0 +1,187 @@
+"""The reference, `gradclip_spec`, on any of the array libraries that it runs on.
+
+Each factory at the end of this module makes an adapter for one library: `numpy()`, `array_api_strict()`, `torch()`,
+`jax()`, `dask()`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+import gradclip_spec
+
+from .arrays import build_tensors, lay_out, refuse_unlisted
+from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
+
+__all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
+
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
+COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator")
+FEATURES = {
+    "clip_by_value": (*COMMON, "min_max"),
+    "clip_by_norm": (*COMMON, "norm_type", "eps"),
+    "clip_by_global_norm": (*COMMON, "norm_type", "eps", "returns_norm", "error_if_nonfinite"),
+}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An array library: how its arrays are made and read."""
+
+    name: str
+    version: str
+    dtypes: Tuple[str, ...]
+    make: Callable[[Gradient], Any]
+    read: Callable[[Any], Array]
+    #: Whether its arrays can be written into.
+    writable: bool = True
+    #: Whether its arrays lie in memory as they are asked to.
+    strided: bool = True
+
+
+class ReferenceAdapter(Adapter):
+    """The three operations of `gradclip_spec` on the arrays of one library, functional and in place."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._subjects = {subject.name: subject for subject in _subjects(backend)}
+
+    def about(self) -> About:
+        """The version of the reference; the library and its version are its environment."""
+        name = "gradclip_spec on {}".format(self._backend.name)
+        return About(name, _version(), {self._backend.name: self._backend.version})
+
+    def subjects(self) -> Sequence[Subject]:
+        """Each operation, functional, and in place where the library's arrays can be written into."""
+        return list(self._subjects.values())
+
+    def call(self, call: Call) -> Reply:
+        """Answer with the function that the call names."""
+        subject = self._subjects[call.subject]
+        refuse_unlisted(call, subject)
+        for _ in range(call.options.get("repeat", 1) - 1):
+            self._call_once(subject, call)
+        return self._call_once(subject, call)
+
+    def _call_once(self, subject: Subject, call: Call) -> Reply:
+        arrays = build_tensors(call.gradients, self._backend.make)
+        passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
+        function = getattr(gradclip_spec, subject.operation)
+        with framework_call(lambda: self._read(arrays)) as seen:
+            result = function(passed, **_keywords(subject, call))
+        clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
+        return Reply(
+            gradients=self._read(clipped),
+            norm=None if norm is None else self._backend.read(norm),
+            inputs=self._read(arrays),
+            same_object=tuple(new is old for new, old in zip(clipped, arrays)),
+            warnings=seen.warnings,
+        )
+
+    def _read(self, arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+        return tuple(None if array is None else self._backend.read(array) for array in arrays)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("gradclip-spec")
+    except importlib.metadata.PackageNotFoundError:
+        # A host may run it from a checkout, in a framework's own environment.
+        return "unknown"
+
+
+def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
+    keywords = {name: value for name, value in call.options.items() if name not in ("as_generator", "repeat")}
+    keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
+    keywords["inplace"] = "in_place" in subject.features
+    return keywords
+
+
+def _subjects(backend: Backend) -> List[Subject]:
+    subjects = []
+    for operation in OPERATIONS:
+        name = "gradclip_spec." + operation
+        features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
+        norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
+        subjects.append(Subject(name, operation, backend.dtypes, (*features, "functional"), norm_types))
+        if backend.writable:
+            in_place = (*features, "in_place")
+            subjects.append(Subject(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
+    return subjects
+
+
+def _laid_out(gradient: Gradient) -> np.ndarray[Any, Any]:
+    assert gradient.array is not None
+    return lay_out(gradient.array.numpy(), gradient.layout)
+
+
+def _half_precisions() -> Tuple[str, ...]:
+    """NumPy's half precisions: bfloat16 where the package that brings it is installed."""
+    return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
+
+
+def _read_numpy(array: Any) -> Array:
+    return Array.of(np.asarray(array))
+
+
+def numpy() -> ReferenceAdapter:
+    """The reference on NumPy."""
+    dtypes = (*_half_precisions(), "float32", "float64")
+    return ReferenceAdapter(Backend("NumPy", np.__version__, dtypes, _laid_out, _read_numpy))
+
+
+def array_api_strict() -> ReferenceAdapter:
+    """The reference on array-api-strict, which has what the standard has and nothing else."""
+    import array_api_strict as xp
+
+    def make(gradient: Gradient) -> Any:
+        return xp.asarray(_laid_out(gradient))
+
+    dtypes = ("float32", "float64")
+    return ReferenceAdapter(Backend("array-api-strict", xp.__version__, dtypes, make, _read_numpy))
+
+
+def torch() -> ReferenceAdapter:
+    """The reference on torch's tensors."""
+    from . import torch as adapter
+
+    def make(gradient: Gradient) -> Any:
+        assert gradient.array is not None
+        return adapter.tensor_of(gradient.array, gradient.layout)
+
+    version = adapter.TorchAdapter().about().version
+    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.array_of))
+
+
+def jax() -> ReferenceAdapter:
+    """The reference on JAX, with float64 switched on."""
+    import jax as library
+
+    library.config.update("jax_enable_x64", True)
+
+    def make(gradient: Gradient) -> Any:
+        assert gradient.array is not None
+        return library.numpy.asarray(gradient.array.numpy())
+
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return ReferenceAdapter(
+        Backend("JAX", library.__version__, dtypes, make, _read_numpy, writable=False, strided=False)
+    )
+
+
+def dask() -> ReferenceAdapter:
+    """The reference on Dask, each array in several chunks where it has several elements."""
+    import dask as package
+    import dask.array as library
+
+    def make(gradient: Gradient) -> Any:
+        values = _laid_out(gradient)
+        return library.from_array(values, chunks=tuple(max(1, (length + 1) // 2) for length in values.shape))
+
+    dtypes = ("float16", "float32", "float64")
+    return ReferenceAdapter(Backend("Dask", package.__version__, dtypes, make, _read_numpy, writable=False))

@@ -1,0 +1,174 @@
+"""The reference as an adapter, on every array library that is installed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters import reference
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Subject, Unsupported
+from gradclip_adapters.reference import ReferenceAdapter
+
+
+@pytest.fixture(scope="module", params=["numpy", "array_api_strict", "torch", "jax", "dask"])
+def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
+    """The reference on one library; skipped where the library is not installed, unless it is required."""
+    try:
+        made = getattr(reference, request.param)()
+    except ImportError as error:
+        if request.param in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+            raise
+        pytest.skip(f"{request.param} is not installed in this environment: {error}")
+    assert isinstance(made, ReferenceAdapter)
+    return made
+
+
+def array_of(values: Any, dtype: str = "float32") -> Array:
+    """Values as they travel."""
+    return Array.of(np.array(values, dtype=dtype))
+
+
+def gradients_of(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]:
+    """Gradients with these values, None where there is none."""
+    return tuple(
+        Gradient(f"g{number}", None if value is None else array_of(value, dtype)) for number, value in enumerate(values)
+    )
+
+
+def options_of(subject: Subject, threshold: float) -> dict[str, Any]:
+    """The options with the threshold under its name."""
+    return {"max" if subject.operation == "clip_by_value" else "clip_norm": threshold}
+
+
+def by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
+    """The functional subject of an operation, and the one in place."""
+    return [subject for subject in adapter.subjects() if subject.operation == operation]
+
+
+def values_of(arrays: Any) -> list[Any]:
+    """Arrays of a reply as lists."""
+    return [None if array is None else array.numpy().tolist() for array in arrays]
+
+
+def test_features_are_those_of_the_contract(adapter: ReferenceAdapter) -> None:
+    assert {feature for subject in adapter.subjects() for feature in subject.features} <= set(FEATURES)
+
+
+def test_numpy_has_each_operation_twice() -> None:
+    assert len(reference.numpy().subjects()) == 6
+
+
+def test_each_operation_answers(adapter: ReferenceAdapter) -> None:
+    expected = {
+        "clip_by_value": [[[2.0, 0.5]], None, -2.0],
+        "clip_by_norm": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
+        "clip_by_global_norm": [[[6 * 0.25, 2.5 * 0.25]], None, -4.5 * 0.25],
+    }
+    gradients = {
+        "clip_by_value": gradients_of([[6.0, 0.5]], None, -4.5, dtype="float64"),
+        "clip_by_norm": gradients_of([[6.0, 2.5]], None, -4.5, dtype="float64"),
+        "clip_by_global_norm": gradients_of([[6.0, 2.5]], None, -4.5, dtype="float64"),
+    }
+    norm = (6.0**2 + 2.5**2 + 4.5**2) ** 0.5
+    for subject in adapter.subjects():
+        threshold = norm * 0.25 if subject.operation == "clip_by_global_norm" else 2.0
+
+        reply = adapter.call(Call(subject.name, gradients[subject.operation], options_of(subject, threshold)))
+
+        for found, wanted in zip(values_of(reply.gradients), expected[subject.operation], strict=True):
+            assert (found is None) == (wanted is None)
+            if wanted is not None:
+                np.testing.assert_array_max_ulp(np.asarray(found), np.asarray(wanted), 2)
+        if subject.operation == "clip_by_global_norm":
+            assert reply.norm is not None
+            assert reply.norm.shape == ()
+            np.testing.assert_array_max_ulp(reply.norm.numpy(), np.asarray(norm), 1)
+        else:
+            assert reply.norm is None
+
+
+def test_in_place_writes_and_functional_does_not(adapter: ReferenceAdapter) -> None:
+    gradients = gradients_of([3.0, 4.0], [12.0])
+    for subject in adapter.subjects():
+        reply = adapter.call(Call(subject.name, gradients, options_of(subject, 1.0)))
+
+        if "in_place" in subject.features:
+            assert reply.inputs == reply.gradients
+            assert reply.same_object == (True, True)
+        else:
+            assert reply.inputs == tuple(gradient.array for gradient in gradients)
+            assert reply.gradients != reply.inputs
+
+
+def test_every_dtype_is_kept_bit_for_bit_below_the_threshold(adapter: ReferenceAdapter) -> None:
+    for subject in adapter.subjects():
+        for dtype in subject.dtypes:
+            bits = np.dtype({"float16": "u2", "bfloat16": "u2", "float32": "u4", "float64": "u8"}[dtype])
+            # Zero, minus zero, and numbers of which every bit of the significand counts. Subnormal numbers are not
+            # among them: whether those survive is for the library to say, and for the suite's own cases to show.
+            sign = 1 << (8 * bits.itemsize - 1)
+            numbers = [0, sign, (0x3B << (8 * bits.itemsize - 8)) - 1, sign + (0x3B << (8 * bits.itemsize - 8)) + 1]
+            array = Array.of(np.array(numbers, bits).reshape(2, 2), dtype)
+            gradients = (Gradient("a", array), Gradient("b", array, need_clip=False))
+
+            reply = adapter.call(Call(subject.name, gradients, options_of(subject, 64.0)))
+
+            assert reply.gradients == (array, array), (subject.name, dtype)
+
+
+def test_layouts_are_taken(adapter: ReferenceAdapter) -> None:
+    for subject in adapter.subjects():
+        for layout in ("strided", "transposed"):
+            (plain,) = gradients_of([[6.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
+            assert plain.array is not None
+            gradient = Gradient("a", plain.array, layout=layout)
+            call = Call(subject.name, (gradient,), options_of(subject, 1.5))
+            if "strided" not in subject.features:
+                with pytest.raises(Unsupported, match="layout"):
+                    adapter.call(call)
+                continue
+
+            expected = adapter.call(Call(subject.name, (plain,), options_of(subject, 1.5)))
+
+            for found, wanted in zip(adapter.call(call).gradients, expected.gradients, strict=True):
+                assert found is not None
+                assert wanted is not None
+                np.testing.assert_array_max_ulp(found.numpy(), wanted.numpy(), 1)
+
+
+def test_options_and_flags_reach_the_reference(adapter: ReferenceAdapter) -> None:
+    for subject in by_operation(adapter, "clip_by_global_norm"):
+        first, second = gradients_of([3.0, 4.0], [100.0])
+        excluded = (first, Gradient("b", second.array, need_clip=False))
+
+        largest = adapter.call(Call(subject.name, excluded, {"clip_norm": 2.0, "norm_type": float("inf")}))
+        padded = adapter.call(Call(subject.name, excluded, {"clip_norm": 2.0, "eps": 3.0}))
+
+        assert values_of(largest.gradients) == [[1.5, 2.0], [100.0]]
+        assert values_of([largest.norm]) == [4.0]
+        np.testing.assert_allclose(values_of(padded.gradients)[0], [0.75, 1.0], rtol=2e-7)
+
+    for subject in by_operation(adapter, "clip_by_value"):
+        reply = adapter.call(Call(subject.name, gradients_of([-9.0, 9.0]), {"max": 4.0, "min": -1.0}))
+
+        assert values_of(reply.gradients) == [[-1.0, 4.0]]
+
+
+def test_what_the_reference_raises_is_its_answer(adapter: ReferenceAdapter) -> None:
+    for subject in by_operation(adapter, "clip_by_norm"):
+        with pytest.raises(FrameworkRaised, match="ValueError") as raised:
+            adapter.call(Call(subject.name, gradients_of([3.0]), {"clip_norm": -1.0}))
+
+        assert raised.value.inputs == (array_of([3.0]),)
+
+
+def test_generators_and_repetition_change_nothing(adapter: ReferenceAdapter) -> None:
+    for subject in adapter.subjects():
+        gradients, options = gradients_of([3.0, 4.0], None, [12.0]), options_of(subject, 1.0)
+        plain = adapter.call(Call(subject.name, gradients, options))
+
+        for extra in ({"as_generator": True}, {"repeat": 3}):
+            assert adapter.call(Call(subject.name, gradients, {**options, **extra})) == plain

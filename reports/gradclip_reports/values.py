@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 __all__ = ["cells", "plain", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
+
+_NARROW: Mapping[str, type[np.float16 | np.float32]] = {"float16": np.float16, "float32": np.float32}
 
 #: A list longer than this is shown by its beginning and its length.
 _ITEMS = 8
@@ -41,16 +45,46 @@ def shortened(text: str, length: int) -> str:
 
 
 def readable(value: Any) -> str:
-    """An expected or observed value on one line.
+    """An input, expected or observed value on one line.
 
-    Hexadecimal floats become the shortest decimal that reads back as the same float64.
+    Hexadecimal floats become the shortest decimal that reads back as the same float of their array's dtype, or as the
+    same float64 where there is none. An array (an object with members "dtype" and "shape") stands as
+    `float32[2] [3.0, 4.0]`.
     """
+    return _readable(value, "float64")
+
+
+def _readable(value: Any, dtype: str) -> str:
     if isinstance(value, str):
-        return plain(repr(float.fromhex(value)) if _HEX_FLOAT.fullmatch(value) else value.replace("\n", " "))
+        return _decimal(value, dtype) if _HEX_FLOAT.fullmatch(value) else plain(value.replace("\n", " "))
+    if isinstance(value, Mapping) and {"dtype", "shape"} <= value.keys():
+        return _array(value)
+    if isinstance(value, Mapping) and list(value) == ["array"]:
+        return _readable(value["array"], dtype)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{plain(str(name))}: {readable(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{plain(str(name))}: {_readable(item, dtype)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        items = [readable(item) for item in value[:_ITEMS]]
-        more = [f"... {len(value)} in all"] if len(value) > _ITEMS else []
-        return "[" + ", ".join(items + more) + "]"
+        return _list(value, len(value), dtype)
     return json.dumps(value)
+
+
+def _array(array: Mapping[str, Any]) -> str:
+    values = array.get("values", ())
+    listed = _list(values, array.get("elements", len(values)), array["dtype"])
+    others = {name: item for name, item in array.items() if name not in ("dtype", "shape", "values", "elements")}
+    return " ".join([f"{array['dtype']}{array['shape']}", listed, *([readable(others)] if others else [])])
+
+
+def _list(values: Sequence[Any], total: int, dtype: str) -> str:
+    items = [_readable(item, dtype) for item in values[:_ITEMS]]
+    return "[" + ", ".join(items + ([f"... {total} in all"] if total > len(items) else [])) + "]"
+
+
+def _decimal(hexadecimal: str, dtype: str) -> str:
+    number = float.fromhex(hexadecimal)
+    if dtype not in _NARROW:
+        return repr(number)
+    with np.errstate(over="ignore"):
+        narrow = _NARROW[dtype](number)
+    # Only where the dtype holds the value: what is printed must read back as what was recorded.
+    return str(narrow) if float(narrow) == number else repr(number)

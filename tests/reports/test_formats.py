@@ -238,6 +238,19 @@ class TestReadable:
             (list(range(100)), "[0, 1, 2, 3, 4, 5, 6, 7, ... 100 in all]"),
             ({"norm": (1.5).hex(), "gradients": []}, "{norm: 1.5, gradients: []}"),
             ("two\nlines\x07", "two lines\\x07"),
+            ({"dtype": "float32", "shape": [2], "values": ["0x1.99999ap-4", "nan"]}, "float32[2] [0.1, nan]"),
+            ({"dtype": "float16", "shape": [], "values": ["0x1.998p-4"]}, "float16[] [0.1]"),
+            ({"dtype": "float64", "shape": [1], "values": ["0x1.99999ap-4"]}, "float64[1] [0.10000000149011612]"),
+            ({"dtype": "float32", "shape": [1], "values": ["0x1p+1000"]}, f"float32[1] [{2.0**1000!r}]"),
+            ({"dtype": "int64", "shape": [1]}, "int64[1] []"),
+            (
+                {"dtype": "float64", "shape": [99], "values": ["0x1p+0"] * 16, "elements": 99},
+                f"float64[99] [{'1.0, ' * 8}... 99 in all]",
+            ),
+            (
+                {"gradients": [{"array": None}, {"array": {"dtype": "float64", "shape": [0], "values": []}}]},
+                "{gradients: [null, float64[0] []]}",
+            ),
         ],
     )
     def test_values(self, value: Any, text: str) -> None:

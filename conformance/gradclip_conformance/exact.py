@@ -43,15 +43,18 @@ __all__ = [
     "ulps_from_threshold",
 ]
 
-#: Bits of a root beyond which it is not resolved, unless it is exact anyway.
+#: Bits to which a root is resolved, unless it is exact anyway.
 ROOT_BITS = 256
+
+#: Bits up to which a norm of half-integer order is resolved further, while it cannot be told from the threshold.
+COMPARISON_BITS = 16_384
 
 
 class NoExactNormError(NotImplementedError):
     """The order of the norm is out of reach of integer arithmetic."""
 
 
-def norm(tensors: Iterable[Exact], p: float = 2.0) -> Bounds:
+def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = ROOT_BITS) -> Bounds:
     r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
 
     Parameters
@@ -60,6 +63,8 @@ def norm(tensors: Iterable[Exact], p: float = 2.0) -> Bounds:
         Finite; taken one after another, so that a generator of pieces keeps the memory small.
     p
         The order: a positive multiple of 1/2, or infinity.
+    bits
+        How many bits of a root are resolved at least, unless it is exact anyway.
 
     Raises
     ------
@@ -74,8 +79,8 @@ def norm(tensors: Iterable[Exact], p: float = 2.0) -> Bounds:
         message = f"no exact norm of order {p!r}: integers reach 1/2, 1, 3/2, ... and infinity; use arbitrary_precision"
         raise NoExactNormError(message)
     if p == int(p):
-        return _root_bounds(_sum_of_powers(tensors, int(p)), int(p))
-    return _half_integer_norm(tensors, int(halves))
+        return _root_bounds(_sum_of_powers(tensors, int(p)), int(p), bits)
+    return _half_integer_norm(tensors, int(halves), bits)
 
 
 def _largest(tensor: Exact) -> Fraction:
@@ -91,30 +96,30 @@ def _sum_of_powers(tensors: Iterable[Exact], p: int) -> Fraction:
     return total
 
 
-def _half_integer_norm(tensors: Iterable[Exact], halves: int) -> Bounds:
+def _half_integer_norm(tensors: Iterable[Exact], halves: int, bits: int) -> Bounds:
     """Enclose the sum of the square roots of `|x|**halves`: the norm is the root, of order `halves`, of its square."""
     lower = upper = Fraction(0)
     for tensor in tensors:
         # An even exponent, so that the root of the unit is a power of two as well.
         odd = tensor.exponent % 2
-        powers = [(abs(m) << odd) ** halves << 2 * ROOT_BITS for m in finite_integers(tensor)]
+        powers = [(abs(m) << odd) ** halves << 2 * bits for m in finite_integers(tensor)]
         roots = [math.isqrt(power) for power in powers]
         inexact = sum(root * root != power for root, power in zip(roots, powers, strict=True))
-        unit = power_of_two((tensor.exponent - odd) // 2 * halves - ROOT_BITS)
+        unit = power_of_two((tensor.exponent - odd) // 2 * halves - bits)
         lower += sum(roots) * unit
         upper += (sum(roots) + inexact) * unit
     if lower == upper:
-        return _root_bounds(lower**2, halves)
-    return Bounds(_root_bounds(lower**2, halves).lower, _root_bounds(upper**2, halves).upper)
+        return _root_bounds(lower**2, halves, bits)
+    return Bounds(_root_bounds(lower**2, halves, bits).lower, _root_bounds(upper**2, halves, bits).upper)
 
 
-def _root_bounds(power: Fraction, order: int) -> Bounds:
-    """Enclose the root of this order of a dyadic fraction to `ROOT_BITS` bits at least; exactly where it is dyadic."""
+def _root_bounds(power: Fraction, order: int, bits: int) -> Bounds:
+    """Enclose the root of this order of a dyadic fraction to so many bits at least; exactly where it is dyadic."""
     if not power:
         return Bounds(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
     # Enough places to hold the whole power, so that a root that is exact is found to be.
-    places = max(-(-(power.denominator.bit_length() - 1) // order), ROOT_BITS + 1 - magnitude // order, 0)
+    places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
     scaled = (power.numerator << places * order) // power.denominator
     root = _integer_root(scaled, order)
     unit = power_of_two(-places)
@@ -230,6 +235,18 @@ def clip_by_global_norm(
     """
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    bounds = norm(counted, p)
-    side = -1 if clip_norm == math.inf else compare_to_threshold(bounds, exact_threshold(clip_norm))
+    bounds, side = norm(counted, p), -1
+    if clip_norm != math.inf:
+        bounds, side = _resolved(counted, bounds, exact_threshold(clip_norm), p)
     return clipped_by(tensors, flags, bounds, side, coefficient(bounds, clip_norm, formula))
+
+
+def _resolved(tensors: Sequence[Exact], bounds: Bounds, threshold: Fraction, p: float) -> tuple[Bounds, int]:
+    """The side of the threshold, and the norm as narrow as it takes to tell."""
+    bits = ROOT_BITS
+    side = compare_to_threshold(bounds, threshold)
+    while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:
+        bits *= 2
+        bounds = norm(tensors, p, bits)
+        side = compare_to_threshold(bounds, threshold)
+    return bounds, side

@@ -55,7 +55,8 @@ def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
 def numpy_doubles(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
     """NumPy's own conversion, which warns of signalling NaNs."""
     with np.errstate(invalid="ignore"):
-        return bits.view(DTYPES[dtype]).astype(np.float64)
+        doubles: npt.NDArray[np.float64] = bits.view(DTYPES[dtype]).astype(np.float64)
+    return doubles
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

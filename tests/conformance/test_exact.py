@@ -1,0 +1,326 @@
+"""The first oracle against answers that are known, and its distances against fractions."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradclip_conformance import distances as bulk
+from gradclip_conformance import exact
+from gradclip_conformance.expected import Expected, nonfinite_consequence, nonfinite_norm
+from gradclip_conformance.formats import (
+    FORMATS,
+    Exact,
+    decode,
+    distance,
+    encode,
+    next_up,
+    power_of_two,
+    round_to,
+    to_doubles,
+    value_of,
+)
+
+fixed = settings(derandomize=True, deadline=None, database=None)
+
+
+def exactly(*values: float, dtype: str = "float64") -> Exact:
+    """These values as the oracle sees them."""
+    return decode(encode(values, dtype), dtype)
+
+
+def only(clipped: exact.Clipped) -> Expected:
+    """The one gradient of a clip."""
+    (gradient,) = clipped.gradients
+    assert gradient is not None
+    return gradient
+
+
+@pytest.mark.parametrize(
+    ("values", "p", "result"),
+    [
+        ([3.0, -4.0], 2.0, 5),
+        ([3.0, -4.0], 1.0, 7),
+        ([3.0, -4.0], math.inf, 4),
+        ([3.0, 4.0, 5.0], 3.0, 6),
+        ([1.0, 4.0], 0.5, 9),
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1.5, 4),
+        ([3 * 2.0**600, 4 * 2.0**600], 2.0, 5 * Fraction(2) ** 600),
+        ([3 * 2.0**-1074, 4 * 2.0**-1074], 2.0, 5 * power_of_two(-1074)),
+        ([3 * 2.0**-1073, 4 * 2.0**-1073, 5 * 2.0**-1073], 3.0, 6 * power_of_two(-1073)),
+        ([0.0, -0.0], 2.0, 0),
+        ([], 2.0, 0),
+        ([], math.inf, 0),
+        ([], 2.5, 0),
+    ],
+)
+def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: Fraction) -> None:
+    bounds = exact.norm([exactly(*values)], p)
+
+    assert bounds.lower == bounds.upper == result
+
+
+@pytest.mark.parametrize("p", [0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 7.5])
+def test_norm_encloses_what_it_cannot_name(p: float) -> None:
+    """The power of the order, of which the true value is known, lies between those of the bounds."""
+    # For |x| = 4 and 9 the powers of half-integer order are integers.
+    bounds = exact.norm([exactly(4.0, -9.0)], p)
+    power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
+
+    halves = int(2 * p)
+    assert bounds.lower**halves <= power**2 <= bounds.upper**halves
+    assert bounds.upper - bounds.lower <= bounds.lower / 2**255
+
+
+def test_norm_over_several_tensors_is_that_of_all_elements() -> None:
+    tensors = [exactly(1.0), exactly(), exactly(2.0**-30, -7.0), exactly(2.0**40)]
+    together = exactly(1.0, 2.0**-30, -7.0, 2.0**40)
+
+    for p in (0.5, 1.0, 2.0, 2.5, 3.0, math.inf):
+        apart, whole = exact.norm(iter(tensors), p), exact.norm([together], p)
+        assert max(apart.lower, whole.lower) <= min(apart.upper, whole.upper)
+        assert abs(apart.middle - whole.middle) <= whole.middle / 2**250
+
+
+@pytest.mark.parametrize("p", [0.0, -1.0, 0.3, math.pi, math.nan, -math.inf])
+def test_norm_out_of_reach_is_an_error(p: float) -> None:
+    with pytest.raises(exact.NoExactNormError, match="no exact norm of order"):
+        exact.norm([exactly(1.0)], p)
+
+
+def test_norm_refuses_what_is_not_finite() -> None:
+    with pytest.raises(ValueError, match="judge non-finite gradients apart"):
+        exact.norm([exactly(1.0, math.nan)])
+
+
+@pytest.mark.parametrize(
+    ("values", "threshold", "side"),
+    [
+        ([3.0, 4.0], Fraction(5), 0),
+        ([3.0, 4.0], Fraction(5) + power_of_two(-2000), -1),
+        ([3.0, 4.0], Fraction(5) - power_of_two(-2000), 1),
+        # sqrt(1 + 2**-1000) is above 1 by 2**-1001, which 256 bits do not show.
+        ([1.0, 2.0**-500], Fraction(1), 1),
+        ([1.0, 1.0], Fraction(2**0.5), -1),
+        ([0.0], Fraction(0), 0),
+        ([0.0], Fraction(-1), 1),
+        ([1.0], Fraction(-2), 1),
+    ],
+)
+def test_side_of_the_threshold_is_exact(values: list[float], threshold: Fraction, side: int) -> None:
+    assert exact.compare_to_threshold(exact.norm([exactly(*values)]), threshold) == side
+
+
+def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
+    bounds = exact.norm([exactly(1.0, 1.0)])
+    below = 1.414213562373095
+    sides = [exact.compare_to_threshold(bounds, Fraction(c)) for c in (below, next_up(below, "float64"))]
+    assert sides == [1, -1], "the square root of two lies between these two numbers"
+    assert exact.ulps_from_threshold(bounds, Fraction(below), FORMATS["float64"]) < 1
+
+
+@pytest.mark.parametrize(
+    ("formula", "threshold", "factor"),
+    [
+        ({"kind": "plain"}, 2.5, Fraction(1, 2)),
+        ({"kind": "plain"}, 5.0, Fraction(1)),
+        ({"kind": "plain"}, 0.0, Fraction(0)),
+        ({"kind": "plain"}, -5.0, Fraction(-1)),
+        ({"kind": "coefficient", "eps": 0.125}, 2.0, Fraction(2) / Fraction(5.125)),
+        ({"kind": "coefficient", "eps": 0.125}, 5.0, Fraction(5) / Fraction(5.125)),
+        ({"kind": "coefficient", "eps": 0.125}, 5.125, Fraction(1)),
+        ({"kind": "coefficient", "eps": 0.125}, 6.0, Fraction(1)),
+        ({"kind": "max-denominator", "eps": 0.125}, 2.0, Fraction(2) / Fraction(5.125)),
+        ({"kind": "max-denominator", "eps": 0.125}, 8.0, Fraction(8) / Fraction(8.125)),
+        ({"kind": "min-numerator", "eps": 0.125}, 2.0, Fraction(2) / Fraction(5.125)),
+        ({"kind": "min-numerator", "eps": 0.125}, 8.0, Fraction(5) / Fraction(5.125)),
+        ({"kind": "plain"}, math.inf, Fraction(1)),
+        ({"kind": "coefficient", "eps": 0.125}, math.inf, Fraction(1)),
+        ({"kind": "max-denominator", "eps": 0.125}, math.inf, Fraction(1)),
+        ({"kind": "min-numerator", "eps": 0.125}, math.inf, Fraction(5) / Fraction(5.125)),
+    ],
+)
+def test_formulas(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
+    expected = only(exact.clip_by_norm(exactly(3.0, -4.0), threshold, formula=formula))
+
+    assert expected.fractions() == [3 * factor, -4 * factor]
+    assert expected.is_unchanged == (factor == 1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "coefficient", "max-denominator", "min-numerator"])
+@pytest.mark.parametrize("threshold", [0.0, 1.0, math.inf])
+def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
+    expected = only(exact.clip_by_norm(exactly(0.0, -0.0), threshold, formula={"kind": kind}))
+
+    assert bulk.rounded(expected, "float32") == encode([0.0, -0.0], "float32")
+
+
+@pytest.mark.parametrize("threshold", [math.nan, -math.inf])
+def test_thresholds_of_which_nothing_is_expected(threshold: float) -> None:
+    with pytest.raises(ValueError, match="no gradient is expected"):
+        exact.clip_by_norm(exactly(1.0), threshold)
+
+
+def test_unknown_formula_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no formula of kind 'round'"):
+        exact.clip_by_norm(exactly(1.0), 1.0, formula={"kind": "round"})
+
+
+def test_global_norm_leaves_out_what_is_excluded_or_none() -> None:
+    tensors = [exactly(3.0), None, exactly(12.0, math.nan), exactly(-4.0)]
+    clipped = exact.clip_by_global_norm(tensors, 2.5, included=[True, True, False, True])
+
+    first, none, excluded, last = clipped.gradients
+    assert clipped.norm.lower == clipped.norm.upper == 5
+    assert clipped.side == 1
+    assert first is not None
+    assert last is not None
+    assert first.fractions() + last.fractions() == [Fraction(3, 2), Fraction(-2)]
+    assert none is None
+    assert excluded is not None
+    assert excluded.is_unchanged
+    assert bulk.rounded(excluded, "float64") == encode([12.0, math.nan], "float64")
+
+
+def test_clip_by_value() -> None:
+    values = exactly(-3.0, -0.5, -0.0, 0.75, math.inf, -math.inf, math.nan)
+
+    expected = exact.clip_by_value(values, -1, Fraction(1, 3))
+
+    third = Fraction(1, 3)
+    assert expected.fractions() == [-1, Fraction(-1, 2), 0, third, third, -1, 0]
+    assert list(expected.values.special) == [6]
+    as_bits = np.frombuffer(bulk.rounded(expected, "float64"), dtype=np.float64)
+    np.testing.assert_array_equal(as_bits, [-1, -0.5, -0.0, 1 / 3, 1 / 3, -1, math.nan])
+    assert np.signbit(as_bits[2])
+
+
+def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
+    assert exact.clip_by_value(exactly(-2.0, 2.0), 0, 1).fractions() == [0, 1]
+    assert exact.clip_by_value(exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
+
+
+def test_nonfinite_norm_and_what_follows_from_it() -> None:
+    one, other, finite = exactly(1.0, -math.inf, -2.0), exactly(math.nan), exactly(1.0)
+
+    assert nonfinite_norm([finite, finite]) is None
+    assert nonfinite_norm([finite, one]) == math.inf
+    assert math.isnan(nonfinite_norm([one, other]) or 0.0)
+    assert list(map(str, nonfinite_consequence(one, math.inf))) == ["0.0", "nan", "-0.0"]
+    assert list(map(str, nonfinite_consequence(finite, math.nan))) == ["nan"]
+
+
+def test_expected_times_a_learning_rate() -> None:
+    assert only(exact.clip_by_norm(exactly(3.0, 4.0), 1.0)).times(Fraction(1, 4)).fractions() == [
+        Fraction(3, 20),
+        Fraction(1, 5),
+    ]
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@fixed
+@given(st.data())
+def test_bulk_distances_are_those_of_single_elements(dtype: str, data: st.DataObject) -> None:
+    form = FORMATS[dtype]
+    bits = st.lists(st.integers(0, 2**form.width - 1), min_size=1, max_size=8)
+    given_bits = [b for b in data.draw(bits) if b & ~form.sign_bit < form.infinity_bits]
+    got_bits = [data.draw(st.integers(0, 2**form.width - 1)) for _ in given_bits]
+    values = decode(np.array(given_bits, dtype=f"<u{form.width // 8}").tobytes(), dtype)
+    got = np.array(got_bits, dtype=f"<u{form.width // 8}").tobytes()
+    factor = data.draw(st.fractions())
+    expected = Expected(values, factor.numerator, factor.denominator)
+
+    measured = bulk.distances(got, expected, dtype)
+
+    exact_values = [factor * value_of(b, form) for b in given_bits]
+    assert measured.tolist() == [distance(g, value, form) for g, value in zip(got_bits, exact_values, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("size", [2.0**-140, 2.0**-15, 1.0, 2.0**14])
+def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: float) -> None:
+    form = FORMATS[dtype]
+    generator = np.random.default_rng(22)
+    count = bulk.MANY + 1
+    numbers = np.clip(generator.standard_normal(count) * size, -float(form.largest), float(form.largest))
+    scattered = [round_to(Fraction(x), form) for x in numbers.tolist()]
+    given_bytes = np.array(scattered, dtype=f"<u{form.width // 8}").tobytes()
+    expected = Expected(decode(given_bytes, dtype), 1234567, 3**11)
+    answers = np.frombuffer(bulk.rounded(expected, dtype), dtype=f"<u{form.width // 8}").copy()
+    answers += generator.integers(0, 3, count, dtype=answers.dtype)
+
+    fast = bulk.distances(answers.tobytes(), expected, dtype)
+
+    pieces = [distance(g, value, form) for g, value in zip(answers.tolist(), expected.fractions(), strict=True)]
+    finite = np.isfinite(pieces)
+    assert finite.tolist() == np.isfinite(fast).tolist()
+    assert np.abs(fast[finite] - np.array(pieces)[finite]).max() <= 3 * 2.0 ** (form.precision - 53)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
+    """A hair below the tie that rounds to the next binade the ulp is half of that at the tie."""
+    form = FORMATS[dtype]
+    tie = 1 - power_of_two(-form.precision - 1)
+    one = round_to(Fraction(1), form)
+    count = bulk.MANY + 4
+    got = np.full(count, one, dtype=f"<u{form.width // 8}").tobytes()
+    for target, result in ((tie, 0.25), (tie - power_of_two(-70), 0.5)):
+        expected = Expected(decode(got, dtype), target.numerator, target.denominator)
+        assert bulk.distances(got, expected, dtype).tolist() == pytest.approx([result] * count, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [3, bulk.MANY + 3])
+def test_distances_see_nan_infinity_and_zeros(count: int) -> None:
+    values = encode([math.nan, math.inf, -0.0] + [60000.0] * (count - 3), "float16")
+    same = Expected(decode(values, "float16"))
+    assert bulk.largest_distance(values, same, "float16")[0] == 0
+    twice = same.times(Fraction(2))
+    infinite = encode([math.nan, math.inf, 0.0] + [math.inf] * (count - 3), "float16")
+    assert bulk.largest_distance(infinite, twice, "float16")[0] == 0
+    nothing = encode([math.nan] * count, "float16")
+    assert bulk.distances(nothing, same, "float16").tolist() == [0.0] + [math.inf] * (count - 1)
+    assert bulk.largest_distance(nothing, same, "float16") == (math.inf, 1)
+
+
+def test_distances_need_as_many_elements() -> None:
+    with pytest.raises(ValueError, match="compare the shapes before the values"):
+        bulk.distances(bytes(8), Expected(exactly(1.0, 2.0, dtype="float32")), "float64")
+
+
+def test_largest_distance_of_nothing() -> None:
+    assert bulk.largest_distance(b"", Expected(exactly()), "float32") == (0.0, -1)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
+    values = exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
+    expected = only(exact.clip_by_norm(values, 3.0))
+
+    answer = bulk.rounded(expected, dtype)
+
+    assert bulk.largest_distance(answer, expected, dtype)[0] <= 0.5
+    doubles = to_doubles(answer, dtype).tolist()
+    assert all(low < high for low, high in pairwise(doubles))
+
+
+def test_ten_thousand_elements_are_no_wait() -> None:
+    """Ten times the time that was measured on two slow cores: 1 ms for the norm, 20 ms for the distances."""
+    elements = np.random.default_rng(23).standard_normal(10_000)
+    data = elements.tobytes()
+    start = time.perf_counter()
+    clipped = exact.clip_by_norm(decode(data, "float64"), 1.0)
+    middle = time.perf_counter()
+    largest, _ = bulk.largest_distance((elements / float(clipped.norm.middle)).tobytes(), only(clipped), "float64")
+    end = time.perf_counter()
+
+    assert largest < 1.5
+    assert middle - start < 0.1
+    assert end - middle < 0.3

@@ -1,0 +1,161 @@
+"""The two oracles give the same answers, and would be caught where they did not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradclip_conformance import exact
+from gradclip_conformance.expected import Clipped, Expected
+from gradclip_conformance.formats import FORMATS, Exact, decode, encode, next_down, next_up, power_of_two, value_of
+
+arbitrary_precision = pytest.importorskip(
+    "gradclip_conformance.arbitrary_precision", reason="the second oracle needs python-flint", exc_type=ImportError
+)
+
+fixed = settings(derandomize=True, deadline=None, database=None)
+
+FORMULAS: tuple[dict[str, Any], ...] = (
+    {"kind": "plain"},
+    {"kind": "coefficient", "eps": 1e-6},
+    {"kind": "max-denominator", "eps": 1e-6},
+    {"kind": "min-numerator", "eps": 1e-7},
+)
+ORDERS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, math.inf)
+
+
+def exactly(values: list[float], dtype: str = "float64") -> Exact:
+    """These values as the oracles see them."""
+    return decode(encode(values, dtype), dtype)
+
+
+@st.composite
+def gradients(draw: st.DrawFn) -> tuple[list[Exact], float]:
+    """Finite tensors of one dtype with all bits likely alike, and a threshold that is one of its numbers."""
+    form = FORMATS[draw(st.sampled_from(sorted(FORMATS)))]
+    bits = st.integers(0, form.infinity_bits - 1)
+    signed = st.builds(lambda magnitude, negative: magnitude | form.sign_bit * negative, bits, st.booleans())
+    tensors = draw(st.lists(st.lists(signed, max_size=5), max_size=3))
+    dtype = f"<u{form.width // 8}"
+    threshold = float(value_of(draw(bits), form))
+    return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula["kind"]))
+@pytest.mark.parametrize("p", ORDERS)
+@settings(fixed, max_examples=40)
+@given(gradients())
+def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tuple[list[Exact], float]) -> None:
+    tensors, threshold = call
+    first = exact.clip_by_global_norm(tensors, threshold, p, formula=formula)
+    second = arbitrary_precision.clip_by_global_norm(tensors, threshold, p, formula=formula)
+
+    assert arbitrary_precision.disagreement(first, second) is None
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula["kind"]))
+@pytest.mark.parametrize(
+    ("values", "p", "norm"),
+    [
+        ([3.0, 4.0], 2.0, 5.0),
+        ([3.0, 4.0], 1.0, 7.0),
+        ([3.0, -4.0, 5.0], 3.0, 6.0),
+        ([3.0, -4.0], math.inf, 4.0),
+        ([1.0, 4.0], 0.5, 9.0),
+        ([0.0], 2.0, 0.0),
+    ],
+)
+def test_clips_at_the_threshold_and_beside_it_agree(
+    values: list[float], p: float, norm: float, formula: dict[str, Any]
+) -> None:
+    for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
+        first = exact.clip_by_norm(exactly(values), threshold, p, formula)
+        second = arbitrary_precision.clip_by_norm(exactly(values), threshold, p, formula)
+        assert arbitrary_precision.disagreement(first, second) is None, threshold
+
+
+def test_side_agrees_where_only_thousands_of_bits_tell() -> None:
+    values = exactly([1.0, 2.0**-1000])
+
+    assert exact.clip_by_norm(values, 1.0).side == 1
+    assert arbitrary_precision.clip_by_norm(values, 1.0).side == 1
+
+
+@fixed
+@given(gradients(), st.fractions(-4, 4), st.fractions(-4, 4))
+def test_clips_by_value_agree(call: tuple[list[Exact], float], low: Fraction, high: Fraction) -> None:
+    for tensor in call[0]:
+        first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
+        assert first.fractions() == second.fractions()
+        assert first.values.negative == second.values.negative
+
+
+def test_clips_by_value_agree_on_what_is_not_finite() -> None:
+    tensor = exactly([math.nan, math.inf, -math.inf, -0.0])
+    for low, high in ((-1, 2), (3, 1), (0, 0)):
+        first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
+        assert first.fractions() == second.fractions()
+        assert list(first.values.special) == list(second.values.special) == [0]
+
+
+def test_exclusion_and_none_agree() -> None:
+    tensors = [exactly([3.0, math.inf]), None, exactly([2.0, -7.0])]
+    clips = [
+        oracle.clip_by_global_norm(tensors, 1.0, included=[False, True, True])
+        for oracle in (exact, arbitrary_precision)
+    ]
+
+    assert arbitrary_precision.disagreement(*clips) is None
+
+
+@pytest.mark.parametrize("p", [0.3, math.pi, 2.718, 17.25])
+def test_second_oracle_reaches_the_other_norms(p: float) -> None:
+    """Against the same sum in float64, and by the power of the two ends where that is rational."""
+    values = [3.0, -4.0, 0.5, 0.0]
+
+    bounds = arbitrary_precision.norm([exactly(values)], p)
+
+    assert float(bounds.middle) == pytest.approx(sum(abs(x) ** p for x in values) ** (1 / p), rel=1e-13)
+    assert bounds.upper - bounds.lower < bounds.lower / 2**280
+    clipped = arbitrary_precision.clip_by_norm(exactly(values), 1.0, p)
+    (gradient,) = clipped.gradients
+    assert float(gradient.fractions()[0] * bounds.middle) == 3.0
+
+
+def test_orders_that_are_no_norm_are_refused() -> None:
+    for p in (0.0, -2.0, math.nan):
+        with pytest.raises(ValueError, match="no norm of order"):
+            arbitrary_precision.norm([exactly([1.0])], p)
+
+
+def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
+    """Wrong by as little as an oracle could be wrong, and what is to be said of it."""
+    (gradient,) = clipped.gradients
+    assert gradient is not None
+    tiny = 1 + power_of_two(-150)
+    norm = replace(clipped.norm, lower=clipped.norm.lower * tiny, upper=clipped.norm.upper * tiny)
+    return [
+        ("norms do not overlap", replace(clipped, norm=norm)),
+        ("side", replace(clipped, side=-clipped.side)),
+        ("multiplied by", replace(clipped, gradients=(gradient.times(tiny),))),
+        ("other values", replace(clipped, gradients=(Expected(exactly([3.0, 6.0]), 1, 5),))),
+        ("one oracle only", replace(clipped, gradients=(None,))),
+    ]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_wrong_oracle_is_caught(which: int) -> None:
+    right = exact.clip_by_norm(exactly([3.0, 5.0]), 1.0)
+    said, wrong = _tampered(right)[which]
+
+    sentence = arbitrary_precision.disagreement(wrong, arbitrary_precision.clip_by_norm(exactly([3.0, 5.0]), 1.0))
+
+    assert sentence is not None
+    assert said in sentence

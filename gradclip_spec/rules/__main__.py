@@ -1,0 +1,10 @@
+"""Print the rule book: `python -m gradclip_spec.rules > SPEC.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from .book import book
+
+# The book quotes Chinese, which a terminal's own encoding may not hold.
+sys.stdout.buffer.write(book().encode("utf-8"))

@@ -1,0 +1,111 @@
+"""The rule book is well-formed, its page is in step with it, and what is not well-formed is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip_spec import rules
+from gradclip_spec.rules.book import book
+
+ROOT = Path(__file__).parents[2]
+
+#: What an entry needs.
+ENTRY: dict[str, Any] = {"id": "some-rule", "operations": ["value"], "level": "should", "statement": "It is so."}
+SOURCE = {"document": "001", "where": "1", "phrase": "It is so."}
+
+
+def test_ids_are_operation_and_name() -> None:
+    for rule in rules.load():
+        assert rule.id == f"{rule.operation}.{rule.name}"
+        assert rule.name == rule.name.lower()
+        assert set(rule.name) <= set("abcdefghijklmnopqrstuvwxyz-"), rule.id
+
+
+def test_every_id_stands_once_and_every_theme_has_rules() -> None:
+    assert max(Counter(rule.id for rule in rules.load()).values()) == 1
+    assert tuple(dict.fromkeys(rule.theme for rule in rules.load())) == rules.THEMES
+
+
+def test_every_file_is_a_theme() -> None:
+    assert {path.stem for path in Path(rules.__file__).parent.glob("*.toml")} == set(rules.THEMES)
+
+
+def test_statements_are_sentences() -> None:
+    for rule in rules.load():
+        assert rule.statement[0].isupper(), rule.id
+        assert rule.statement.endswith("."), rule.id
+        assert "$" not in rule.formula, rule.id
+
+
+def test_quotations_are_short_and_glossed() -> None:
+    for rule in rules.load():
+        for source in rule.source:
+            assert source.document in {"000", "001", "002", "003", "004"}, rule.id
+            assert 0 < len(source.phrase.split()) <= 15, source
+            # Chinese has no spaces between its words, which are of two characters more often than not.
+            assert sum(not character.isascii() for character in source.phrase) <= 40, source
+            assert source.phrase.isascii() or source.gloss, f"{rule.id}: a quotation that is not English needs a gloss"
+
+
+def test_every_document_backs_a_rule() -> None:
+    assert {source.document for rule in rules.load() for source in rule.source} == {"000", "001", "002", "003", "004"}
+
+
+@pytest.mark.parametrize("operation", ["norm", "global-norm"])
+def test_formula_rules_of_the_norms_are_musts(operation: str) -> None:
+    levels = {rule.id: rule.level for rule in rules.load()}
+    for name in ("scaled-above", "identity-below", "at-threshold", "excluded-untouched", "zero-threshold"):
+        assert levels[f"{operation}.{name}"] == "must"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"level": "may"}, "levels are"),
+        ({"operations": ["value", "average"]}, "operations"),
+        ({"colour": "red"}, "the keys"),
+        ({"level": "must"}, "a must needs a source"),
+        ({"source": [SOURCE]}, "nothing else has one"),
+    ],
+)
+def test_an_entry_that_is_not_well_formed_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        rules._rules_of({**ENTRY, **changes}, "formula")
+
+
+def test_an_entry_without_a_statement_is_refused() -> None:
+    with pytest.raises(ValueError, match="the keys"):
+        rules._rules_of({key: value for key, value in ENTRY.items() if key != "statement"}, "formula")
+
+
+def test_an_id_that_stands_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "THEMES", ("zero", "zero"))
+    with pytest.raises(ValueError, match=r"stands twice, in zero\.toml and in zero\.toml"):
+        rules.load.__wrapped__()
+
+
+def test_the_page_is_in_step_with_the_rules() -> None:
+    page = (ROOT / "SPEC.md").read_text(encoding="utf-8")
+
+    assert page == book(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
+
+
+def test_the_page_holds_every_rule_with_its_quotations() -> None:
+    page = book()
+    for rule in rules.load():
+        assert page.count(f"**`{rule.id}`** ({rule.level})") == 1
+        assert rule.statement in page
+        assert all(source.phrase in page for source in rule.source)
+
+
+def test_the_page_is_printed_in_utf_8_whatever_the_terminal() -> None:
+    command = [sys.executable, "-m", "gradclip_spec.rules"]
+    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONIOENCODING": "ascii"})
+
+    assert printed.stdout.decode("utf-8") == book()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 # TensorFlow reads this when it is imported, and tells of its build on standard error otherwise.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -36,7 +36,7 @@ TOGETHER = ("functional", "none_grads", "repeated", "returns_norm", "sparse")
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: The gradients and the options to the clipped gradients and the norm, if there is one.
-Clip = Callable[..., Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
+Clip = Callable[[Sequence[Tensor], Mapping[str, Any]], Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
 
 
 class TensorFlowAdapter(Adapter):
@@ -87,7 +87,7 @@ def _call_once(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _tensor)
     options = {name: value for name, value in call.options.items() if name != "repeat"}
     with framework_call(lambda: _values(tensors)) as seen:
-        clipped, norm = entry.clip(tensors, **options)
+        clipped, norm = entry.clip(tensors, options)
     return Reply(
         gradients=tuple(None if tensor is None else _dense(tensor) for tensor in clipped),
         norm=None if norm is None else Array.of(norm.numpy()),
@@ -119,12 +119,12 @@ def _dense(tensor: Tensor) -> Array:
     return Array.of(tf.convert_to_tensor(tensor).numpy())
 
 
-def _by_value(tensors: Sequence[Tensor], *, min: float, max: float) -> Tuple[Sequence[Tensor], None]:
-    return [tf.clip_by_value(tensor, min, max) for tensor in tensors], None
+def _by_value(tensor: Tensor, *, min: float, max: float) -> Tensor:
+    return tf.clip_by_value(tensor, min, max)
 
 
-def _by_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], None]:
-    return [tf.clip_by_norm(tensor, clip_norm) for tensor in tensors], None
+def _by_norm(tensor: Tensor, *, clip_norm: float) -> Tensor:
+    return tf.clip_by_norm(tensor, clip_norm)
 
 
 def _by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
@@ -137,18 +137,37 @@ def _by_use_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequen
     return clipped, norm
 
 
+def _over_each(function: Callable[..., Tensor]) -> Clip:
+    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], None]:
+        return [function(tensor, **options) for tensor in tensors], None
+
+    return clip
+
+
+def _over_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
+    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], tf.Tensor]:
+        return function(tensors, **options)
+
+    return clip
+
+
 def _entry_points() -> List[EntryPoint]:
-    entries = []
-    for name, operation, features, clip in (
-        ("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max"), _by_value),
-        ("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _by_norm),
-        ("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _by_global_norm),
-        ("tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)", "clip_by_global_norm", TOGETHER, _by_use_norm),
-    ):
-        one_by_one = operation != "clip_by_global_norm"
-        eager = Subject(name + "[eager]", operation, DTYPES, features)
-        graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
-        entries.append(EntryPoint(eager, clip, one_by_one))
-        # Without autograph, which would only rewrite the loop over a Python list that it unrolls anyway.
-        entries.append(EntryPoint(graph, tf.function(clip, autograph=False), one_by_one))
-    return entries
+    by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
+    return [
+        *_eager_and_compiled("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max"), _by_value),
+        *_eager_and_compiled("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _by_norm),
+        *_eager_and_compiled("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _by_global_norm),
+        *_eager_and_compiled(by_use_norm, "clip_by_global_norm", TOGETHER, _by_use_norm),
+    ]
+
+
+def _eager_and_compiled(
+    name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]
+) -> List[EntryPoint]:
+    one_by_one = operation != "clip_by_global_norm"
+    over = _over_each if one_by_one else _over_all
+    eager = Subject(name + "[eager]", operation, DTYPES, features)
+    graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
+    # Without autograph: there is no Python control flow to rewrite.
+    compiled = tf.function(function, autograph=False)
+    return [EntryPoint(eager, over(function), one_by_one), EntryPoint(graph, over(compiled), one_by_one)]

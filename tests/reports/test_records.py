@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import signal
@@ -12,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from gradclip_reports.lines import strict_json
-from gradclip_reports.records import Cell, Header, RecordError, Run, RunWriter, plan_sha256, read_runs
+from gradclip_reports.records import Cell, Footer, Header, RecordError, Run, RunWriter, plan_sha256, read_runs
 from gradclip_reports.statuses import CELL_STATUSES
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
@@ -72,6 +74,16 @@ class TestRoundTrip:
         program = "import sys; sys.modules['jsonschema'] = None; import gradclip_reports.records"
 
         subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+    @pytest.mark.parametrize("line", ["header", "cell", "footer"])
+    def test_schemas_are_valid_and_closed(self, line: str) -> None:
+        path = Path(sys.modules["gradclip_reports.lines"].__file__ or "").parent / "schemas" / f"{line}.json"
+        schema = json.loads(path.read_text("utf-8"))
+
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["additionalProperties"] is False
+        known = {"header": Header, "cell": Cell, "footer": Footer}[line]
+        assert set(schema["properties"]) == {"record", *(field.name for field in dataclasses.fields(known))}
 
     @pytest.mark.parametrize("line", ["cell", "footer"])
     def test_schema_knows_the_same_statuses_as_the_code(self, line: str) -> None:
@@ -251,6 +263,13 @@ class TestDamaged:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}, "incomplete": True}
         with pytest.raises(RecordError, match="0 are named as not run"):
             read_runs(write_record(text_of([record[0], *record[2:]])), allow_incomplete=True)
+
+    def test_broken_off_run_passed_off_as_complete(
+        self, small_run: Run, record_of: Callable[..., str], write_record: Write
+    ) -> None:
+        text = record_of([small_run]).replace('"incomplete": true', '"incomplete": false')
+        with pytest.raises(RecordError, match="5 were planned, 4 finished, and 1 are named as not run"):
+            read_runs(write_record(text))
 
     def test_counts_that_disagree(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["counts"] = {"pass": 2, "fail": 1}

@@ -31,7 +31,7 @@ from .context import Context
 from .expected import nonfinite_consequence, nonfinite_norm
 from .measure import Measured, expected_arrays, measure, norm_distance, norm_value, options_of, same_bits
 from .predict import clip_budget, clip_bound, decoded, narrowest, norm_bound, norm_budget, predict
-from .show import float64_values, readable_array
+from .show import SHOWN_ELEMENTS, float64_values, readable_array
 from .verdict import Verdict
 
 __all__ = ["check", "documented_by_formula"]
@@ -128,7 +128,7 @@ def _values(context: Context, expectation: Values, results: Sequence[Array | Non
         return Verdict("pass", ulp=found.ulp)
     within = (found.ulp <= bound and not found.touched) or expectation.accuracy
     expected = {"gradients": expected_arrays(case, prediction.gradients)}
-    observed = {"gradients": [readable_array(array) for array in results[:16]]}
+    observed = {"gradients": [readable_array(array) for array in results[:SHOWN_ELEMENTS]]}
     detail = _sentence(case, found, budget, bound)
     return Verdict("quality" if within else "fail", detail, found.ulp, expected, observed)
 
@@ -304,7 +304,7 @@ def _observed(answer: Answer) -> Any:
     if isinstance(answer, Raised):
         return {"raised": answer.kind, "text": answer.text[:500]}
     if isinstance(answer, Replied):
-        shown: dict[str, Any] = {"gradients": [readable_array(array) for array in answer.reply.gradients[:16]]}
+        shown: dict[str, Any] = {"gradients": [readable_array(array) for array in answer.reply.gradients[:SHOWN_ELEMENTS]]}
         if answer.reply.norm is not None:
             shown["norm"] = readable_array(answer.reply.norm)
         return shown

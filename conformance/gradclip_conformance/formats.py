@@ -114,6 +114,11 @@ class Exact:
         """Whether no element is NaN or infinite."""
         return not self.special
 
+    def first(self, count: int) -> Exact:
+        """The first elements alone."""
+        special = {place: value for place, value in self.special.items() if place < count}
+        return Exact(self.integers[:count], self.exponent, self.negative[:count], special)
+
     def fractions(self) -> list[Fraction]:
         """The elements as fractions, for arrays that are small and finite."""
         unit = power_of_two(self.exponent)

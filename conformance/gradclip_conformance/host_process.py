@@ -99,7 +99,7 @@ class HostProcess:
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
             self._send({"message": "bye"})
             process.wait(timeout=2)
         self._end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ from .distances import largest_distance, rounded
 from .expected import Expected
 from .formats import FORMATS, round_to, to_doubles, ulp
 from .predict import Prediction
-from .show import float64_values, readable_array
+from .show import SHOWN_ELEMENTS, float64_values, readable_array
 
 __all__ = ["Measured", "expected_arrays", "measure", "norm_distance", "norm_value", "same_bits"]
 
@@ -113,14 +113,19 @@ def norm_distance(norm: Array, expected: Fraction, dtype: str) -> float:
 
 
 def expected_arrays(case: Case, gradients: Sequence[Expected | None]) -> list[Any]:
-    """The expected gradients, rounded once to their dtypes, in readable form; the first of many."""
-    shown: list[Any] = []
-    for gradient, expected in list(zip(case.gradients, gradients, strict=True))[:16]:
-        if gradient.array is None or expected is None:
-            shown.append(None)
-            continue
-        dtype, shape = gradient.array.dtype, gradient.array.shape
-        shown.append(readable_array(Array(dtype, shape, rounded(expected, dtype))))
+    """The expected gradients, rounded once to their dtypes, in readable form; the first elements of the first ones."""
+    pairs = list(zip(case.gradients, gradients, strict=True))[:SHOWN_ELEMENTS]
+    return [_expected_array(gradient.array, expected) for gradient, expected in pairs]
+
+
+def _expected_array(given: Array | None, expected: Expected | None) -> Any:
+    if given is None or expected is None:
+        return None
+    first = replace(expected, values=expected.values.first(SHOWN_ELEMENTS))
+    shown = readable_array(Array(given.dtype, (len(first.values),), rounded(first, given.dtype)))
+    shown["shape"] = list(given.shape)
+    if len(expected.values) > SHOWN_ELEMENTS:
+        shown["elements"] = len(expected.values)
     return shown
 
 

@@ -12,7 +12,7 @@ from gradclip_adapters.contract import DTYPES, Array, Gradient
 
 from .case import Case
 
-__all__ = ["float64_values", "readable_array", "readable_input"]
+__all__ = ["SHOWN_ELEMENTS", "float64_values", "readable_array", "readable_input"]
 
 #: Longer arrays are cut; the case's id says how to make the whole.
 SHOWN_ELEMENTS = 16

@@ -9,7 +9,7 @@ from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
 
 __all__ = ["cases"]
 
-MANY = 1000
+MANY = {"hundred": 100, "two-thousand": 2000}
 
 
 def cases() -> Iterator[Case]:
@@ -71,9 +71,13 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 3.0)
     ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
     yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, Values())
-    # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together 3 * sqrt(1000).
-    many = [tensor([1.0, -2.0, 2.0], dtype) for _ in range(MANY)]
-    yield case(f"{operation}.many-tensors", "thousand", dtype, many, clipping_options(operation, 1.5), Values())
+    if operation != "norm":
+        generated = {**options, "as_generator": True}
+        yield case(f"{operation}.any-iterable", "generator", dtype, ordered, generated, Values(), ["generator"])
+    # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together that times the root of their number.
+    for name, count in MANY.items():
+        many = [tensor([1.0, -2.0, 2.0], dtype)] * count
+        yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), Values())
     twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
     yield case(f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded())
 

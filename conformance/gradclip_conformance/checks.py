@@ -30,7 +30,7 @@ from .case import (
 from .context import Context
 from .expected import nonfinite_consequence, nonfinite_norm
 from .measure import Measured, expected_arrays, measure, norm_distance, norm_value, options_of, same_bits
-from .predict import clip_budget, clip_bound, decoded, narrowest, norm_bound, norm_budget, predict
+from .predict import clip_bound, clip_budget, decoded, narrowest, norm_bound, norm_budget, predict
 from .show import SHOWN_ELEMENTS, float64_values, readable_array
 from .verdict import Verdict
 

@@ -12,14 +12,14 @@ from typing import TextIO
 import click
 
 from gradclip_reports.records import Run
-from gradclip_reports.render import FORMATS, render
+from gradclip_reports.render import FORMATS
 
 from ..answers import StartError
 from ..plan import Selection
 from ..runner import CASE_SECONDS, RunRequest, run_adapter
 from ..verdict import SPOILING
-from .progress import progress_bar
 from .printing import print_runs
+from .progress import progress_bar
 from .targets import Target, chosen_targets, python_options, say
 
 __all__ = ["check", "exit_code"]

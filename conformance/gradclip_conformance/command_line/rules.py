@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from fnmatch import fnmatchcase
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from gradclip_spec import rules as rule_book
 
@@ -26,11 +24,6 @@ def rules(pattern: str) -> None:
     if not chosen:
         msg = f"No rule matches {pattern!r}."
         raise click.UsageError(msg)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("rule", no_wrap=True)
-    table.add_column("level")
-    table.add_column("cases", justify="right")
-    table.add_column("statement", overflow="fold")
     for rule in chosen:
-        table.add_row(rule.id, rule.level, str(counts[rule.id]), rule.statement)
-    Console().print(table)
+        click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counts[rule.id]} cases")
+        click.echo(textwrap.indent(textwrap.fill(rule.statement, 76), "    "))

@@ -49,7 +49,10 @@ def adapter(session: nox.Session, name: str) -> None:
     session.install("-e", ".[check]", *groups("test"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     python = session.run(
-        "python", "-c", f"from gradclip_conformance.environments import make_environment as m; print(m({name!r}))", silent=True
+        "python",
+        "-c",
+        f"from gradclip_conformance.environments import make_environment as m; print(m({name!r}))",
+        silent=True,
     )
     assert python is not None
     variable = "GRADCLIP_PYTHON_" + name.upper().replace("-", "_")

@@ -92,7 +92,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(name).newbyteorder("=")
 
 
@@ -120,8 +121,7 @@ class Call:
     """The gradients and options of one call of one subject.
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `repeat` (call so many times on
-    fresh copies of the input and reply with the last).
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`.
     """
 
     subject: str

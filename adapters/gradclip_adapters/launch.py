@@ -37,7 +37,7 @@ if __name__ == "__main__":
         if os.path.isdir(spec):
             folders["gradclip_spec"] = os.path.abspath(spec)
             break
-    sys.meta_path.insert(0, _Neighbours(folders))  # type: ignore[no-untyped-call, arg-type]
+    sys.meta_path.insert(0, _Neighbours(folders))  # type: ignore[no-untyped-call]
     from gradclip_adapters.host import main
 
     sys.exit(main())

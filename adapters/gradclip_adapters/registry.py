@@ -45,7 +45,7 @@ def installed() -> Dict[str, str]:
     try:
         found: Any = entry_points(group="gradclip.adapters")
     except TypeError:  # before Python 3.10 entry_points takes no group
-        found = entry_points().get("gradclip.adapters", ())  # type: ignore[attr-defined]
+        found = entry_points().get("gradclip.adapters", ())
     for entry in found:
         names.setdefault(entry.name, entry.value)
     return names
@@ -88,8 +88,10 @@ def resolve(
         return _from_function(target, operation, dtypes)
     names = installed()
     if target not in names:
-        message = "There is no adapter named {!r}. Known: {}. A file needs its ending .py, a function module:name.".format(
-            target, ", ".join(sorted(names))
+        message = (
+            "There is no adapter named {!r}. Known: {}. A file needs its ending .py, a function module:name.".format(
+                target, ", ".join(sorted(names))
+            )
         )
         raise BadTarget(message)
     module_name, _, attribute = names[target].partition(":")

@@ -76,7 +76,11 @@ def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List
 
 def gradient_to_json(gradient: Gradient) -> Dict[str, Any]:
     """A gradient; what is at its default is left out."""
-    message = {"name": gradient.name, "array": array_to_json(gradient.array), "need_clip": gradient.need_clip}
+    message: Dict[str, Any] = {
+        "name": gradient.name,
+        "array": array_to_json(gradient.array),
+        "need_clip": gradient.need_clip,
+    }
     if gradient.layout != "contiguous":
         message["layout"] = gradient.layout
     if gradient.same_as is not None:

@@ -138,7 +138,9 @@ class Case:
     @property
     def included(self) -> tuple[int, ...]:
         """The indices of the gradients that exist and are not excluded."""
-        return tuple(i for i, gradient in enumerate(self.gradients) if gradient.array is not None and gradient.need_clip)
+        return tuple(
+            i for i, gradient in enumerate(self.gradients) if gradient.array is not None and gradient.need_clip
+        )
 
     @property
     def norm_type(self) -> float:

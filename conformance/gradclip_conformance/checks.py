@@ -160,7 +160,9 @@ def _returned_norm(case: Case, expectation: ReturnedNorm, reply: Reply) -> Verdi
         return Verdict("pass", ulp=distance)
     bound = budget if expectation.wide else norm_bound(case)
     within = distance <= bound or expectation.accuracy
-    detail = f"The norm {value:g} is {distance:.3g} ulp from the exact one, {float(expected):g}; the budget is {budget:g}."
+    detail = (
+        f"The norm {value:g} is {distance:.3g} ulp from the exact one, {float(expected):g}; the budget is {budget:g}."
+    )
     return Verdict("quality" if within else "fail", detail, distance, shown, observed)
 
 
@@ -247,7 +249,9 @@ def _not_silent(context: Context, reply: Reply) -> Verdict:
         what = _what_happened(case, Replied(reply))
         detail = f"The norm is {total}; neither the formula's result, nor NaN everywhere, nor an error: {what}."
         observed = {"gradients": [readable_array(array) for array in reply.gradients]}
-        return Verdict("fail", detail, expected={"gradients": [list(map(str, one)) for one in formula]}, observed=observed)
+        return Verdict(
+            "fail", detail, expected={"gradients": [list(map(str, one)) for one in formula]}, observed=observed
+        )
     return Verdict("pass")
 
 
@@ -304,7 +308,9 @@ def _observed(answer: Answer) -> Any:
     if isinstance(answer, Raised):
         return {"raised": answer.kind, "text": answer.text[:500]}
     if isinstance(answer, Replied):
-        shown: dict[str, Any] = {"gradients": [readable_array(array) for array in answer.reply.gradients[:SHOWN_ELEMENTS]]}
+        shown: dict[str, Any] = {
+            "gradients": [readable_array(array) for array in answer.reply.gradients[:SHOWN_ELEMENTS]]
+        }
         if answer.reply.norm is not None:
             shown["norm"] = readable_array(answer.reply.norm)
         return shown

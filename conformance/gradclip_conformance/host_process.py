@@ -261,5 +261,3 @@ def _check_length(array: Array) -> None:
     if len(array.data) != expected:
         msg = f"{len(array.data)} bytes for shape {array.shape} of {array.dtype}, which takes {expected}"
         raise ValueError(msg)
-
-

@@ -45,9 +45,7 @@ def same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
     return bool(np.array_equal(before, after, equal_nan=True))
 
 
-def measure(
-    case: Case, prediction: Prediction, results: Sequence[Array | None], indices: Sequence[int]
-) -> Measured:
+def measure(case: Case, prediction: Prediction, results: Sequence[Array | None], indices: Sequence[int]) -> Measured:
     """The largest distance from a prediction among these gradients, of those whose expectation is finite."""
     worst = Measured(0.0)
     for i in indices:

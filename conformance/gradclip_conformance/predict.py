@@ -93,13 +93,13 @@ def _by_norm(case: Case, formula: Mapping[str, Any]) -> Prediction:
     )
 
 
-def _common(
-    case: Case, tensors: list[Exact | None], flags: list[bool], formula: Mapping[str, Any]
-) -> Prediction:
+def _common(case: Case, tensors: list[Exact | None], flags: list[bool], formula: Mapping[str, Any]) -> Prediction:
     threshold = float(case.options["clip_norm"])
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     if not all(tensor.is_finite for tensor in counted) or math.isnan(threshold) or threshold < 0:
-        kept = tuple(None if tensor is None or flag else Expected(tensor) for tensor, flag in zip(tensors, flags, strict=True))
+        kept = tuple(
+            None if tensor is None or flag else Expected(tensor) for tensor, flag in zip(tensors, flags, strict=True)
+        )
         return Prediction(kept, (None,) * len(tensors), (False,) * len(tensors))
     clipped = exact.clip_by_global_norm(tensors, threshold, case.norm_type, flags, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))

@@ -17,8 +17,12 @@ def cases() -> Iterator[Case]:
             tensors = [tensor([3.0, -4.0], dtype), tensor([12.0], dtype)]
             for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0)):
                 options = clipping_options(operation, threshold)
-                yield case(f"{operation}.inputs-not-mutated", name, dtype, tensors, options, InputsKept(), ["functional"])
-                yield case(f"{operation}.in-place-written", name, dtype, tensors, options, InputsWritten(), ["in_place"])
+                yield case(
+                    f"{operation}.inputs-not-mutated", name, dtype, tensors, options, InputsKept(), ["functional"]
+                )
+                yield case(
+                    f"{operation}.in-place-written", name, dtype, tensors, options, InputsWritten(), ["in_place"]
+                )
             options = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
             yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, Repeatable())

@@ -35,10 +35,20 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     # As in a linear layer, of which the weight or the bias is excluded.
     weight, bias = [6.0, -2.0, 4.0, 8.0], [3.0, 4.0]
     yield case(
-        rule, "weight", dtype, [tensor(weight, dtype, (2, 2), need_clip=False), tensor(bias, dtype)], options, Untouched((0,))
+        rule,
+        "weight",
+        dtype,
+        [tensor(weight, dtype, (2, 2), need_clip=False), tensor(bias, dtype)],
+        options,
+        Untouched((0,)),
     )
     yield case(
-        rule, "bias", dtype, [tensor(weight, dtype, (2, 2)), tensor(bias, dtype, need_clip=False)], options, Untouched((1,))
+        rule,
+        "bias",
+        dtype,
+        [tensor(weight, dtype, (2, 2)), tensor(bias, dtype, need_clip=False)],
+        options,
+        Untouched((1,)),
     )
     nonfinite = _excluded([math.nan, math.inf, -math.inf], dtype)
     yield case(rule, "nonfinite", dtype, [included, nonfinite], options, Untouched((1,)))
@@ -58,7 +68,14 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, Values())
     # With the excluded gradient the norm is 13, without it 5: only the latter is not above the threshold.
     yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, Untouched((0, 1)))
-    yield case(rule, "two-tensors", dtype, [_excluded([96.0, 0.5], dtype), tensor([3.0, 4.0], dtype)], {"clip_norm": 1.0}, Values())
+    yield case(
+        rule,
+        "two-tensors",
+        dtype,
+        [_excluded([96.0, 0.5], dtype), tensor([3.0, 4.0], dtype)],
+        {"clip_norm": 1.0},
+        Values(),
+    )
     yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
     yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -51,7 +51,9 @@ def _error_flag(dtype: str) -> Iterator[Case]:
     for name, value in NONFINITE.items():
         tensors = [tensor([3.0, 4.0], dtype), tensor([value, 1.0], dtype)]
         yield case("global-norm.error-if-nonfinite", name, dtype, tensors, options, RaisesOnNonfinite())
-        yield case("global-norm.error-if-nonfinite-atomic", name, dtype, tensors, options, RaisesOnNonfinite(atomic=True))
+        yield case(
+            "global-norm.error-if-nonfinite-atomic", name, dtype, tensors, options, RaisesOnNonfinite(atomic=True)
+        )
     finite = [tensor([3.0], dtype), tensor([4.0], dtype)]
     yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, Values())
 

@@ -81,7 +81,9 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
         many = [tensor([1.0, -2.0, 2.0], dtype)] * count
         yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), Values())
     twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
-    yield case(f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded())
+    yield case(
+        f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded()
+    )
 
 
 def _mixed(operation: str) -> Iterator[Case]:

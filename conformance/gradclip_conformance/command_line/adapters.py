@@ -24,5 +24,7 @@ def adapters() -> None:
         recipe = recipes().get(name)
         needs = ", ".join(recipe.requirements) if recipe else ""
         python = f"Python {recipe.python}: " if recipe and recipe.python else ""
-        table.add_row(name, "yes" if framework_is_here(name) else "no", python + needs or "this Python", where.partition(":")[0])
+        table.add_row(
+            name, "yes" if framework_is_here(name) else "no", python + needs or "this Python", where.partition(":")[0]
+        )
     Console().print(table)

@@ -31,11 +31,20 @@ __all__ = ["check", "exit_code"]
 @click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at work at once.")
 @click.option(
-    "--timeout", default=CASE_SECONDS, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds a case."
+    "--timeout",
+    default=CASE_SECONDS,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds a case.",
 )
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the record (JSON Lines).")
 @click.option(
-    "--format", "format_", default="terminal", type=click.Choice(FORMATS), help="How the result is shown.", show_default=True
+    "--format",
+    "format_",
+    default="terminal",
+    type=click.Choice(FORMATS),
+    help="How the result is shown.",
+    show_default=True,
 )
 def check(
     adapters: tuple[str, ...],
@@ -61,9 +70,7 @@ def check(
     gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """
-    targets = chosen_targets(
-        adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv
-    )
+    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
     selection = Selection((operation,) if operation else (), rules, dtypes)
     runs: list[Run] = []
     problems = 0

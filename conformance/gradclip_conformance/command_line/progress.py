@@ -24,7 +24,9 @@ class _OnTerminal(Progress):
         self._bar, self._spoiled = bar, 0
 
     def started(self, adapter: str, description: Description, planned: int) -> None:
-        self._task = self._bar.add_task(f"{adapter} ({description.framework} {description.version})", total=planned, failures="")
+        self._task = self._bar.add_task(
+            f"{adapter} ({description.framework} {description.version})", total=planned, failures=""
+        )
 
     def finished(self, cell: Cell) -> None:
         self._spoiled += cell.status in SPOILING

@@ -33,9 +33,7 @@ def smoke(
     venv: bool,
 ) -> None:
     """Start adapters and ask each of their subjects one plain question: a check that takes seconds."""
-    targets = chosen_targets(
-        adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv
-    )
+    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
     selection = Selection((operation,) if operation else (), SMOKE_RULES, dtypes or ("float32",))
     sys.exit(max((_smoke(target, selection) for target in targets), default=0))
 
@@ -48,7 +46,9 @@ def _smoke(target: Target, selection: Selection) -> int:
         return 3
     try:
         description = connection.description
-        click.echo(f"{target.name}: {description.framework} {description.version}, Python {description.environment['python']}")
+        click.echo(
+            f"{target.name}: {description.framework} {description.version}, Python {description.environment['python']}"
+        )
         planned = plan_cells(description.subjects, all_cases(), selection)
         claims, deviations = load_claims(target.name), load_deviations(target.name)
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations) for cell in planned]
@@ -56,7 +56,9 @@ def _smoke(target: Target, selection: Selection) -> int:
         connection.close()
     for cell in cells:
         if cell.status != "unsupported":
-            click.echo(f"  {cell.status:11} {cell.subject}  {cell.case}" + (f"\n    {cell.detail}" if cell.detail else ""))
+            click.echo(
+                f"  {cell.status:11} {cell.subject}  {cell.case}" + (f"\n    {cell.detail}" if cell.detail else "")
+            )
     if not any(cell.status != "unsupported" for cell in cells):
         say(f"{target.name} supports none of the cases asked: it answered nothing.")
         return 3

@@ -81,7 +81,7 @@ def _private_streams() -> Tuple[IO[str], IO[str]]:
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.dup2(2, 1)
-    sys.stdin = open(os.devnull, encoding="utf-8")
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the life of the process
     return messages_in, messages_out
 
 

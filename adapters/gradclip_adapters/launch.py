@@ -10,8 +10,8 @@ import sys
 # A script's folder comes first on the path; here it would hide `torch` behind our module of that name.
 sys.path[0] = ""
 
-import importlib.util
-import os
+import importlib.util  # noqa: E402
+import os  # noqa: E402
 
 
 class _Neighbours:

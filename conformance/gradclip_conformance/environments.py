@@ -27,7 +27,7 @@ __all__ = ["EnvironmentProblem", "Recipe", "framework_is_here", "make_environmen
 READY = "gradclip-ready"
 
 
-class EnvironmentProblem(Exception):  # noqa: N818 - a problem of the user's machine, reported as such
+class EnvironmentProblem(Exception):
     """An environment cannot be made; the text says what is missing and what to do."""
 
 
@@ -115,7 +115,8 @@ def _interpreter(version: str | None, adapter: str) -> str:
             return candidate
     msg = (
         f"The adapter {adapter!r} runs on Python {version}, and none is found (looked for python{version} on the path "
-        f"and among pyenv's versions). Install it, for example with `pyenv install {version}`, or name one with --python."
+        f"and among pyenv's versions). Install it, for example with `pyenv install {version}`, or name a Python that "
+        "has the framework with --python."
     )
     raise EnvironmentProblem(msg)
 

@@ -162,7 +162,8 @@ class HostProcess:
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        assert self._process is not None and self._process.stdin is not None
+        assert self._process is not None
+        assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its death is seen when the answer is read
             self._process.stdin.write(wire.dumps(message) + "\n")
             self._process.stdin.flush()

@@ -56,7 +56,7 @@ class RunRequest:
 
     adapter: str
     connect: Callable[[], Connection]
-    selection: Selection = Selection()
+    selection: Selection = field(default_factory=Selection)
     timeout: float = CASE_SECONDS
     jobs: int = 1
     command: Sequence[str] = ()

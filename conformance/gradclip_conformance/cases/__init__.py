@@ -1,4 +1,4 @@
-"""The cases, theme by theme: `formula.py` holds the cases of the rules in `gradclip_spec/rules/formula.toml`, and so on."""
+"""The cases, theme by theme: `formula.py` holds those of the rules in `gradclip_spec/rules/formula.toml`, and so on."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["gradclip", "main"]
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="gradclip-spec", prog_name="gradclip")
 def gradclip() -> None:
-    """Check gradient clipping against its specification.
+    r"""Check gradient clipping against its specification.
 
     \b
     gradclip check                         every adapter whose framework is installed here

@@ -59,7 +59,7 @@ def check(
     output: Path | None,
     format_: str,
 ) -> None:
-    """Check adapters against every case; all whose framework is installed when none is named.
+    r"""Check adapters against every case; all whose framework is installed when none is named.
 
     An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
     function on NumPy arrays. With several, -o FILE holds one run after another; a folder (an existing one, or a name

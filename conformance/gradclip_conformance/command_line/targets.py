@@ -75,7 +75,10 @@ def chosen_targets(
         kind = registry.kind_of(name)
         # A launcher may know adapters that this machine does not.
         if kind == "name" and name not in known and command is None:
-            msg = f"There is no adapter {name!r}. Known: {', '.join(sorted(known))}. A file ends in .py, a function is module:name."
+            msg = (
+                f"There is no adapter {name!r}. Known: {', '.join(sorted(known))}. "
+                "A file ends in .py, a function is module:name."
+            )
             raise click.UsageError(msg)
         if kind == "function" and operation is None:
             msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."

@@ -69,11 +69,12 @@ def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | None, Arr
         return None, np.zeros((), dtype=np.float32)
     if not gradients.included:
         return None, library.xp.zeros((), dtype=library.total, device=library.device)
-    norm = norm_of_all(library, gradients.leaves, norm_type)
-    value = norm.value(library.scalars)
-    if not library.eager:
-        return norm, library.xp.astype(value, library.total)
-    rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
+    with library.primitives.context():
+        norm = norm_of_all(library, gradients.leaves, norm_type)
+        value = norm.value(library.scalars)
+        if not library.eager:
+            return norm, library.xp.astype(value, library.total)
+        rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
     return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
 
 
@@ -81,17 +82,20 @@ def clip_together(gradients: Gradients, norm: Norm | None, clip_norm: float, eps
     """All included arrays multiplied by the one coefficient of their common norm."""
     if gradients.library is None or norm is None:
         return gradients.rebuilt(gradients.leaves)
-    factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
-    return gradients.rebuilt(scaled(gradients.library, gradients.leaves, lambda _: factor, inplace))
+    with gradients.library.primitives.context():
+        factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
+        factors = [factor] * len(gradients.included)
+        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors, inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
     if gradients.library is None or not gradients.included:
         return gradients.rebuilt(gradients.leaves)
-    norms = norms_of_each(gradients.library, gradients.leaves, norm_type)
-    factors = coefficient(gradients.library.scalars, norms, clip_norm, eps)
-    return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors.of, inplace))
+    with gradients.library.primitives.context():
+        norms = norms_of_each(gradients.library, gradients.leaves, norm_type)
+        factors = coefficient(gradients.library.scalars, norms, clip_norm, eps).each(len(gradients.included))
+        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors, inplace))
 
 
 def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
@@ -102,7 +106,8 @@ def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -
     results = []
     for leaf in gradients.leaves:
         bounds = (_rounded(bound, dtype_name(leaf.dtype)) for bound in (lower, upper))
-        results.append(_clip(library, leaf, *bounds, inplace))
+        with library.primitives.context():
+            results.append(_clip(library, leaf, *bounds, inplace))
     return gradients.rebuilt(results)
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from gradclip_spec import _arguments, _engine
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
@@ -14,9 +12,8 @@ Array = Any
 def clip_by_value(grads: Any, /, max: float, min: float | None = None, *, need_clip: Any = None, inplace: bool = False) -> Any:
     lower, upper = _arguments.check_bounds(max, min)
     inplace = _arguments.check_switch("inplace", inplace)
-    with np.errstate(all="ignore"):
-        gradients = _engine.Gradients.of(grads, need_clip, inplace)
-        return _engine.clip_each(gradients, lower, upper, inplace)
+    gradients = _engine.Gradients.of(grads, need_clip, inplace)
+    return _engine.clip_each(gradients, lower, upper, inplace)
 
 
 def clip_by_norm(
@@ -33,9 +30,8 @@ def clip_by_norm(
     norm_type = _arguments.check_norm_type(norm_type)
     eps = _arguments.check_eps(eps)
     inplace = _arguments.check_switch("inplace", inplace)
-    with np.errstate(all="ignore"):
-        gradients = _engine.Gradients.of(grads, need_clip, inplace)
-        return _engine.clip_each_by_norm(gradients, clip_norm, norm_type, eps, inplace)
+    gradients = _engine.Gradients.of(grads, need_clip, inplace)
+    return _engine.clip_each_by_norm(gradients, clip_norm, norm_type, eps, inplace)
 
 
 def clip_by_global_norm(
@@ -54,15 +50,13 @@ def clip_by_global_norm(
     eps = _arguments.check_eps(eps)
     error_if_nonfinite = _arguments.check_switch("error_if_nonfinite", error_if_nonfinite)
     inplace = _arguments.check_switch("inplace", inplace)
-    with np.errstate(all="ignore"):
-        gradients = _engine.Gradients.of(grads, need_clip, inplace)
-        norm, value = _engine.total_norm(gradients, norm_type)
-        if error_if_nonfinite:
-            _engine.refuse_nonfinite(value)
-        return _engine.clip_together(gradients, norm, clip_norm, eps, inplace), value
+    gradients = _engine.Gradients.of(grads, need_clip, inplace)
+    norm, value = _engine.total_norm(gradients, norm_type)
+    if error_if_nonfinite:
+        _engine.refuse_nonfinite(value)
+    return _engine.clip_together(gradients, norm, clip_norm, eps, inplace), value
 
 
 def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -> Array:
     norm_type = _arguments.check_norm_type(norm_type)
-    with np.errstate(all="ignore"):
-        return _engine.total_norm(_engine.Gradients.of(grads, need_clip), norm_type)[1]
+    return _engine.total_norm(_engine.Gradients.of(grads, need_clip), norm_type)[1]

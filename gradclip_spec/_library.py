@@ -18,7 +18,7 @@ Array = Any
 PRECISIONS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
     """The array library of one call's gradients."""
 
@@ -89,12 +89,13 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         raise TypeError(message)
     device = array_api_compat.device(leaves[0])
     primitives = _primitives.of(xp)
-    has_float64 = "float64" in names or _has_float64(xp, device)
+    with primitives.context():
+        has_float64 = "float64" in names or _has_float64(xp, device)
     return Library(
         xp=xp,
         device=device,
         primitives=primitives,
-        eager=all(primitives.eager(leaf) for leaf in representatives),
+        eager=primitives.eager(leaves),
         work=xp.float64 if has_float64 else xp.float32,
         precision=53 if has_float64 else 24,
         total=xp.float64 if "float64" in names else xp.float32,

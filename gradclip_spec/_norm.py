@@ -11,13 +11,14 @@ the norm of an ordinary gradient costs one pass. Elsewhere (traced, lazy, on an 
 written without a branch.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradclip_spec import _words
-from gradclip_spec._library import Library, Scalars
+from gradclip_spec._library import Library, Scalars, library_of
 
 __all__ = ["Norm", "norm_of_all", "norms_of_each"]
 
@@ -119,6 +120,9 @@ def _constant(library: Library, value: float) -> Array:
 
 def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
     """The leaves, with small ones of one dtype joined: one call for many is what makes thousands of them cheap."""
+    if library.primitives.blockwise is not None:
+        yield from leaves
+        return
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for leaf in leaves:
@@ -139,7 +143,7 @@ def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Arra
     """The sum of numbers given as (high, low)."""
     if not library.eager:
         high, error = _words.fold(library.xp, library.xp.stack([high for high, _ in parts]))
-        return high, error + library.xp.sum(library.xp.stack([low for _, low in parts]))
+        return _words.add(high, error + library.xp.sum(library.xp.stack([low for _, low in parts])))
     numbers = [float(number) for part in parts for number in part]
     if not all(map(math.isfinite, numbers)):
         return sum(number for number in numbers), 0.0
@@ -161,6 +165,8 @@ def _scaled_powers(
 ) -> tuple[Array, Array]:
     """The sum of `|x * scale / unit| ** p`, as (high, low)."""
     parts = []
+    if library.primitives.blockwise is not None:
+        return _total(library, [_blockwise_powers(library, leaf, norm_type, scale, unit) for leaf in leaves])
     for pack in _packed(library, leaves):
         for part in _chunks(library, pack):
             rows = _rows(library, _times(library, library.xp.astype(part, library.work, copy=False), scale))
@@ -169,6 +175,19 @@ def _scaled_powers(
             else:
                 parts += [_row_sums(library, _power(library, row, norm_type, unit)) for row in rows]
     return _total(library, parts)
+
+
+def _blockwise_powers(
+    library: Library, x: Array, norm_type: float, scale: Array, unit: Array
+) -> tuple[Array, Array]:
+    """The same of one array in chunks: each chunk is an array of a library of its own, whose values are at hand."""
+    return _sums(library, *library.primitives.blockwise(x, functools.partial(_powers_of_block, norm_type), scale, unit))
+
+
+def _powers_of_block(norm_type: float, block: Array, scale: Array, unit: Array) -> tuple[float, float]:
+    library = library_of([block], [block])
+    high, low = _scaled_powers(library, [block], norm_type, scale, unit)
+    return float(high), float(low)
 
 
 def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:
@@ -195,7 +214,7 @@ def _chunks(library: Library, x: Array) -> Iterator[Array]:
         yield flat
         return
     for start in range(0, flat.shape[0], _CHUNK):
-        yield flat[start : start + _CHUNK]
+        yield flat[start : min(start + _CHUNK, flat.shape[0])]
 
 
 def _rows(library: Library, flat: Array) -> list[Array]:

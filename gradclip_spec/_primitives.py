@@ -1,16 +1,19 @@
 """The one place where libraries are told apart: what only the library itself can say, or does much faster.
 
-Everything has a form on the array API alone, `_Standard`, which is what a library that is not named here gets.
+Every primitive has a form on the array API alone (:func:`_standard`), which is what a library that is not named here
+gets. No library is imported unless its arrays have been passed in.
 """
 
-from __future__ import annotations
-
+import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import array_api_compat
 import numpy as np
+
+from gradclip_spec import _numpy
 
 __all__ = ["Primitives", "of"]
 
@@ -21,22 +24,43 @@ Array = Any
 class Primitives:
     """The primitives of one library."""
 
-    #: Whether the values of an array may be looked at without computing, tracing or synchronising anything.
-    eager: Callable[[Array], bool]
-    #: The sum of the squares in float64 of an array of a narrower dtype.
+    #: `sum_of_squares(x)`, in float64, of an array of a narrower dtype.
     sum_of_squares: Callable[[Array], Any]
     #: `multiply(x, k, wide, inplace)`: `x * k` computed in the dtype `wide` and rounded once to that of `x`.
     multiply: Callable[[Array, Any, Any, bool], Array]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
+    #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything.
+    eager: Callable[[Sequence[Array]], bool] = lambda leaves: not array_api_compat.is_lazy_array(leaves[0])
     #: Whether an array can be written into.
     writeable: Callable[[Array], bool] = array_api_compat.is_writeable_array
+    #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
+    #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
+    one_is_neutral: bool = False
+    #: For arrays in chunks, `blockwise(x, function, *scalars)`: the function, which returns two numbers, of every chunk.
+    blockwise: Callable[..., tuple[Array, Array]] | None = None
 
 
+@lru_cache
 def of(xp: Any) -> Primitives:
     """The primitives of a namespace."""
     if array_api_compat.is_numpy_namespace(xp):
-        return _NUMPY
+        return Primitives(
+            sum_of_squares=_numpy.sum_of_squares,
+            multiply=_numpy.multiply,
+            clip=_numpy.clip,
+            eager=lambda leaves: True,
+            writeable=_numpy.writeable,
+        )
+    if array_api_compat.is_torch_namespace(xp):
+        return _torch(_standard(xp))
+    if array_api_compat.is_jax_namespace(xp):
+        return _jax(_standard(xp))
+    if array_api_compat.is_dask_namespace(xp):
+        return replace(_standard(xp), blockwise=_dask_blockwise, one_is_neutral=True)
+    if array_api_compat.is_cupy_namespace(xp):
+        return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)
     return _standard(xp)
 
 
@@ -46,22 +70,14 @@ def _standard(xp: Any) -> Primitives:
         return xp.sum(x * x)
 
     def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
-        if x.dtype == wide:
-            product = x * k
-        else:
-            product = xp.astype(xp.astype(x, wide) * k, x.dtype)
+        product = x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype)
         return _write(x, product) if inplace else product
 
     def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
         clipped = xp.clip(x, lower, upper)
         return _write(x, clipped) if inplace else clipped
 
-    return Primitives(
-        eager=lambda x: not array_api_compat.is_lazy_array(x),
-        sum_of_squares=sum_of_squares,
-        multiply=multiply,
-        clip=clip,
-    )
+    return Primitives(sum_of_squares, multiply, clip)
 
 
 def _write(x: Array, values: Array) -> Array:
@@ -69,35 +85,68 @@ def _write(x: Array, values: Array) -> Array:
     return x
 
 
-#: Elements that are converted to float64 at a time: the buffer stays in the cache of one core.
-_CHUNK = 16384
+def _torch(standard: Primitives) -> Primitives:
+    import torch
+
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+    def eager(leaves: Sequence[Array]) -> bool:
+        if torch.compiler.is_compiling() or not {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}:
+            return False
+        return all(x.is_cpu and not x.requires_grad for x in leaves) and not any(map(wrapped, leaves))
+
+    def sum_of_squares(x: Array) -> Any:
+        if not eager([x]):
+            # The square of the norm, because this one call neither copies the array to float64 nor overflows.
+            return torch.linalg.vector_norm(x, dtype=torch.float64) ** 2
+        if x.dtype == torch.float32:
+            return _numpy.sum_of_squares(x.numpy())
+        # Half precision is converted by torch, which has vector instructions for it where NumPy has none.
+        return sum(_numpy.sum_of_squares(part.float().numpy()) for part in x.reshape(-1).split(1 << 18))
+
+    def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
+        # With a Python number, torch computes float16 and bfloat16 in float32 and rounds once.
+        if isinstance(k, float) and (wide == x.dtype or wide == torch.float32):
+            return x.mul_(k) if inplace else x * k
+        if inplace and not isinstance(k, float):
+            # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
+            return x.mul_(k.reshape((1,) * x.ndim))
+        return standard.multiply(x, k, wide, inplace)
+
+    def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
+
+    def context() -> contextlib.AbstractContextManager[Any]:
+        # What runs in NumPy runs there only where values may be looked at, and the compiler knows no errstate.
+        return contextlib.nullcontext() if torch.compiler.is_compiling() else np.errstate(all="ignore")
+
+    return Primitives(sum_of_squares, multiply, clip, eager=eager, context=context, one_is_neutral=True)
 
 
-def _numpy_sum_of_squares(x: np.ndarray[Any, Any]) -> float:
-    flat = x.reshape(-1)
-    buffer = np.empty(min(flat.size, _CHUNK))
-    total = 0.0
-    for start in range(0, flat.size, _CHUNK):
-        part = flat[start : start + _CHUNK]
-        wide = buffer[: part.size]
-        wide[...] = part
-        total += float(np.dot(wide, wide))
-    return total
+def _jax(standard: Primitives) -> Primitives:
+    import jax
+
+    def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
+        if x.dtype == wide:
+            return x * k
+        # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step.
+        jnp, smallest = jax.numpy, 2.0**-126
+        second = jnp.where(abs(k) < smallest, smallest, 1.0)
+        first, second, product = (k / second).astype(jnp.float32), second.astype(jnp.float32), x.astype(jnp.float32)
+        return (product * first * second).astype(x.dtype)
+
+    # Without it there is no float64; it changes the dtypes of what is computed inside only.
+    enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    return replace(standard, multiply=multiply, context=lambda: enable_x64(True))
 
 
-def _numpy_multiply(x: np.ndarray[Any, Any], k: Any, wide: Any, inplace: bool) -> Array:
-    # Casting is unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
-    return np.multiply(x, wide(k), out=x if inplace else np.empty_like(x), dtype=wide, casting="unsafe")
+def _dask_blockwise(x: Array, function: Callable[..., tuple[float, float]], *scalars: Array) -> tuple[Array, Array]:
+    import dask.array
 
+    def both(block: Array, *numbers: Array) -> Any:
+        return np.asarray(function(block, *numbers)).reshape((1,) * max(block.ndim - 1, 0) + (2,))
 
-def _numpy_clip(x: np.ndarray[Any, Any], lower: float, upper: float, inplace: bool) -> Array:
-    return np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=x if inplace else np.empty_like(x))
-
-
-_NUMPY = Primitives(
-    eager=lambda x: True,
-    sum_of_squares=_numpy_sum_of_squares,
-    multiply=_numpy_multiply,
-    clip=_numpy_clip,
-    writeable=lambda x: isinstance(x, np.ndarray) and x.flags.writeable,
-)
+    flat = x if x.ndim else dask.array.reshape(x, (1,))
+    chunks = tuple((1,) * len(sizes) for sizes in flat.chunks[:-1]) + ((2,) * len(flat.chunks[-1]),)
+    sums = dask.array.map_blocks(both, flat, *scalars, chunks=chunks, dtype=np.float64, meta=np.empty((0,) * flat.ndim))
+    return sums[..., 0::2].reshape((-1,)), sums[..., 1::2].reshape((-1,))

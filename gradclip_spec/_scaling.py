@@ -1,8 +1,11 @@
 """The coefficient of a clip by norm, and the gradients multiplied by it."""
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gradclip_spec import _words
@@ -14,7 +17,7 @@ __all__ = ["Coefficient", "coefficient", "scaled"]
 Array = Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Coefficient:
     """The product of the factors `first * second * third`, which together may be smaller than any float.
 
@@ -26,9 +29,12 @@ class Coefficient:
     third: float
     identity: Array
 
-    def of(self, index: int) -> "Coefficient":
-        """The coefficient of one leaf, where there is one for each."""
-        return Coefficient(self.first[index], self.second[index], self.third, self.identity[index])
+    def each(self, count: int) -> "list[Coefficient]":
+        """The coefficients of so many leaves, where there is one for each."""
+        return [
+            Coefficient(self.first[index], self.second[index], self.third, self.identity[index])
+            for index in range(count)
+        ]
 
 
 def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
@@ -69,59 +75,60 @@ def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_no
     return (high < bound) | ((high == bound) & (low <= 0))
 
 
-def scaled(library: Library, leaves: Sequence[Array], factor: Callable[[int], Coefficient], inplace: bool) -> list[Array]:
+def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool) -> list[Array]:
     """Each leaf multiplied by its coefficient; a leaf that is to be left as it is comes back itself."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
-    # In place, an array that stands in the tree twice is one array, to be multiplied once.
-    done: set[int] = set()
-    results = []
-    for index, leaf in enumerate(leaves):
-        if inplace and id(leaf) in done:
-            results.append(leaf)
-            continue
-        done.add(id(leaf))
-        results.append(multiply(library, leaf, factor(index), inplace))
-    return results
+    if not inplace:
+        return [multiply(library, leaf, factor, False) for leaf, factor in zip(leaves, factors, strict=True)]
+    # An array that stands in the tree twice is one array, to be multiplied once. Backwards, because what the norm
+    # has read last is still in the cache.
+    for leaf, factor in reversed({id(leaf): pair for pair in zip(leaves, factors, strict=True) for leaf in pair[:1]}.values()):
+        multiply(library, leaf, factor, True)
+    return list(leaves)
 
 
 def _multiply_eager(library: Library, x: Array, factor: Coefficient, inplace: bool) -> Array:
-    if factor.identity or not math.prod(x.shape):
+    if factor.identity:
         return x
-    for wide in _wider(library, x):
-        product = float(factor.first) * float(factor.second) * factor.third
-        if factor.first == 0 or not abs(product) < library.xp.finfo(wide).smallest_normal:
-            return library.primitives.multiply(x, product, wide, inplace)
-    for step in _steps(factor, 100 if wide == library.xp.float32 else 1000):
+    wide, steps = _steps(library, x.dtype, factor)
+    for step in steps:
         x = library.primitives.multiply(x, step, wide, inplace)
     return x
 
 
-def _wider(library: Library, x: Array) -> list[Any]:
-    """The dtypes to multiply in, the one to try first at the front: float16 and bfloat16 are rounded only at the end."""
-    if dtype_name(x.dtype) == "float64":
+@lru_cache(maxsize=8)
+def _steps(library: Library, dtype: Any, factor: Coefficient) -> tuple[Any, list[float]]:
+    """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
+    product = float(factor.first) * float(factor.second) * factor.third
+    for wide in _candidates(library, dtype):
+        smallest = float(library.xp.finfo(wide).smallest_normal)
+        if factor.first == 0 or not abs(product) < smallest:
+            return wide, [product]
+    # Powers of two come last: only the last of them can be inexact, by underflow.
+    fraction, exponent = math.frexp(float(factor.first))
+    exponent += sum(math.frexp(power)[1] - 1 for power in (float(factor.second), factor.third))
+    steps = [fraction]
+    while exponent:
+        steps.append(2.0 ** max(exponent, 2 - int(-math.log2(smallest))))
+        exponent -= math.frexp(steps[-1])[1] - 1
+    return wide, steps
+
+
+def _candidates(library: Library, dtype: Any) -> list[Any]:
+    """The dtypes to multiply in, the fastest first; float16 and bfloat16 are rounded only at the end."""
+    if dtype_name(dtype) == "float64":
         return [library.xp.float64]
     return [library.xp.float32, library.xp.float64] if library.precision == 53 else [library.xp.float32]
 
 
-def _steps(factor: Coefficient, limit: int) -> Iterator[float]:
-    """The coefficient as a fraction and powers of two: only the last multiplication can be inexact by underflow."""
-    fraction, exponent = math.frexp(float(factor.first))
-    yield fraction
-    exponent += sum(math.frexp(power)[1] - 1 for power in (float(factor.second), factor.third))
-    while exponent:
-        step = max(exponent, -limit)
-        yield 2.0**step
-        exponent -= step
-
-
 def _multiply_lazy(library: Library, x: Array, factor: Coefficient, inplace: bool) -> Array:
-    xp = library.xp
+    xp, primitives = library.xp, library.primitives
     one = xp.ones_like(factor.first)
-    first = xp.where(factor.identity, one, factor.first)
-    second = xp.where(factor.identity, one, factor.second)
-    third = xp.where(factor.identity, one, one * factor.third)
+    numbers = [factor.first, factor.second] if factor.third == 1 else [factor.first, factor.second, one * factor.third]
+    steps = [xp.where(factor.identity, one, number) for number in numbers]
     if library.wide([x]):
-        return library.primitives.multiply(x, first * second * third, library.work, inplace)
-    for step in (first, second) if factor.third == 1 else (first, second, third):
-        x = library.primitives.multiply(x, step, library.work, inplace)
-    return x
+        steps = [functools.reduce(operator.mul, steps)]
+    product = x
+    for step in steps:
+        product = primitives.multiply(product, step, library.work, inplace)
+    return product if primitives.one_is_neutral else xp.where(factor.identity, x, product)

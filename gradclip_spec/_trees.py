@@ -11,7 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-__all__ = ["Path", "Tree", "flatten", "flags_of"]
+__all__ = ["Path", "Tree", "flags_of", "flatten"]
 
 #: Where a leaf stands: the keys and indices that lead to it; empty for a single array.
 Path = tuple[Any, ...]

@@ -105,9 +105,9 @@ def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -
         return gradients.rebuilt(gradients.leaves)
     results = []
     for leaf in gradients.leaves:
-        bounds = (_rounded(bound, dtype_name(leaf.dtype)) for bound in (lower, upper))
+        name = dtype_name(leaf.dtype)
         with library.primitives.context():
-            results.append(_clip(library, leaf, *bounds, inplace))
+            results.append(_clip(library, leaf, _rounded(lower, name), _rounded(upper, name), inplace))
     return gradients.rebuilt(results)
 
 
@@ -124,7 +124,10 @@ def refuse_nonfinite(norm: Array) -> None:
     try:
         value = float(norm)
     except Exception as error:
-        message = "`error_if_nonfinite=True` needs the value of the norm, which is not known while it is traced; check the returned norm afterwards"
+        message = (
+            "`error_if_nonfinite=True` needs the value of the norm, which is not known while it is traced; leave it "
+            "False and check the norm that is returned"
+        )
         raise TypeError(message) from error
     if not math.isfinite(value):
         message = (
@@ -143,7 +146,12 @@ def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool)
 
 
 #: For each dtype: the bits of its significand, and the exponents of its smallest and its largest binade.
-_FORMATS = {"float16": (11, -13, 16), "bfloat16": (8, -125, 128), "float32": (24, -125, 128), "float64": (53, -1021, 1024)}
+_FORMATS = {
+    "float16": (11, -13, 16),
+    "bfloat16": (8, -125, 128),
+    "float32": (24, -125, 128),
+    "float64": (53, -1021, 1024),
+}
 
 
 @lru_cache

@@ -76,8 +76,8 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
             raise TypeError(message)
     namespaces = {array_api_compat.array_namespace(leaf) for leaf in representatives}
     if len(namespaces) > 1:
-        names = " and ".join(sorted(f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in representatives))
-        message = f"gradients must all be of one array library, got {names}; convert them to one first"
+        types = " and ".join(sorted(f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in representatives))
+        message = f"gradients must all be of one array library, got {types}; convert them to one first"
         raise TypeError(message)
     (xp,) = namespaces
     names = {dtype_name(dtype) for dtype in {leaf.dtype for leaf in included}}

@@ -46,25 +46,24 @@ class Norm:
 
 def norm_of_all(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of all elements of all leaves together."""
-    return _rooted(library, [_powers(library, leaves, norm_type)], norm_type, lambda parts: parts[0])
+    return _rooted(library.scalars, _powers(library, leaves, norm_type), norm_type)
 
 
 def norms_of_each(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of each leaf, as arrays with one element a leaf."""
-    return _rooted(
-        library, [_powers(library, [leaf], norm_type) for leaf in leaves], norm_type, library.scalars.xp.stack
-    )
+    sums = [_powers(library, [leaf], norm_type) for leaf in leaves]
+    stack = library.scalars.xp.stack
+    high, low, unit, exponent = (stack(parts) for parts in zip(*sums, strict=True))
+    return _rooted(library.scalars, (high, low, unit, exponent), norm_type)
 
 
 #: A sum of p-th powers as (high, low, unit, exponent): each element was divided by `unit * 2**exponent` first.
 _Powers = tuple[Array, Array, Array, Array]
 
 
-def _rooted(library: Library, sums: Sequence[_Powers], norm_type: float, collect: Any) -> Norm:
-    scalars = library.scalars
+def _rooted(scalars: Scalars, powers: _Powers, norm_type: float) -> Norm:
     xp = scalars.xp
-    as_scalar = (lambda x: xp.asarray(x, dtype=scalars.dtype)) if library.eager else (lambda x: x)
-    high, low, unit, exponent = (collect([as_scalar(part[index]) for part in sums]) for index in range(4))
+    high, low, unit, exponent = powers
     if norm_type == 2:
         high, low = _words.square_root(xp, high, low, scalars.precision)
     elif norm_type not in (1, math.inf):
@@ -80,10 +79,13 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
     if not leaves:
         return zero, zero, one, zero
     if norm_type == 2 and library.wide(leaves):
-        return _total(library, [(library.primitives.sum_of_squares(pack), zero) for pack in _packed(library, leaves)]) + (one, zero)
+        sums = [(library.primitives.sum_of_squares(pack), zero) for pack in _packed(library, leaves)]
+        return *_total(library, sums), one, zero
     if norm_type == 2 and library.eager:
         high, low = _scaled_powers(library, leaves, norm_type, one)
-        if 2.0**-200 < high < 2.0**200:
+        # Within it, what underflows beside such a sum is too small to count.
+        safe = 2.0 ** (204 if library.precision == 53 else 25)
+        if 1 / safe < high < safe:
             return high, low, one, zero
     largest = _largest(library, leaves)
     if norm_type == math.inf:
@@ -97,7 +99,7 @@ def _finite_or_largest(library: Library, leaves: Sequence[Array], norm_type: flo
     xp = scalars.xp
     ordinary = xp.isfinite(largest) & (largest > 0)
     # The scale itself must stay well inside the range, also when two to its exponent is computed.
-    bounds = (-900.0, 1000.0) if scalars.precision == 53 else (-105.0, 120.0)
+    bounds = (-900.0, 1000.0) if library.precision == 53 else (-105.0, 120.0)
     safe = xp.where(ordinary, largest, xp.ones_like(largest))
     exponent = xp.clip(xp.floor(xp.log2(safe)), *bounds)
     scale = _words.power_of_two(xp, -exponent, scalars.precision)
@@ -145,10 +147,11 @@ def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Arra
         high, error = _words.fold(library.xp, library.xp.stack([high for high, _ in parts]))
         return _words.add(high, error + library.xp.sum(library.xp.stack([low for _, low in parts])))
     numbers = [float(number) for part in parts for number in part]
+    asarray = library.scalars.xp.asarray
     if not all(map(math.isfinite, numbers)):
-        return sum(number for number in numbers), 0.0
+        return asarray(sum(float(high) for high, _ in parts)), asarray(0.0)
     high = math.fsum(numbers)
-    return high, math.fsum([*numbers, -high])
+    return asarray(high), asarray(math.fsum([*numbers, -high]))
 
 
 def _largest(library: Library, leaves: Sequence[Array]) -> Array:
@@ -165,8 +168,11 @@ def _scaled_powers(
 ) -> tuple[Array, Array]:
     """The sum of `|x * scale / unit| ** p`, as (high, low)."""
     parts = []
-    if library.primitives.blockwise is not None:
-        return _total(library, [_blockwise_powers(library, leaf, norm_type, scale, unit) for leaf in leaves])
+    blockwise = library.primitives.blockwise
+    if blockwise is not None:
+        # Each chunk is an array of a library of its own, whose values are at hand when its turn comes.
+        function = functools.partial(_powers_of_block, norm_type)
+        return _total(library, [_sums(library, *blockwise(leaf, function, scale, unit)) for leaf in leaves])
     for pack in _packed(library, leaves):
         for part in _chunks(library, pack):
             rows = _rows(library, _times(library, library.xp.astype(part, library.work, copy=False), scale))
@@ -175,13 +181,6 @@ def _scaled_powers(
             else:
                 parts += [_row_sums(library, _power(library, row, norm_type, unit)) for row in rows]
     return _total(library, parts)
-
-
-def _blockwise_powers(
-    library: Library, x: Array, norm_type: float, scale: Array, unit: Array
-) -> tuple[Array, Array]:
-    """The same of one array in chunks: each chunk is an array of a library of its own, whose values are at hand."""
-    return _sums(library, *library.primitives.blockwise(x, functools.partial(_powers_of_block, norm_type), scale, unit))
 
 
 def _powers_of_block(norm_type: float, block: Array, scale: Array, unit: Array) -> tuple[float, float]:
@@ -196,7 +195,9 @@ def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:
         return magnitudes
     # The derivative of a root is infinite at zero, where elements contribute nothing anyway.
     nonzero = magnitudes > 0
-    safe = library.xp.where(nonzero, magnitudes / (float(unit) if library.eager else unit), library.xp.ones_like(magnitudes))
+    safe = library.xp.where(
+        nonzero, magnitudes / (float(unit) if library.eager else unit), library.xp.ones_like(magnitudes)
+    )
     return library.xp.where(
         nonzero, library.xp.pow(safe, library.xp.full_like(safe, norm_type)), library.xp.zeros_like(safe)
     )

@@ -29,12 +29,16 @@ def sum_of_squares(x: Array) -> float:
 def multiply(x: Array, k: float, wide: Any, inplace: bool) -> Array:
     """`x * k` computed in the dtype `wide`, without a copy of `x` in it."""
     # Casting is unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
-    return np.multiply(x, wide(k), out=x if inplace else np.empty_like(x), dtype=wide, casting="unsafe")
+    out = x if inplace else np.empty_like(x)
+    np.multiply(x, wide(k), out=out, dtype=wide, casting="unsafe")
+    return out
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
     """The elements within bounds that their dtype represents exactly."""
-    return np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=x if inplace else np.empty_like(x))
+    out = x if inplace else np.empty_like(x)
+    np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
+    return out
 
 
 def writeable(x: Array) -> bool:

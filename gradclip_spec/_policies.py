@@ -14,37 +14,131 @@ Pairs = Iterable[tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class ClipByValue:
+    """Clip by value, with fixed bounds.
+
+    Parameters
+    ----------
+    max : float
+        The upper bound.
+    min : float, optional
+        The lower bound; `-max` if it is left out.
+
+    Raises
+    ------
+    TypeError
+        If a bound is not a number.
+    ValueError
+        If the bounds contradict each other; see :func:`clip_by_value`.
+
+    Notes
+    -----
+    The object is called with pairs `(parameter, gradient)` and returns them as a list, the gradients clipped. A
+    parameter whose attribute `need_clip` is false is excluded; a gradient that is None stays None. Objects with equal
+    arguments are equal.
+
+    Source: Paddle's `ClipGradByValue(max, min=None)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ClipByValue(max=1.0)([("weight", np.array([3.0, -0.5])), ("bias", None)])
+    [('weight', array([ 1. , -0.5])), ('bias', None)]
+    """
+
     max: float
     min: float | None = None
 
     def __post_init__(self) -> None:
+        """Refuse bad bounds here, far from the training loop."""
         _arguments.check_bounds(self.max, self.min)
 
     def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
+        """The pairs with their gradients clipped."""
         parameters, gradients, flags = _taken_apart(pairs)
         return list(zip(parameters, clip_by_value(gradients, self.max, self.min, need_clip=flags), strict=True))
 
 
 @dataclass(frozen=True)
 class ClipByNorm:
+    """Clip each gradient by its own norm, with a fixed threshold.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The threshold, zero or more.
+
+    Raises
+    ------
+    TypeError
+        If the threshold is not a number.
+    ValueError
+        If it is negative or NaN.
+
+    Notes
+    -----
+    The object is called with pairs; see :class:`ClipByValue`.
+
+    Source: Paddle's `ClipGradByNorm(clip_norm)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ClipByNorm(1.0)([("weight", np.array([3.0, 4.0])), ("bias", np.array([0.5]))])
+    [('weight', array([0.6, 0.8])), ('bias', array([0.5]))]
+    """
+
     clip_norm: float
 
     def __post_init__(self) -> None:
+        """Refuse a bad threshold here, far from the training loop."""
         _arguments.check_threshold("clip_norm", self.clip_norm)
 
     def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
+        """The pairs with their gradients clipped."""
         parameters, gradients, flags = _taken_apart(pairs)
         return list(zip(parameters, clip_by_norm(gradients, self.clip_norm, need_clip=flags), strict=True))
 
 
 @dataclass(frozen=True)
 class ClipByGlobalNorm:
+    """Clip all gradients by their common norm, with a fixed threshold.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The threshold, zero or more.
+
+    Raises
+    ------
+    TypeError
+        If the threshold is not a number.
+    ValueError
+        If it is negative or NaN.
+
+    Notes
+    -----
+    The object is called with pairs; see :class:`ClipByValue`. What is excluded is not counted in the norm.
+
+    Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = ClipByGlobalNorm(1.0)
+    >>> policy
+    ClipByGlobalNorm(clip_norm=1.0)
+    >>> policy([("weight", np.array([3.0])), ("bias", np.array([4.0]))])
+    [('weight', array([0.6])), ('bias', array([0.8]))]
+    """
+
     clip_norm: float
 
     def __post_init__(self) -> None:
+        """Refuse a bad threshold here, far from the training loop."""
         _arguments.check_threshold("clip_norm", self.clip_norm)
 
     def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
+        """The pairs with their gradients clipped."""
         parameters, gradients, flags = _taken_apart(pairs)
         clipped, _ = clip_by_global_norm(gradients, self.clip_norm, need_clip=flags)
         return list(zip(parameters, clipped, strict=True))
@@ -52,9 +146,10 @@ class ClipByGlobalNorm:
 
 def _taken_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
     listed = [tuple(pair) for pair in pairs]
-    if any(len(pair) != 2 for pair in listed):
-        message = "a policy is called on pairs (parameter, gradient), got an element that is no pair"
-        raise TypeError(message)
+    for pair in listed:
+        if len(pair) != 2:
+            message = f"a policy is called on pairs (parameter, gradient), got one of {len(pair)} elements; zip them"
+            raise ValueError(message)
     parameters = [parameter for parameter, _ in listed]
     flags = [bool(getattr(parameter, "need_clip", True)) for parameter in parameters]
     return parameters, [gradient for _, gradient in listed], flags

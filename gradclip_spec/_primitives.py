@@ -38,7 +38,7 @@ class Primitives:
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
     one_is_neutral: bool = False
-    #: For arrays in chunks, `blockwise(x, function, *scalars)`: the function, which returns two numbers, of every chunk.
+    #: For arrays in chunks, `blockwise(x, function, *scalars)`: the two numbers that the function returns, per chunk.
     blockwise: Callable[..., tuple[Array, Array]] | None = None
 
 
@@ -147,6 +147,6 @@ def _dask_blockwise(x: Array, function: Callable[..., tuple[float, float]], *sca
         return np.asarray(function(block, *numbers)).reshape((1,) * max(block.ndim - 1, 0) + (2,))
 
     flat = x if x.ndim else dask.array.reshape(x, (1,))
-    chunks = tuple((1,) * len(sizes) for sizes in flat.chunks[:-1]) + ((2,) * len(flat.chunks[-1]),)
+    chunks = (*((1,) * len(sizes) for sizes in flat.chunks[:-1]), (2,) * len(flat.chunks[-1]))
     sums = dask.array.map_blocks(both, flat, *scalars, chunks=chunks, dtype=np.float64, meta=np.empty((0,) * flat.ndim))
     return sums[..., 0::2].reshape((-1,)), sums[..., 1::2].reshape((-1,))

@@ -82,7 +82,9 @@ def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coeffici
         return [multiply(library, leaf, factor, False) for leaf, factor in zip(leaves, factors, strict=True)]
     # An array that stands in the tree twice is one array, to be multiplied once. Backwards, because what the norm
     # has read last is still in the cache.
-    for leaf, factor in reversed({id(leaf): pair for pair in zip(leaves, factors, strict=True) for leaf in pair[:1]}.values()):
+    for leaf, factor in reversed(
+        {id(leaf): pair for pair in zip(leaves, factors, strict=True) for leaf in pair[:1]}.values()
+    ):
         multiply(library, leaf, factor, True)
     return list(leaves)
 

@@ -36,7 +36,10 @@ def flatten(grads: Any) -> Tree:
         return Tree([grads], lambda leaves: leaves[0], lambda: [()], lambda other: [other])
     if type(grads) in (list, tuple) and _all_leaves(grads):
         return Tree(
-            list(grads), type(grads), lambda: [(index,) for index in range(len(grads))], lambda other: _listed(grads, other)
+            list(grads),
+            type(grads),
+            lambda: [(index,) for index in range(len(grads))],
+            lambda other: _listed(grads, other),
         )
     if type(grads) is dict and _all_leaves(grads.values()):
         keys = list(grads)

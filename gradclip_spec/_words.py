@@ -8,7 +8,7 @@ of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008)
 
 from typing import Any
 
-__all__ = ["add", "divide", "fold", "power_of_two", "square_root", "top_bits"]
+__all__ = ["add", "divide", "fold", "multiply", "power_of_two", "square_root", "top_bits"]
 
 Array = Any
 

@@ -48,6 +48,7 @@ FEATURES = {
     "error_if_nonfinite": "the option `error_if_nonfinite` exists",
     "norm_type": "norms other than the Euclidean one: `Subject.norm_types` lists them",
     "min_max": "`min` may be given beside `max`",
+    "requires_min": "`min` must be given: the suite spells out the default where a case leaves it out",
     "eps": "the option `eps` exists",
     "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
     "learning_rate": "the option `learning_rate` exists (optimizers only)",

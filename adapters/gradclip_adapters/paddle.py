@@ -42,10 +42,8 @@ class PaddleAdapter(Adapter):
         """Answer through the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
         _refuse_other_dtypes(call, entry.subject)
-        options = options_of(call, "repeat", *entry.options)
-        for _ in range(options.pop("repeat", 1)):
-            reply = entry.answer(call, options)
-        return reply
+        options = options_of(call, *entry.options)
+        return entry.answer(call, options)
 
 
 @dataclass(frozen=True)

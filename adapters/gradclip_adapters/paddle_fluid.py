@@ -37,10 +37,8 @@ class PaddleFluidAdapter(Adapter):
         """Answer through the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
         _refuse_what_it_cannot_hold(call, entry.subject)
-        options = options_of(call, "repeat", *entry.options)
-        for _ in range(options.pop("repeat", 1)):
-            reply = entry.answer(entry.clip_class, call, options)
-        return reply
+        options = options_of(call, *entry.options)
+        return entry.answer(entry.clip_class, call, options)
 
 
 @dataclass(frozen=True)
@@ -110,13 +108,12 @@ def _predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict
 
 def _loss_of(parameters: Sequence[Any], gradients: Sequence[Optional[Any]]) -> Any:
     """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
-    loss = None
-    for parameter, gradient in zip(parameters, gradients):
-        if gradient is None:
-            continue
-        term = fluid.layers.reduce_sum(fluid.layers.elementwise_mul(parameter, gradient))
-        loss = term if loss is None else fluid.layers.elementwise_add(loss, term)
-    return loss
+    terms = [
+        fluid.layers.reduce_sum(fluid.layers.elementwise_mul(parameter, gradient))
+        for parameter, gradient in zip(parameters, gradients)
+        if gradient is not None
+    ]
+    return fluid.layers.sums(terms)
 
 
 def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:

@@ -75,8 +75,10 @@ def _default_dtype(dtype: str) -> Iterator[None]:
 def _loss_of(parameters: Parameters, gradients: Dict[int, Any]) -> Any:
     """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
     terms = [(parameters.by_number[number] * gradient).sum() for number, gradient in gradients.items()]
-    # Terms of several dtypes meet in float64; the way back multiplies by an exact 1.
-    return sum(term.astype("float64") for term in terms) if terms else None
+    if len({str(term.dtype) for term in terms}) > 1:
+        # The way back multiplies by an exact 1.
+        terms = [term.astype("float64") for term in terms]
+    return paddle.add_n(terms) if terms else None
 
 
 def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:

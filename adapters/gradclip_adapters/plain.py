@@ -79,7 +79,7 @@ class PlainFunction(Adapter):
         )
         self._taken, self._required = _parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
-        features = _features(self._taken, operation, in_place)
+        features = _features(self._taken, self._required, operation, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
 
     def about(self) -> About:
@@ -96,15 +96,12 @@ class PlainFunction(Adapter):
         return [self._subject]
 
     def call(self, call: Call) -> Reply:
-        """Call the function; with the option `repeat`, so many times on fresh arrays."""
+        """Call the function on fresh arrays."""
         refuse_unlisted(call, self._subject)
-        keywords = self._keywords(call)
-        for _ in range(call.options.get("repeat", 1) - 1):
-            self._call_once(call, keywords)
-        return self._call_once(call, keywords)
+        return self._answer(call, self._keywords(call))
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
-        keywords = {name: value for name, value in call.options.items() if name != "repeat"}
+        keywords = dict(call.options)
         if "need_clip" in self._taken:
             keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
         missing = sorted(self._required - set(keywords))
@@ -113,7 +110,7 @@ class PlainFunction(Adapter):
             raise Unsupported(message)
         return keywords
 
-    def _call_once(self, call: Call, keywords: Dict[str, Any]) -> Reply:
+    def _answer(self, call: Call, keywords: Dict[str, Any]) -> Reply:
         arrays = build_tensors(call.gradients, _array)
         # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
         passed = list(arrays)
@@ -162,12 +159,14 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
     return taken, required
 
 
-def _features(taken: Set[str], operation: str, in_place: Optional[bool]) -> Tuple[str, ...]:
+def _features(taken: Set[str], required: Set[str], operation: str, in_place: Optional[bool]) -> Tuple[str, ...]:
     features = {"none_grads", "mixed_dtypes", "strided", "repeated"}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if operation == "clip_by_global_norm":
         # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.
         features.add("returns_norm")
+    if "min" in required:
+        features.add("requires_min")
     if in_place is not None:
         features.add("in_place" if in_place else "functional")
     return tuple(sorted(features))

@@ -64,11 +64,6 @@ class ReferenceAdapter(Adapter):
         """Answer with the function that the call names."""
         subject = self._subjects[call.subject]
         refuse_unlisted(call, subject)
-        for _ in range(call.options.get("repeat", 1) - 1):
-            self._call_once(subject, call)
-        return self._call_once(subject, call)
-
-    def _call_once(self, subject: Subject, call: Call) -> Reply:
         arrays = build_tensors(call.gradients, self._backend.make)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
         function = getattr(gradclip_spec, subject.operation)
@@ -96,7 +91,7 @@ def _version() -> str:
 
 
 def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
-    keywords = {name: value for name, value in call.options.items() if name not in ("as_generator", "repeat")}
+    keywords = {name: value for name, value in call.options.items() if name != "as_generator"}
     keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
     keywords["inplace"] = "in_place" in subject.features
     return keywords

@@ -69,9 +69,7 @@ class TensorFlowAdapter(Adapter):
         if "max" in call.options and "min" not in call.options:
             message = "tf.clip_by_value takes both bounds, and only `max` was given"
             raise Unsupported(message)
-        for _ in range(call.options.get("repeat", 1) - 1):
-            _call_once(entry, call)
-        return _call_once(entry, call)
+        return _answer(entry, call)
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,9 @@ class EntryPoint:
     one_by_one: bool
 
 
-def _call_once(entry: EntryPoint, call: Call) -> Reply:
+def _answer(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _tensor)
-    options = {name: value for name, value in call.options.items() if name != "repeat"}
+    options = dict(call.options)
     with framework_call(lambda: _values(tensors)) as seen:
         clipped, norm = entry.clip(tensors, options)
     return Reply(
@@ -154,7 +152,7 @@ def _over_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -> Cl
 def _entry_points() -> List[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     return [
-        *_eager_and_compiled("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max"), _by_value),
+        *_eager_and_compiled("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _by_value),
         *_eager_and_compiled("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _by_norm),
         *_eager_and_compiled("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _by_global_norm),
         *_eager_and_compiled(by_use_norm, "clip_by_global_norm", TOGETHER, _by_use_norm),

@@ -50,9 +50,7 @@ class TorchAdapter(Adapter):
         if entry.steps and not call.gradients:
             message = "torch.optim.SGD takes no empty list of parameters"
             raise Unsupported(message)
-        for _ in range(call.options.get("repeat", 1) - 1):
-            _call_once(entry, call)
-        return _call_once(entry, call)
+        return _answer(entry, call)
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class EntryPoint:
         return "optimizer" in self.subject.features
 
 
-def _call_once(entry: EntryPoint, call: Call) -> Reply:
+def _answer(entry: EntryPoint, call: Call) -> Reply:
     parameters = build_tensors(call.gradients, _parameter)
     listed = [_without_gradient() if parameter is None else parameter for parameter in parameters]
     before = [parameter.grad for parameter in listed]

@@ -6,7 +6,7 @@ A case that a subject cannot take is planned too; its cell says what is missing,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from gradclip_adapters.contract import FEATURES, Subject
@@ -48,11 +48,22 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
     """The cells of a run, subject by subject."""
     chosen = [case for case in cases if selection.holds(case)]
     return [
-        PlannedCell(subject, case, _missing(subject, case))
+        PlannedCell(subject, _with_both_bounds(case, subject), _missing(subject, case))
         for subject in subjects
         for case in chosen
         if case.operation == subject.operation
     ]
+
+
+#: The rule about leaving `min` out, which a subject that requires it cannot be asked.
+MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
+
+
+def _with_both_bounds(case: Case, subject: Subject) -> Case:
+    """The case with the `min` spelled out that it leaves to its default, for subjects that take no call without it."""
+    if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
+        return case
+    return replace(case, options={**case.options, "min": -case.options["max"]})
 
 
 def _missing(subject: Subject, case: Case) -> str | None:
@@ -61,6 +72,8 @@ def _missing(subject: Subject, case: Case) -> str | None:
         return f"{subject.name} declares no dtype {', '.join(lacking)}."
     if lacking := sorted(case.needs - set(subject.features)):
         return f"{subject.name} does not declare: {'; '.join(f'{name} ({FEATURES[name]})' for name in lacking)}."
+    if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
+        return f"{subject.name} takes no call without `min`."
     if case.norm_type not in subject.norm_types:
         return f"{subject.name} declares no norm of the order {case.norm_type:g}."
     return None

@@ -183,11 +183,6 @@ class TestCalled:
 
         assert values_of(reply.gradients) == [[-0.5, 0.0, 1.0]]
 
-    def test_repeat_starts_from_fresh_gradients(self) -> None:
-        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]
-
-        assert ask(subject, WEIGHT, BIAS, repeat=3).gradients == ask(subject, WEIGHT, BIAS).gradients
-
     def test_one_tensor_twice_is_one_object(self) -> None:
         gradients = (Gradient("a", Array.of(BIAS)), Gradient("b", Array.of(BIAS), same_as=0))
         subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]

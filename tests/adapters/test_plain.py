@@ -176,14 +176,15 @@ class TestWhatIsPassed:
 
         assert found == [True]
 
-    def test_repeat_starts_from_fresh_arrays(self) -> None:
-        def halve_in_place(grads: Any, clip_norm: float) -> None:
-            for grad in grads:
-                grad /= 2
+    def test_a_function_that_needs_both_bounds_says_so(self) -> None:
+        def both(grads: Any, *, min: float, max: float) -> Any:
+            return [np.clip(grad, min, max) for grad in grads]
 
-        reply = PlainFunction(halve_in_place, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0, repeat=3))
+        def one(grads: Any, *, max: float, min: float | None = None) -> Any:
+            return grads
 
-        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), THREE_FOUR / 2)
+        assert "requires_min" in PlainFunction(both, "clip_by_value").subjects()[0].features
+        assert "requires_min" not in PlainFunction(one, "clip_by_value").subjects()[0].features
 
 
 class TestAnswer:

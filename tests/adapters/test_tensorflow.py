@@ -93,15 +93,6 @@ def test_inputs_are_left_as_they_were(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
-def test_repetition_changes_nothing(subject: str) -> None:
-    gradients, options = gradients_of(subject, "float32"), options_of(subject, 1.5)
-
-    assert ADAPTER.call(Call(subject, gradients, {**options, "repeat": 3})) == ADAPTER.call(
-        Call(subject, gradients, options)
-    )
-
-
-@pytest.mark.parametrize("subject", sorted(SUBJECTS))
 def test_sparse_rows_come_back_dense(subject: str) -> None:
     rows = Array.of(np.array([[1.0], [2.0], [4.0]], np.float32))
     gradient = Gradient("a", rows, rows=(2, 0, 2), height=4)

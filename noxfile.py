@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: Where the environments of frameworks are kept between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
 RECIPES = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
+BACKENDS = PYPROJECT["tool"]["gradclip"]["backends"]
 
 
 def groups(*names: str) -> list[str]:
@@ -42,24 +42,59 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile"]))
 
 
+def python_with(session: nox.Session, name: str) -> str:
+    """A Python that has a framework: the session's own, filled, or an environment of another version."""
+    recipe = RECIPES[name]
+    if "python" not in recipe:
+        session.install(*recipe["requirements"])
+        return str(Path(session.bin, "python"))
+    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
+    make = f"from gradclip_conformance.environments import make_environment; print(make_environment({name!r}))"
+    made = session.run("python", "-c", make, silent=True)
+    assert made is not None
+    return made.strip()
+
+
 @nox.session(default=False)
-@nox.parametrize("name", [nox.param(name, id=name) for name in RECIPES if name != "numpy"])
+@nox.parametrize("name", [nox.param(name, id=name) for name in ("torch", "paddle", "paddle-fluid", "tensorflow")])
 def adapter(session: nox.Session, name: str) -> None:
     """One framework: its adapter's tests, the documents' programs for it, and the whole suite on it."""
     session.install("-e", ".[check]", *groups("test"))
-    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    python = session.run(
-        "python",
-        "-c",
-        f"from gradclip_conformance.environments import make_environment as m; print(m({name!r}))",
-        silent=True,
-    )
-    assert python is not None
-    variable = "GRADCLIP_PYTHON_" + name.upper().replace("-", "_")
-    session.env[variable] = python.strip()
+    python = python_with(session, name)
+    session.env["GRADCLIP_PYTHON_" + name.upper().replace("-", "_")] = python
+    # What is named here must be there: its absence is an error and not a skip.
     session.env["GRADCLIP_REQUIRE"] = name
-    session.run("pytest", "tests/adapters", "tests/documents", "-m", f"framework_{name.replace('-', '_')}")
-    session.run("gradclip", "check", name, "--python", python.strip(), *session.posargs)
+    session.run("pytest", "tests/adapters", "tests/documents", "tests/conformance/test_reproduce.py")
+    session.run("gradclip", "check", name, "--python", python, *session.posargs)
+
+
+@nox.session(default=False)
+@nox.parametrize("backend", [nox.param(name, id=name) for name in BACKENDS])
+def spec(session: nox.Session, backend: str) -> None:
+    """The reference on one array library: its tests, and the whole suite on it."""
+    if backend == "cupy" and not shutil.which("nvidia-smi"):
+        session.skip("not run: CuPy needs an NVIDIA GPU, and there is no nvidia-smi here")
+    session.install("-e", ".[check]", *groups("test"), *BACKENDS[backend])
+    session.env["GRADCLIP_REQUIRE"] = backend
+    session.run("pytest", "tests/spec", "tests/adapters/test_reference.py", *session.posargs)
+    session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}")
+
+
+@nox.session(default=False)
+def published(session: nox.Session) -> None:
+    """Check all frameworks, each in an environment of its own, and write the records to reports/published/."""
+    session.install("-e", ".[check]")
+    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
+    names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
+    # 1 says that something is not as expected: a result like any other here.
+    session.run("gradclip", "check", *names, "--venv", "-o", "reports/published/", success_codes=[0, 1])
+
+
+@nox.session(default=False)
+def report(session: nox.Session) -> None:
+    """Make the README's matrix from the published records; with `--check`, fail when it is stale."""
+    session.install("-e", ".[check]")
+    session.run("python", "reports/published/update_readme.py", *session.posargs)
 
 
 @nox.session
@@ -89,4 +124,4 @@ def build(session: nox.Session) -> None:
     session.install(f"{wheel}[check]")
     with session.chdir(session.create_tmp()):
         session.run("python", str(Path(__file__).with_name("tests") / "wheel_contents.py"), env={"PYTHONPATH": ""})
-        session.run("gradclip", "smoke", "numpy", env={"PYTHONPATH": os.environ.get("NOTHING", "")})
+        session.run("gradclip", "smoke", "numpy", env={"PYTHONPATH": ""})

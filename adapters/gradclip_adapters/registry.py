@@ -20,6 +20,10 @@ __all__ = ["BUILT_IN", "BadTarget", "MissingFramework", "installed", "kind_of", 
 
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
+    "reference-array-api-strict": "gradclip_adapters.reference:array_api_strict",
+    "reference-dask": "gradclip_adapters.reference:dask",
+    "reference-jax": "gradclip_adapters.reference:jax",
+    "reference-torch": "gradclip_adapters.reference:torch",
     "torch": "gradclip_adapters.torch:TorchAdapter",
     "paddle": "gradclip_adapters.paddle:PaddleAdapter",
     "paddle-fluid": "gradclip_adapters.paddle_fluid:PaddleFluidAdapter",

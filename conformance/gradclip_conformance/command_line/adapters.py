@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from gradclip_adapters import registry
 
@@ -16,15 +15,18 @@ __all__ = ["adapters"]
 
 @click.command()
 def adapters() -> None:
-    """List the adapters by name, and whether this Python has their framework."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("adapter", "framework here", "with --venv", "module"):
-        table.add_column(heading, overflow="fold")
+    """List the adapters by name: where they are, and whether this Python has their framework."""
     for name, where in sorted(registry.installed().items()):
-        recipe = recipes().get(name)
-        needs = ", ".join(recipe.requirements) if recipe else ""
-        python = f"Python {recipe.python}: " if recipe and recipe.python else ""
-        table.add_row(
-            name, "yes" if framework_is_here(name) else "no", python + needs or "this Python", where.partition(":")[0]
-        )
-    Console().print(table)
+        here = framework_is_here(name)
+        click.echo(f"{click.style(name, bold=True)}  {'its framework is here' if here else 'not here'}")
+        lines = [where, *([] if here else [_with_venv(name)])]
+        for line in lines:
+            click.echo(textwrap.fill(line, 78, initial_indent="    ", subsequent_indent="      "))
+
+
+def _with_venv(name: str) -> str:
+    recipe = recipes().get(name)
+    if recipe is None or not recipe.requirements:
+        return "install its framework, or name a Python that has it with --python"
+    python = f"Python {recipe.python}, " if recipe.python else ""
+    return f"--venv makes an environment for it: {python}{', '.join(recipe.requirements)}"

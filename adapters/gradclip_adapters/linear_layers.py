@@ -1,17 +1,20 @@
 """How the gradients of a call are laid onto linear layers, for frameworks that clip in an optimizer.
 
 An optimizer clips the gradients of parameters, and real parameters belong to layers: a matrix becomes the weight of a
-linear layer, a vector the bias. A loss of `sum(parameter * G)` then has exactly `G` as the parameter's gradient.
+linear layer, a vector the bias. A loss of `sum(parameter * G)` then has exactly `G` as the parameter's gradient. The
+parameters are laid end to end for it, because one sum for each of them makes Paddle's static programs very slow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
 
 from .contract import Gradient, Unsupported
 
-__all__ = ["LinearLayer", "linear_layers"]
+__all__ = ["EndToEnd", "LinearLayer", "end_to_end", "linear_layers"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,21 @@ def linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
 def _has_room_for(layer: LinearLayer, number: int, gradients: Sequence[Gradient], width: int, dtype: str) -> bool:
     weight_just_before = layer.weight == number - 1 and gradients[number - 1].array is not None
     return weight_just_before and layer.out_features == width and layer.dtype == dtype
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """All gradients of one dtype: their numbers, and their values one after another."""
+
+    dtype: str
+    numbers: Tuple[int, ...]
+    values: np.ndarray[Any, Any]
+
+
+def end_to_end(gradients: Sequence[Gradient]) -> Tuple[EndToEnd, ...]:
+    """The gradients that exist, joined dtype by dtype."""
+    found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
+    for number, gradient in enumerate(gradients):
+        if gradient.array is not None:
+            found.setdefault(gradient.array.dtype, {})[number] = gradient.array.numpy().ravel()
+    return tuple(EndToEnd(dtype, tuple(parts), np.concatenate(list(parts.values()))) for dtype, parts in found.items())

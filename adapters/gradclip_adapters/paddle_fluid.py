@@ -16,9 +16,13 @@ import paddle.fluid as fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
-from .linear_layers import linear_layers
+from .linear_layers import EndToEnd, end_to_end, linear_layers
 
 __all__ = ["PaddleFluidAdapter"]
+
+#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` 6 s.
+MOST_IN_A_PROGRAM = 500
+MOST_ELEMENTS_OF_A_NORM = 100000
 
 
 class PaddleFluidAdapter(Adapter):
@@ -75,6 +79,19 @@ def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
     if not arrays:
         message = "fluid needs a loss, and here no parameter takes part in one"
         raise Unsupported(message)
+    if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
+        message = "fluid builds a static program in time quadratic in its gradients; at most {} are tried".format(
+            MOST_IN_A_PROGRAM
+        )
+        raise Unsupported(message)
+    if subject.operation == "clip_by_norm" and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
+        message = "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements; at most {} are tried".format(
+            MOST_ELEMENTS_OF_A_NORM
+        )
+        raise Unsupported(message)
+    if len({array.dtype for array in arrays}) > 1:
+        message = "fluid's optimizers take parameters of one dtype"
+        raise Unsupported(message)
     if any(array.shape == () for array in arrays):
         message = "fluid has no 0-d tensors"
         raise Unsupported(message)
@@ -106,13 +123,14 @@ def _predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict
     return {"need_clip": lambda parameter: parameter.name not in excluded} if excluded else {}
 
 
-def _loss_of(parameters: Sequence[Any], gradients: Sequence[Optional[Any]]) -> Any:
+def _loss_of(parameters: Sequence[Any], joined: EndToEnd, data: Any) -> Any:
     """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
-    terms = [
-        fluid.layers.reduce_sum(fluid.layers.elementwise_mul(parameter, gradient))
-        for parameter, gradient in zip(parameters, gradients)
-        if gradient is not None
-    ]
+    joinable = [parameters[number] for number in joined.numbers if 0 not in parameters[number].shape]
+    # fluid cannot join what has no elements, and its derivative has none to get wrong.
+    terms = [fluid.layers.reduce_sum(parameters[number]) for number in joined.numbers if 0 in parameters[number].shape]
+    if joinable:
+        flat = fluid.layers.concat([fluid.layers.reshape(parameter, [-1]) for parameter in joinable])
+        terms.append(fluid.layers.reduce_sum(fluid.layers.elementwise_mul(flat, data)))
     return fluid.layers.sums(terms)
 
 
@@ -145,11 +163,8 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
             every.extend(linear.parameters())
             by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
         parameters = [by_number[number] for number in range(len(call.gradients))]
-        tensors = [
-            None if gradient.array is None else fluid.dygraph.to_variable(gradient.array.numpy())
-            for gradient in call.gradients
-        ]
-        loss = _loss_of(parameters, tensors)
+        (joined,) = end_to_end(call.gradients)
+        loss = _loss_of(parameters, joined, fluid.dygraph.to_variable(joined.values))
         loss.backward()
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
@@ -183,17 +198,13 @@ def _static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
     """A program of its own, with its own variables and names, around the block."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
     with _guarded(scope, program, fluid.unique_name.guard()):
-        parameters, data, feed = [], [], {}  # type: List[Any], List[Any], Dict[str, Any]
-        for number, gradient in enumerate(gradients):
+        parameters = []
+        for gradient in gradients:
             shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)
             parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_zero_attribute()))
-            if gradient.array is None:
-                data.append(None)
-                continue
-            name = "gradient_{}".format(number)
-            data.append(fluid.data(name, list(shape), dtype))
-            feed[name] = gradient.array.numpy()
-        yield Network(parameters, _loss_of(parameters, data), feed)
+        (joined,) = end_to_end(gradients)
+        data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
+        yield Network(parameters, _loss_of(parameters, joined, data), {"gradients": joined.values})
 
 
 def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Gradient, Unsupported
-from gradclip_adapters.linear_layers import LinearLayer, linear_layers
+from gradclip_adapters.linear_layers import LinearLayer, end_to_end, linear_layers
 
 
 def gradients_of(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
@@ -49,3 +49,16 @@ def test_weight_and_bias_of_one_layer_have_one_dtype() -> None:
 def test_other_ranks_are_unsupported(shape: tuple[int, ...]) -> None:
     with pytest.raises(Unsupported, match="2-D weights and 1-D biases"):
         linear_layers(gradients_of(shape))
+
+
+def test_gradients_stand_end_to_end_dtype_by_dtype() -> None:
+    arrays = [np.ones((1, 2), np.float32), np.zeros(1, np.float64), np.full(1, 2.0, np.float32)]
+    gradients = [*(Gradient("g", Array.of(array)) for array in arrays), Gradient("none", None)]
+
+    joined = end_to_end(gradients)
+
+    assert [(part.dtype, part.numbers, part.values.tolist()) for part in joined] == [
+        ("float32", (0, 2), [1.0, 1.0, 2.0]),
+        ("float64", (1,), [0.0]),
+    ]
+    assert [part.values.dtype.name for part in joined] == ["float32", "float64"]

@@ -131,9 +131,14 @@ class TestOptimizer:
 
 
 @pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=named)
-def test_a_static_program_without_a_loss_is_unsupported(subject: Subject) -> None:
-    with pytest.raises(Unsupported, match="needs a loss"):
-        ask(subject, None)
+class TestStatic:
+    def test_program_without_a_loss_is_unsupported(self, subject: Subject) -> None:
+        with pytest.raises(Unsupported, match="needs a loss"):
+            ask(subject, None)
+
+    def test_more_gradients_than_a_program_can_be_prepared_for_are_unsupported(self, subject: Subject) -> None:
+        with pytest.raises(Unsupported, match="at most 500"):
+            ask(subject, *[BIAS] * 501)
 
 
 @pytest.mark.parametrize("subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=named)

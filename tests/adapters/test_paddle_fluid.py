@@ -110,10 +110,6 @@ class TestSetGradientClip:
     def test_excluded_gradient_is_untouched(self, subject):
         assert values_of(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)[1] == BIAS.tolist()
 
-    def test_size_zero_cannot_be_fetched(self, subject):
-        with pytest.raises((Unsupported, FrameworkRaised)):
-            ask(subject, np.zeros(0, np.float32), BIAS)
-
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
 class TestEverySubject:
@@ -134,6 +130,16 @@ class TestEverySubject:
         with pytest.raises(Unsupported, match=text):
             ask(subject, array)
 
+    def test_size_zero_stands_beside_others(self, subject):
+        if "GlobalNorm" in subject.name or "set_gradient_clip" in subject.name:
+            with pytest.raises((Unsupported, FrameworkRaised), match=r"size zero|numel|Grad"):
+                ask(subject, np.zeros((0, 2), np.float32), BIAS)
+            return
+        empty, bias = ask(subject, np.zeros((0, 2), np.float32), BIAS).gradients
+
+        assert empty.shape == (0, 2)
+        assert bias.numpy()[0] < BIAS[0]
+
     def test_unknown_option_is_unsupported(self, subject):
         with pytest.raises(Unsupported, match="no option eps"):
             ask(subject, BIAS, eps=1.0)
@@ -146,6 +152,17 @@ class TestEverySubject:
 
         assert not fluid.in_dygraph_mode()
         assert values_of(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
+
+
+@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "static" in subject.name], ids=named)
+def test_more_gradients_than_a_program_can_be_built_from_are_unsupported(subject):
+    with pytest.raises(Unsupported, match="time quadratic in its gradients"):
+        ask(subject, *[BIAS] * 501)
+
+
+def test_more_elements_than_the_norm_kernel_gets_through_are_unsupported():
+    with pytest.raises(Unsupported, match="time quadratic in the elements"):
+        ask(SUBJECTS["paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]"], np.zeros(100001, np.float32))
 
 
 def test_both_bounds_of_a_value_clip_are_passed_on():

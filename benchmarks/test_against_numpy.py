@@ -1,0 +1,92 @@
+"""NumPy: what people write, and the reference, on the same arrays; and the memory floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from workloads import arrays, large_tensors_only, threshold
+
+import gradclip_spec
+
+
+def naive(grads: list[Any], clip_norm: float) -> list[Any]:
+    """Clip by global norm, as a NumPy user writes it."""
+    norm = np.sqrt(sum(np.sum(g**2) for g in grads))
+    if norm > clip_norm:
+        return [g * (clip_norm / norm) for g in grads]
+    return grads
+
+
+def naive_in_place(grads: list[Any], clip_norm: float) -> None:
+    """The same, into the same arrays."""
+    norm = np.sqrt(sum(np.sum(g**2) for g in grads))
+    if norm > clip_norm:
+        for g in grads:
+            g *= clip_norm / norm
+
+
+@pytest.mark.parametrize("mode", ["in place", "functional"])
+@pytest.mark.parametrize("library", ["gradclip_spec", "NumPy"])
+def test_naive(measure: Callable[..., None], workload: str, clipped: bool, mode: str, library: str) -> None:
+    master = arrays(workload)
+    grads = [array.copy() for array in master]
+    limit, inplace = threshold(workload, clipped), mode == "in place"
+
+    def fresh() -> tuple[Any, ...]:
+        if inplace:
+            for grad, array in zip(grads, master, strict=True):
+                np.copyto(grad, array)
+        return ()
+
+    def ours() -> Any:
+        return gradclip_spec.clip_by_global_norm(grads, limit, inplace=inplace)
+
+    def theirs() -> Any:
+        return naive_in_place(grads, limit) if inplace else naive(grads, limit)
+
+    measure(
+        ours if library == "gradclip_spec" else theirs,
+        fresh,
+        peer="NumPy as people write it",
+        library=library,
+        workload=workload,
+        clipped=clipped,
+        mode=mode,
+        dtype="float32",
+    )
+
+
+@pytest.mark.parametrize("library", ["gradclip_spec", "memory floor"])
+def test_memory_floor(measure: Callable[..., None], workload: str, library: str) -> None:
+    if not large_tensors_only(workload):
+        pytest.skip("the memory floor is asked of tensors over 64k elements")
+    master = arrays(workload)
+    grads = [array.copy() for array in master]
+    flat, limit = np.concatenate([array.ravel() for array in master]), threshold(workload, True)
+
+    def fresh() -> tuple[Any, ...]:
+        for grad, array in zip(grads, master, strict=True):
+            np.copyto(grad, array)
+        return ()
+
+    def floor() -> None:
+        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        np.dot(flat, flat)
+        np.multiply(flat, np.float32(-1.0), out=flat)
+
+    def ours() -> None:
+        gradclip_spec.clip_by_global_norm(grads, limit, inplace=True)
+
+    measure(
+        ours if library == "gradclip_spec" else floor,
+        fresh,
+        peer="memory floor (NumPy)",
+        library=library,
+        workload=workload,
+        clipped=True,
+        mode="in place",
+        dtype="float32",
+    )

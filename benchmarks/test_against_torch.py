@@ -1,0 +1,93 @@
+"""torch: `clip_grad_norm_` and the reference, in place, on the same torch tensors, with two threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from workloads import HALF_WORKLOADS, arrays, large_tensors_only, threshold
+
+import gradclip_spec
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed in this environment")
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    """As many threads on every machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["float32", "float16", "bfloat16"])
+def dtype(request: pytest.FixtureRequest, workload: str) -> str:
+    """The dtype of the gradients; half precision for two workloads."""
+    if request.param != "float32" and workload not in HALF_WORKLOADS:
+        pytest.skip(f"{request.param} is measured for {' and '.join(HALF_WORKLOADS)} only")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("library", ["gradclip_spec", "torch"])
+def test_in_place(measure: Callable[..., None], workload: str, clipped: bool, dtype: str, library: str) -> None:
+    master = [torch.from_numpy(array).to(getattr(torch, dtype)) for array in arrays(workload)]
+    parameters = [torch.nn.Parameter(torch.empty_like(tensor)) for tensor in master]
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter)
+    limit = threshold(workload, clipped)
+
+    def fresh() -> tuple[Any, ...]:
+        torch._foreach_copy_([parameter.grad for parameter in parameters], master)
+        return ()
+
+    def ours() -> None:
+        grads = [parameter.grad for parameter in parameters]
+        gradclip_spec.clip_by_global_norm(grads, limit, inplace=True)
+
+    def theirs() -> None:
+        torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
+
+    measure(
+        ours if library == "gradclip_spec" else theirs,
+        fresh,
+        peer="torch clip_grad_norm_ (foreach)",
+        library=library,
+        workload=workload,
+        clipped=clipped,
+        mode="in place",
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize("library", ["gradclip_spec", "memory floor"])
+def test_memory_floor(measure: Callable[..., None], workload: str, library: str) -> None:
+    if not large_tensors_only(workload):
+        pytest.skip("the memory floor is asked of tensors over 64k elements")
+    master = [torch.from_numpy(array) for array in arrays(workload)]
+    grads = [torch.empty_like(tensor) for tensor in master]
+    flat, limit = torch.cat([tensor.reshape(-1) for tensor in master]), threshold(workload, True)
+
+    def fresh() -> tuple[Any, ...]:
+        torch._foreach_copy_(grads, master)
+        return ()
+
+    def floor() -> None:
+        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        torch.dot(flat, flat)
+        flat.mul_(-1.0)
+
+    def ours() -> None:
+        gradclip_spec.clip_by_global_norm(grads, limit, inplace=True)
+
+    measure(
+        ours if library == "gradclip_spec" else floor,
+        fresh,
+        peer="memory floor (torch)",
+        library=library,
+        workload=workload,
+        clipped=True,
+        mode="in place",
+        dtype="float32",
+    )

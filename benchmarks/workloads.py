@@ -1,0 +1,78 @@
+"""The gradients that are clipped: as many, and of the sizes, as in real models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["HALF_WORKLOADS", "WORKLOADS", "arrays", "large_tensors_only", "threshold"]
+
+Shapes = list[tuple[int, ...]]
+
+
+def _gpt2() -> Shapes:
+    """The parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
+    width, layers = 768, 12
+    block: Shapes = [
+        *[(width,)] * 2,
+        (width, 3 * width),
+        (3 * width,),
+        (width, width),
+        (width,),
+        *[(width,)] * 2,
+        (width, 4 * width),
+        (4 * width,),
+        (4 * width, width),
+        (width,),
+    ]
+    return [(50257, width), (1024, width), *block * layers, *[(width,)] * 2]
+
+
+def _resnet50() -> Shapes:
+    """The parameters of ResNet-50 (He et al. 2015): convolutions, each with the scale and shift of its normalisation."""
+
+    def convolution(out: int, inputs: int, size: int) -> Shapes:
+        return [(out, inputs, size, size), (out,), (out,)]
+
+    shapes, inputs = convolution(64, 3, 7), 64
+    for middle, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            shapes += convolution(middle, inputs, 1) + convolution(middle, middle, 3)
+            shapes += convolution(4 * middle, middle, 1)
+            if block == 0:
+                shapes += convolution(4 * middle, inputs, 1)
+            inputs = 4 * middle
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+WORKLOADS: dict[str, Callable[[], Shapes]] = {
+    "1 x 25,000,000": lambda: [(25_000_000,)],
+    "100 x 250,000": lambda: [(250_000,)] * 100,
+    "1,000 x 1,000": lambda: [(1_000,)] * 1_000,
+    "10,000 x 100": lambda: [(100,)] * 10_000,
+    "GPT-2 124M": _gpt2,
+    "ResNet-50": _resnet50,
+}
+
+#: Those that are measured in float16 and bfloat16 too.
+HALF_WORKLOADS = ("100 x 250,000", "ResNet-50")
+
+
+def arrays(workload: str) -> list[np.ndarray[Any, Any]]:
+    """Standard normal float32 gradients, the same in every run."""
+    generator = np.random.default_rng(20261121)
+    return [generator.standard_normal(shape, dtype=np.float32) for shape in WORKLOADS[workload]()]
+
+
+def threshold(workload: str, clipped: bool) -> float:
+    """Half the expected norm, or twice: so that there is something to clip, or nothing."""
+    elements = sum(math.prod(shape) for shape in WORKLOADS[workload]())
+    return math.sqrt(elements) * (0.5 if clipped else 2.0)
+
+
+def large_tensors_only(workload: str) -> bool:
+    """Whether every tensor has more than 64k elements, as the memory floor asks."""
+    return all(math.prod(shape) > 65_536 for shape in WORKLOADS[workload]())

@@ -8,9 +8,9 @@ from typing import Any
 from gradclip_adapters.contract import Array, Gradient
 
 from ..case import Case, Expectation
-from ..formats import encode
+from ..formats import FORMATS, encode
 
-__all__ = ["DTYPES", "NORM_OPERATIONS", "OPERATIONS", "case", "clipping_options", "tensor"]
+__all__ = ["DTYPES", "NORM_OPERATIONS", "OPERATIONS", "case", "clipping_options", "every_digit", "tensor"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -67,6 +67,12 @@ def case(
     uses |= {name for name in ("norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
     operation = OPERATIONS[rule.partition(".")[0]]
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
+
+
+def every_digit(dtype: str) -> list[float]:
+    """Odd multiples of the last digit between 1 and 2, of both signs: none survives a narrower dtype, or a detour."""
+    digits = FORMATS[dtype].precision - 1
+    return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 
 
 def clipping_options(operation: str, threshold: float) -> dict[str, Any]:

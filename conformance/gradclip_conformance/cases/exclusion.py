@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradclip_adapters.contract import Gradient
 
 from ..case import Case, ReturnedNorm, Untouched, Values
-from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
+from .build import DTYPES, OPERATIONS, case, clipping_options, every_digit, tensor
 
 __all__ = ["cases"]
 
@@ -52,6 +52,10 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     )
     nonfinite = _excluded([math.nan, math.inf, -math.inf], dtype)
     yield case(rule, "nonfinite", dtype, [included, nonfinite], options, Untouched((1,)))
+    yield case(rule, "every-digit", dtype, [included, _excluded(every_digit(dtype), dtype)], options, Untouched((1,)))
+    # Flags that are looked up in a list without the gradients that do not exist belong to other gradients.
+    after_none = [tensor(None, dtype), excluded, included]
+    yield case(rule, "after-none", dtype, after_none, options, Untouched((1,)))
 
 
 def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 
 from ..case import Case, ReturnedNorm, Untouched, Values
-from ..formats import next_down, next_up
-from .build import DTYPES, NORM_OPERATIONS, case, tensor
+from ..formats import FORMATS, next_down, next_up
+from .build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor
 
 __all__ = ["cases"]
 
@@ -38,6 +38,8 @@ def _by_value(dtype: str) -> Iterator[Case]:
     inside = [tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -4.0], dtype)]
     yield case("value.inside-unchanged", "max-only", dtype, inside, {"max": 4.0}, Untouched((0,)))
     yield case("value.inside-unchanged", "min-and-max", dtype, inside, {"min": -4.0, "max": 4.0}, Untouched((0,)))
+    digits = [tensor(every_digit(dtype), dtype)]
+    yield case("value.inside-unchanged", "every-digit", dtype, digits, {"min": -2.0, "max": 2.0}, Untouched((0,)))
     below = [tensor([-3.0, -2.0, -1.0, 3.0], dtype)]
     yield case("value.min-defaults-to-minus-max", "below-minus-max", dtype, below, {"max": 2.0}, Values())
 
@@ -62,6 +64,12 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         below, "small", dtype, [tensor([3 * small, 4 * small], dtype)], {"clip_norm": 8 * small}, Untouched((0,))
     )
+    digits = [tensor(every_digit(dtype), dtype)]
+    yield case(below, "every-digit", dtype, digits, {"clip_norm": 8.0}, Untouched((0,)))
+    if dtype in ("float32", "float64"):
+        # A length that no block size divides. In half precision its error bound would hide a block that is forgotten.
+        long = [tensor([1.0, -2.0, 2.0] * 3367, dtype)]
+        yield case(above, "ten-thousand-elements", dtype, long, {"clip_norm": 1.0}, Values())
     at = f"{operation}.at-threshold"
     yield case(at, "three-four-five", dtype, triangle, {"clip_norm": 5.0}, Untouched((0,)))
     yield case(at, "one-element", dtype, [tensor([-0.75], dtype)], {"clip_norm": 0.75}, Untouched((0,)))
@@ -69,6 +77,10 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     beside = f"{operation}.neighbours-of-threshold"
     yield case(beside, "threshold-above", dtype, triangle, {"clip_norm": next_up(5.0, dtype)}, Untouched((0,)))
     yield case(beside, "threshold-below", dtype, triangle, {"clip_norm": next_down(5.0, dtype)}, Values())
+    # As far below as half of the dtype's digits can tell: nearer than a comparison in a narrower dtype, and far enough
+    # for a gradient that is not scaled to be outside the error bound.
+    slightly = 5.0 * (1 - 2.0 ** -(FORMATS[dtype].precision // 2))
+    yield case(beside, "threshold-slightly-below", dtype, triangle, {"clip_norm": slightly}, Values())
 
 
 def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
@@ -85,6 +97,13 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
     yield case(rule, "three-between-the-norms", dtype, [tensor([3.0, 4.0], dtype)], between, Untouched((0,)))
     largest = [tensor([1.0, -4.0, 2.0], dtype)]
     infinity = f"{operation}.infinity-norm"
+    if operation == "global-norm":
+        # Neither tensor's own norm, of this order or another, leads to the norm over both by another order's formula.
+        uneven = [tensor([1.0, -4.0], dtype), tensor([3.0, 2.0], dtype)]
+        for name, p, threshold in (("two-tensors-one", 1.0, 5.0), ("two-tensors-three", 3.0, 2.0)):
+            yield case(rule, name, dtype, uneven, {"clip_norm": threshold, "norm_type": p}, Values())
+        bounded = {"clip_norm": 4.0, "norm_type": math.inf}
+        yield case(infinity, "two-tensors-at-threshold", dtype, uneven, bounded, Untouched((0, 1)))
     yield case(infinity, "above", dtype, largest, {"clip_norm": 2.0, "norm_type": math.inf}, Values())
     yield case(infinity, "at-threshold", dtype, largest, {"clip_norm": 4.0, "norm_type": math.inf}, Untouched((0,)))
 
@@ -111,6 +130,8 @@ def _all_together(dtype: str) -> Iterator[Case]:
     for name, p, threshold in (("p-one", 1.0, 3.5), ("infinity", math.inf, 2.0), ("p-three", 3.0, 2.0)):
         options = {"clip_norm": threshold, "norm_type": p}
         yield case(rule, name, dtype, apart, options, Values())
+    uneven = [tensor([1.0, -4.0], dtype), tensor([3.0], dtype)]
+    yield case(rule, "p-one-uneven", dtype, uneven, {"clip_norm": 3.5, "norm_type": 1.0}, Values())
 
 
 def _returned_norm(dtype: str) -> Iterator[Case]:

@@ -1,0 +1,217 @@
+"""Right clippers in steps, so that a wrong one overrides a single step and says which rule must catch it.
+
+They are door-3 functions: called as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min, need_clip)`.
+The norm is reckoned in float64 on values scaled by a power of two, so that no square leaves the range and an exact
+norm stays exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+__all__ = ["Array", "ByGlobalNorm", "ByNorm", "ByValue", "Clipper", "Gradients", "NormClipper", "scaled"]
+
+Array = np.ndarray[Any, Any]
+Gradients = list[Any]
+
+
+def scaled(values: Array, numerator: float, denominator: float) -> Array:
+    """`values * numerator / denominator` in float64, though the quotient itself may leave the range."""
+    above, above_exponent = math.frexp(numerator)
+    below, below_exponent = math.frexp(denominator)
+    wide = values.astype(np.float64) * (above / below / 2)
+    return np.ldexp(wide, above_exponent - below_exponent + 1)
+
+
+class Clipper:
+    """What the three operations have in common: which gradients are clipped, and how they are handed back."""
+
+    #: The operation as rule ids name it, and as the contract does; empty where a class stands for several.
+    short: ClassVar[str] = ""
+    operation: ClassVar[str] = ""
+
+    def taken(self, grads: Any) -> Gradients:
+        """What was passed, as a list: it may be an iterator, of which there is one pass."""
+        return list(grads)
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        """Which gradients are clipped."""
+        return [i for i, grad in enumerate(grads) if grad is not None and need_clip[i]]
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        """What becomes of one included gradient, `result` being right."""
+        return result
+
+    def leave(self, grad: Array) -> Any:
+        """What becomes of one excluded gradient."""
+        return grad
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        """What becomes of the whole list, `results` being right."""
+        return results
+
+    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
+        """Clip the included gradients and leave the others."""
+        pairs = zip(grads, need_clip, strict=False)
+        results = [grad if grad is None or flag else self.leave(grad) for grad, flag in pairs]
+        for i in self.included(grads, need_clip):
+            results[i] = self.hand_back(grads[i], clip_one(i))
+        return self.answer(grads, need_clip, results)
+
+
+class ByValue(Clipper):
+    """Clip by value."""
+
+    short = "value"
+    operation = "clip_by_value"
+
+    def __call__(self, grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Any:
+        """Clip each element to [min, max]."""
+        grads = self.taken(grads)
+        low, high = self.bounds(min, max)
+        return self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], low, high))
+
+    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        """The bounds, the lower one filled in."""
+        return (-high if low is None else low), high
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        """One gradient clipped."""
+        return np.asarray(np.clip(grad, low, high))
+
+
+class NormClipper(Clipper):
+    """Clip by norm: each tensor's own, or one over all."""
+
+    def __call__(
+        self,
+        grads: Gradients,
+        *,
+        clip_norm: float,
+        need_clip: Sequence[bool],
+        norm_type: float = 2.0,
+        error_if_nonfinite: bool = False,
+    ) -> Any:
+        """Scale what has a norm above `clip_norm` down to it."""
+        grads = self.taken(grads)
+        self.check(clip_norm)
+        counted = self.counted(grads, need_clip)
+        norms = self.norms(grads, counted, norm_type)
+        if error_if_nonfinite:
+            self.refuse_nonfinite(grads, norms)
+        results = self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], clip_norm, norms[i]))
+        return self.give(results, self.total(norms), clip_norm)
+
+    def check(self, clip_norm: float) -> None:
+        """Refuse a threshold that makes no sense."""
+        if clip_norm < 0:
+            message = f"clip_norm is {clip_norm}: give a number that is not negative"
+            raise ValueError(message)
+
+    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        """Which gradients have a part in a norm."""
+        return self.included(grads, need_clip)
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """For each gradient, the norm by which it is clipped."""
+        raise NotImplementedError
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        """The norm of all elements of some tensors."""
+        values = self.magnitudes(self.joined(tensors))
+        largest = float(np.max(values, initial=0.0))
+        if p == math.inf or largest == 0 or not math.isfinite(largest):
+            return largest
+        exponent = math.frexp(largest)[1]
+        return math.ldexp(self.root(self.power_sum(np.ldexp(values, -exponent), p), p), exponent)
+
+    def joined(self, tensors: Sequence[Array]) -> Array:
+        """All elements of some tensors, as float64."""
+        return np.concatenate([np.zeros(0), *(tensor.astype(np.float64).ravel() for tensor in tensors)])
+
+    def magnitudes(self, values: Array) -> Array:
+        """The magnitudes of the elements."""
+        return np.abs(values)
+
+    def power_sum(self, values: Array, p: float) -> float:
+        """The sum of powers of magnitudes."""
+        return float(np.sum(values * values if p == 2 else values**p))
+
+    def root(self, power_sum: float, p: float) -> float:
+        """The norm that belongs to a sum of powers."""
+        return float(math.sqrt(power_sum) if p == 2 else power_sum ** (1 / p))
+
+    def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
+        """Raise where a norm is NaN or infinite."""
+        if not all(math.isfinite(norm) for norm in norms):
+            message = f"the total norm is not finite: {norms[0]}"
+            raise RuntimeError(message)
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        """One gradient, by its norm."""
+        return self.scale(grad, clip_norm, norm) if self.is_above(norm, clip_norm) else grad
+
+    def is_above(self, norm: float, clip_norm: float) -> bool:
+        """Whether something is done; a norm that is NaN is not below anything."""
+        return not norm <= clip_norm
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        """One gradient, scaled."""
+        return np.asarray(self.wide_scale(grad, clip_norm, norm)).astype(grad.dtype)
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        """One gradient, scaled, as float64."""
+        if not math.isfinite(norm):
+            return grad.astype(np.float64) * (clip_norm / norm)
+        return scaled(grad, clip_norm, norm)
+
+    def total(self, norms: Sequence[float]) -> float:
+        """The norm that is returned, if one is."""
+        return norms[0] if norms else 0.0
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        """What is returned in the end."""
+        return results
+
+
+class ByNorm(NormClipper):
+    """Clip by norm."""
+
+    short = "norm"
+    operation = "clip_by_norm"
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """Each gradient's own norm."""
+        return [self.norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
+
+
+class ByGlobalNorm(NormClipper):
+    """Clip by global norm."""
+
+    short = "global-norm"
+    operation = "clip_by_global_norm"
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """The one norm, for each of them."""
+        return [self.global_norm([grads[i] for i in counted], p)] * max(len(grads), 1)
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        """The norm over all included gradients."""
+        return self.norm(tensors, p)
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        """The clipped gradients and the norm before the clip."""
+        return results, self.returned_norm(total, clip_norm)
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        """The norm that is returned."""
+        return total
+
+
+def concrete() -> Iterator[type[Clipper]]:
+    """The clippers of the three operations."""
+    yield from (ByValue, ByNorm, ByGlobalNorm)

@@ -1,0 +1,203 @@
+"""Clippers that do not keep the list: its number, its order, its dtypes, however long it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients
+from .table import caught_by
+
+
+@caught_by("order-kept")
+class Reverses(Clipper):
+    """Gives the gradients back in reverse order."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return results[::-1]
+
+
+@caught_by("order-kept")
+class SortsBySize(Clipper):
+    """Gives the largest tensors back first."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return sorted(results, key=lambda result: 0 if result is None else -result.size)
+
+
+@caught_by("order-kept")
+class SortsByMagnitude(Clipper):
+    """Gives the gradients back by their largest magnitude."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return sorted(results, key=lambda one: 0.0 if one is None else float(np.max(np.abs(one), initial=0.0)))
+
+
+@caught_by("order-kept")
+class DropsTheLast(Clipper):
+    """Gives one gradient fewer back."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return results[:-1] if len(results) > 1 else results
+
+
+@caught_by("order-kept")
+class GivesTheFirstTwice(Clipper):
+    """Gives one gradient more back."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return [*results[:1], *results]
+
+
+@caught_by("order-kept")
+class RotatesByOne(Clipper):
+    """Gives the last gradient back first."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return [*results[-1:], *results[:-1]]
+
+
+@caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class DtypeOfTheFirst(Clipper):
+    """Gives every gradient back in the first one's dtype."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        dtypes = [grad.dtype for grad in grads if grad is not None]
+        return [None if result is None else np.asarray(result, dtypes[0]) for result in results]
+
+
+@caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class WidestDtype(Clipper):
+    """Joins all gradients into one buffer, and gives them back in its dtype."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        dtype = np.result_type(np.float16, *(grad.dtype for grad in grads if grad is not None))
+        return [None if result is None else np.asarray(result, dtype) for result in results]
+
+
+@caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class OneDtypeOnly(Clipper):
+    """Refuses gradients of several dtypes."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        if len({grad.dtype for grad in grads if grad is not None}) > 1:
+            message = "expected one dtype"
+            raise TypeError(message)
+        return results
+
+
+@caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class CountsOneDtype(ByGlobalNorm):
+    """Counts the gradients of the first one's dtype alone."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().global_norm([tensor for tensor in tensors if tensor.dtype == tensors[0].dtype], p)
+
+
+@caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class ClipsOneDtype(Clipper):
+    """Clips the gradients of the first one's dtype alone."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().included(grads, need_clip)
+        return [i for i in found if grads[i].dtype == grads[found[0]].dtype]
+
+
+@caught_by("empty-list")
+class RaisesForNothing(Clipper):
+    """Raises for an empty list."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        if not grads:
+            message = "no gradients"
+            raise ValueError(message)
+        return results
+
+
+@caught_by("empty-list")
+class OneForNothing(Clipper):
+    """Gives a gradient of nothing for an empty list."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return results or [np.zeros(0, np.float32)]
+
+
+@caught_by("global-norm.empty-list")
+class NanForNothing(ByGlobalNorm):
+    """Returns NaN for the norm of an empty list."""
+
+    def total(self, norms: Sequence[float]) -> float:
+        return super().total(norms)
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return super().norms(grads, counted, p) if grads else [float("nan")]
+
+
+@caught_by("global-norm.empty-list")
+class NoneForNothing(ByGlobalNorm):
+    """Returns one for the norm of an empty list."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return super().norms(grads, counted, p) if grads else [1.0]
+
+
+@caught_by("many-tensors")
+class FirstSixtyFour(Clipper):
+    """Clips the first 64 gradients."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().included(grads, need_clip)[:64]
+
+
+@caught_by("many-tensors")
+class SixtyFourAtMost(Clipper):
+    """Refuses more than 64 gradients."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        if len(grads) > 64:
+            message = "too many arguments"
+            raise ValueError(message)
+        return results
+
+
+@caught_by("many-tensors")
+class Recursive(Clipper):
+    """Calls itself for each gradient, and runs out of stack."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        if len(grads) > sys.getrecursionlimit() // 2:
+            message = "maximum recursion depth exceeded"
+            raise RecursionError(message)
+        return results
+
+
+@caught_by("global-norm.many-tensors")
+class NormOfEachBatch(ByGlobalNorm):
+    """Takes one norm for each batch of 256 gradients."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        norms: list[float] = []
+        for start in range(0, max(len(grads), 1), 256):
+            batch = [i for i in counted if start <= i < start + 256]
+            norms += super().norms(grads, batch, p)[: max(min(256, len(grads) - start), 1)]
+        return norms
+
+
+@caught_by("global-norm.many-tensors")
+class CountsTheFirstHundred(ByGlobalNorm):
+    """Counts a hundred gradients at most."""
+
+    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().counted(grads, need_clip)[:100]
+
+
+@caught_by("value.many-tensors")
+class OddOnesOnly(ByValue):
+    """Clips every other gradient of a long list."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().included(grads, need_clip)
+        return found if len(found) < 50 else found[::2]

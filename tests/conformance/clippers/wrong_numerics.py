@@ -1,0 +1,185 @@
+"""Clippers that reckon in too narrow a range, or with too few digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, NormClipper
+from .table import caught_by
+
+
+class _InItsOwnDtype(NormClipper):
+    """Squares and sums in a dtype, element by element over the whole, without scaling."""
+
+    #: None: the gradients' own.
+    dtype: type[np.floating[Any]] | None = None
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        if p != 2 or not tensors:
+            return super().norm(tensors, p)
+        with np.errstate(all="ignore"):
+            dtype = np.result_type(*tensors) if self.dtype is None else np.dtype(self.dtype)
+            joined = np.concatenate([tensor.astype(dtype).ravel() for tensor in tensors])
+            return float(np.sqrt(np.sum(np.square(joined), dtype=dtype)))
+
+
+@caught_by("scaled-above")
+class LeavesOutTheRemainder(NormClipper):
+    """Sums blocks of 4096 elements, and forgets what is left after the last whole one."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        whole = values.size // 4096 * 4096
+        return super().power_sum(values[:whole] if whole else values, p)
+
+
+@caught_by("overflow-of-squares", "underflow-of-squares")
+class SquaresInTheDtype(_InItsOwnDtype):
+    """Squares float32 gradients in float32."""
+
+
+@caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float64",))
+class SquaresWithoutScaling(_InItsOwnDtype):
+    """Squares float64 gradients as they are."""
+
+
+@caught_by("overflow-of-squares", "underflow-of-squares", "half-not-accumulated-in-half", dtypes=("float16",))
+class SquaresInHalf(_InItsOwnDtype):
+    """Squares float16 gradients in float16."""
+
+
+@caught_by("overflow-of-squares", dtypes=("float64",))
+class DoublesThroughSingle(_InItsOwnDtype):
+    """Takes the norm of float64 gradients in float32."""
+
+    dtype = np.float32
+
+
+@caught_by("overflow-of-squares")
+class LargeIsInfinite(NormClipper):
+    """Takes a norm above 1e18 for infinity."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().norm(tensors, p)
+        return math.inf if norm > 1e18 else norm
+
+
+@caught_by("overflow-of-squares")
+class LimitsTheSquares(NormClipper):
+    """Limits squares to the dtype's range instead of scaling."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.joined(tensors)
+        if p != 2 or not np.isfinite(values).all():
+            return super().norm(tensors, p)
+        return float(np.sqrt(np.sum(np.minimum(np.square(np.minimum(np.abs(values), 1e150)), 3.4e38))))
+
+
+@caught_by("underflow-of-squares", "subnormal")
+class SmallIsZero(NormClipper):
+    """Takes a norm below 1e-20 for zero."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().norm(tensors, p)
+        return 0.0 if norm < 1e-20 else norm
+
+
+@caught_by("underflow-of-squares")
+class EpsilonUnderTheRoot(NormClipper):
+    """Adds 1e-30 to the sum of squares."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().norm(tensors, p)
+        return math.hypot(norm, 1e-15) if math.isfinite(norm) and p == 2 else norm
+
+
+@caught_by("subnormal")
+class FlushesSubnormals(NormClipper):
+    """Takes subnormal elements for zero in the norm, and declares it nowhere."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm([np.where(np.abs(t) < np.finfo(t.dtype).tiny, t.dtype.type(0), t) for t in tensors], p)
+
+
+@caught_by("subnormal")
+class FlushesResults(NormClipper):
+    """Gives zero for results that are subnormal."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        result = super().scale(grad, clip_norm, norm)
+        return np.where(np.abs(result) < np.finfo(result.dtype).tiny, result.dtype.type(0), result)
+
+
+@caught_by("coefficient-underflow")
+class CoefficientInTheDtype(NormClipper):
+    """Rounds clip_norm / norm to the gradients' dtype, where it is zero."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(grad * grad.dtype.type(clip_norm / norm))
+
+
+@caught_by("coefficient-underflow", dtypes=("float64",))
+class CoefficientAlone(NormClipper):
+    """Takes the quotient of float64 numbers as it comes."""
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return grad.astype(np.float64) * (clip_norm / norm)
+
+
+@caught_by("half-not-accumulated-in-half", dtypes=("float16",))
+class RunningSumInHalf(NormClipper):
+    """Adds the squares up one after another in float16."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
+
+
+@caught_by("half-not-accumulated-in-half", dtypes=("float16",))
+class NormOfPiecesInHalf(NormClipper):
+    """Keeps the sum of squares of each 64 elements in float16."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.joined(tensors)
+        if p != 2 or values.size < 64:
+            return super().norm(tensors, p)
+        pieces = np.array_split(np.square(values), values.size // 64)
+        with np.errstate(over="ignore"):
+            total = np.float16(0)
+            for piece in pieces:
+                total = np.float16(total + np.float16(np.sum(piece)))
+            return float(np.sqrt(np.float64(total)))
+
+
+@caught_by("half-not-accumulated-in-half", dtypes=("float16",))
+class SumOutOfRange(NormClipper):
+    """Sums in a wider format, and keeps the sum of squares in float16."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.joined(tensors)
+        if p != 2:
+            return super().norm(tensors, p)
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.float64(np.float16(np.sum(np.square(values))))))
+
+
+@caught_by("large-tensor-accuracy")
+class AddsOneAfterAnother(NormClipper):
+    """Adds a million squares up one after another in float32."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        if not values.size:
+            return 0.0
+        return float(np.add.accumulate(np.square(values).astype(np.float32), dtype=np.float32)[-1])
+
+
+@caught_by("global-norm.large-tensor-accuracy")
+class ReturnsARoughNorm(ByGlobalNorm):
+    """Returns the norm to five digits."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return float(f"{total:.5g}") if math.isfinite(total) else total

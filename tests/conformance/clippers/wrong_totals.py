@@ -1,0 +1,230 @@
+"""Clippers that take the norm of the wrong tensors, or of the wrong order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, ByNorm, Gradients, NormClipper
+from .table import caught_by
+
+# Whose norm.
+
+
+@caught_by("norm.each-tensor-alone")
+class GlobalInsteadOfOwn(ByNorm):
+    """Clips each tensor by the norm over all."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return [self.norm([grads[i] for i in counted], p)] * len(grads)
+
+
+@caught_by("norm.each-tensor-alone")
+class LargestOfTheNorms(ByNorm):
+    """Clips each tensor by the largest of their norms."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return [max(super().norms(grads, counted, p), default=0.0)] * len(grads)
+
+
+@caught_by("norm.each-tensor-alone")
+class NormOfTheFirst(ByNorm):
+    """Clips each tensor by the first one's norm."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return super().norms(grads, counted, p)[:1] * len(grads)
+
+
+@caught_by("norm.each-tensor-alone")
+class RunningNorm(ByNorm):
+    """Clips each tensor by the norm of all tensors up to it."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return [self.norm([grads[j] for j in counted if j <= i], p) for i in range(len(grads))]
+
+
+@caught_by("norm.each-tensor-alone")
+class StopsAfterTheFirst(ByNorm):
+    """Clips the first tensor alone."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().included(grads, need_clip)[:1]
+
+
+@caught_by("norm.each-tensor-alone")
+class AverageNorm(ByNorm):
+    """Clips each tensor by the average of the norms."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        norms = super().norms(grads, counted, p)
+        return [sum(norms) / max(len(norms), 1)] * len(norms)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class OwnInsteadOfGlobal(ByGlobalNorm):
+    """Clips each tensor by its own norm."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return [self.norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
+
+
+@caught_by("global-norm.one-norm-over-all")
+class SumOfNorms(ByGlobalNorm):
+    """Adds up the tensors' norms."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return sum(self.norm([tensor], p) for tensor in tensors)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class LargestNorm(ByGlobalNorm):
+    """Takes the largest of the tensors' norms."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return max((self.norm([tensor], p) for tensor in tensors), default=0.0)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class AveragedOverTensors(ByGlobalNorm):
+    """Divides the sum of squares by the number of tensors."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().global_norm(tensors, p) / math.sqrt(max(len(tensors), 1))
+
+
+@caught_by("global-norm.one-norm-over-all")
+class ForgetsTheLastTensor(ByGlobalNorm):
+    """Leaves the last of several tensors out of the norm."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().global_norm(tensors[:-1] or tensors, p)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class ForgetsTheFirstTensor(ByGlobalNorm):
+    """Leaves the first of several tensors out of the norm."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().global_norm(tensors[1:] or tensors, p)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class ScalesTheLargestOnly(ByGlobalNorm):
+    """Scales only the tensors whose own norm is above the threshold."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, clip_norm, norm) if self.norm([grad], 2.0) > clip_norm else grad
+
+
+@caught_by("global-norm.one-norm-over-all")
+class ScalesTheFirstOnly(ByGlobalNorm):
+    """Takes the right norm, and scales the first tensor alone."""
+
+    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Any) -> Any:
+        return super().clip_all(grads, [flag and i == 0 for i, flag in enumerate(need_clip)], clip_one)
+
+
+@caught_by("global-norm.one-norm-over-all")
+class MatricesLeftOut(ByGlobalNorm):
+    """Counts vectors alone."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().global_norm([tensor for tensor in tensors if tensor.ndim < 2], p)
+
+
+@caught_by("global-norm.one-norm-over-all", "global-norm.p-norm")
+class EuclideanWithinTensors(ByGlobalNorm):
+    """Takes Euclidean norms of the tensors, and the norm of the order asked of these."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return self.norm([np.array([self.norm([tensor], 2.0)]) for tensor in tensors], p)
+
+
+@caught_by("global-norm.one-norm-over-all", "global-norm.infinity-norm")
+class EuclideanAcrossTensors(ByGlobalNorm):
+    """Takes norms of the order asked of the tensors, and the Euclidean norm of these."""
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return self.norm([np.array([self.norm([tensor], p)]) for tensor in tensors], 2.0)
+
+
+# The orders of the norm.
+
+
+@caught_by("p-norm", "infinity-norm")
+class AlwaysEuclidean(NormClipper):
+    """Ignores norm_type."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, 2.0)
+
+
+@caught_by("p-norm")
+class PowersWithSigns(NormClipper):
+    """Raises the elements to an odd power without taking magnitudes."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        if p not in (1, 3):
+            return super().norm(tensors, p)
+        return float(abs(np.sum(self.joined(tensors) ** p)) ** (1 / p))
+
+
+@caught_by("p-norm")
+class SquareRootForEveryOrder(NormClipper):
+    """Takes the square root of the sum of powers, whatever the order."""
+
+    def root(self, power_sum: float, p: float) -> float:
+        return math.sqrt(power_sum)
+
+
+@caught_by("p-norm")
+class NoRootForOtherOrders(NormClipper):
+    """Takes no root but the square root."""
+
+    def root(self, power_sum: float, p: float) -> float:
+        return super().root(power_sum, p) if p == 2 else power_sum
+
+
+@caught_by("p-norm")
+class WholeOrdersOnly(NormClipper):
+    """Cuts the order of the norm to an integer, at least 1."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, p if math.isinf(p) else max(1.0, float(int(p))))
+
+
+@caught_by("p-norm")
+class LargeOrdersAreInfinite(NormClipper):
+    """Takes the largest magnitude for every order above 2."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, math.inf if p > 2 else p)
+
+
+@caught_by("infinity-norm")
+class LargestElementNotMagnitude(NormClipper):
+    """Takes the largest element for the infinity norm, and forgets the negative ones."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.joined(tensors)
+        return float(np.max(values, initial=0.0)) if p == math.inf else super().norm(tensors, p)
+
+
+@caught_by("infinity-norm")
+class InfinityAsSum(NormClipper):
+    """Adds up magnitudes for the infinity norm."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, 1.0 if p == math.inf else p)
+
+
+@caught_by("infinity-norm")
+class SmallestMagnitude(NormClipper):
+    """Takes the smallest magnitude for the infinity norm."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = np.abs(self.joined(tensors))
+        return float(np.min(values)) if p == math.inf and values.size else super().norm(tensors, p)

@@ -1,0 +1,134 @@
+"""Clippers that are wrong where a norm or a threshold is zero."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, NormClipper
+from .table import caught_by
+
+# Zero.
+
+
+class _DividesByZero(NormClipper):
+    """Shared by those that divide without looking."""
+
+    def is_above(self, norm: float, clip_norm: float) -> bool:
+        return norm == 0 or super().is_above(norm, clip_norm)
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if norm == 0:
+                return np.asarray(grad * np.minimum(1.0, np.float64(clip_norm) / np.float64(norm)))
+        return super().wide_scale(grad, clip_norm, norm)
+
+
+@caught_by("zero-gradient")
+class ScalesZerosToTheThreshold(NormClipper):
+    """Multiplies a gradient of zeros by clip_norm / 0, which gives NaN."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.full_like(grad, np.nan) if norm == 0 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("zero-gradient")
+class RaisesForZeroNorm(NormClipper):
+    """Divides Python numbers, which raises where the norm is 0."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        clip_norm / norm
+        return super().clip(grad, clip_norm, norm)
+
+
+@caught_by("zero-gradient")
+class EpsilonForZeros(NormClipper):
+    """Replaces zeros by a small number before it scales."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return np.where(result == 0, np.finfo(result.dtype).eps, result).astype(result.dtype)
+
+
+@caught_by("global-norm.zero-gradient")
+class NanForZeroNorm(ByGlobalNorm):
+    """Scales by the largest magnitude without looking whether it is 0, and returns NaN for the norm."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return total if total else math.nan
+
+
+@caught_by("global-norm.zero-gradient")
+class EpsilonForZeroNorm(ByGlobalNorm):
+    """Returns a small number where the norm is 0."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return total or 1e-12
+
+
+@caught_by("zero-gradient-zero-threshold")
+class ZeroByZero(_DividesByZero):
+    """Guards nothing, and divides 0 by 0 where threshold and norm are 0."""
+
+
+@caught_by("zero-gradient-zero-threshold")
+class RaisesForZeroByZero(NormClipper):
+    """Raises where threshold and norm are 0."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        if norm == clip_norm == 0:
+            message = "division by zero"
+            raise ZeroDivisionError(message)
+        return super().clip(grad, clip_norm, norm)
+
+
+@caught_by("zero-gradient-zero-threshold")
+class OnesForZeroByZero(NormClipper):
+    """Takes 0 / 0 for a coefficient that leaves ones."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.ones_like(grad) if norm == clip_norm == 0 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("zero-threshold")
+class ZeroMeansOff(NormClipper):
+    """Takes a threshold of 0 for no clipping at all."""
+
+    def is_above(self, norm: float, clip_norm: float) -> bool:
+        return bool(clip_norm) and super().is_above(norm, clip_norm)
+
+
+@caught_by("zero-threshold")
+class ZeroMeansOne(NormClipper):
+    """Takes a threshold of 0 for the default of 1."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, clip_norm or 1.0, norm)
+
+
+@caught_by("zero-threshold")
+class RefusesZero(NormClipper):
+    """Refuses a threshold of 0."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(clip_norm)
+        if clip_norm == 0:
+            message = "clip_norm must be positive"
+            raise ValueError(message)
+
+
+@caught_by("zero-threshold")
+class NanForZeroThreshold(NormClipper):
+    """Divides by the threshold, and gives NaN where it is 0."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, clip_norm, norm) if clip_norm else np.full_like(grad, np.nan)
+
+
+@caught_by("zero-threshold")
+class SmallForZeroThreshold(NormClipper):
+    """Raises a threshold of 0 to a small one."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, max(clip_norm, 1e-6), norm)

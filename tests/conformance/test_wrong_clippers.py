@@ -1,0 +1,48 @@
+"""Every wrong clipper is caught by the rule that it breaks, and every rule catches one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from clippers import WRONG, Wrong
+
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.in_process import InProcess
+from gradclip_conformance.plan import Selection, plan_cells
+from gradclip_conformance.runner import run_cell
+from gradclip_reports.records import Cell
+from gradclip_spec import rules
+
+
+def cells_of(wrong: Wrong) -> list[Cell]:
+    """The cells of the one rule that must catch it."""
+    adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
+    connection = InProcess(adapter)
+    selection = Selection(rules=(wrong.rule,))
+    planned = plan_cells(connection.description.subjects, all_cases(), selection)
+    return [run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong) -> None:
+    cells = cells_of(wrong)
+
+    statuses = Counter(cell.status for cell in cells)
+    assert statuses[wrong.caught_as] > 0, f"{wrong.function.__doc__} Its rule {wrong.rule} gave {dict(statuses)}."
+    assert statuses["error"] == 0, [cell.detail for cell in cells if cell.status == "error"]
+
+
+def test_every_rule_catches_a_wrong_clipper() -> None:
+    caught = {wrong.rule for wrong in WRONG}
+    # What nobody defines is recorded, and nothing can be wrong with it.
+    judged = {rule.id for rule in rules.load() if rule.level != "unspecified"}
+
+    assert caught == judged, f"rules that catch nothing: {sorted(judged - caught)}; unknown: {sorted(caught - judged)}"
+
+
+def test_there_are_enough_wrong_clippers_and_each_stands_once() -> None:
+    names = [wrong.name for wrong in WRONG]
+
+    assert len(names) == len(set(names))
+    assert len(names) >= 150

@@ -1,30 +1,44 @@
 """Known failures of frameworks, pinned to what was observed: `expectations/<adapter>.toml`.
 
-An entry turns a `fail` that answers as pinned into `deviation`; one that answers otherwise, or passes, is `changed`,
-so that neither a repair nor a new defect goes unseen. An entry gives: `subject` and `cases` (shell patterns), `version`
-(a version specifier such as ">=2.6,<3"; optional), `platform` (a shell pattern; optional), `observed` (a word of
-`behaviour`), `reason`, `url` (the upstream thread, or "none found, <date>"), `first_seen` and `last_seen` (versions),
-and `until` (a date; optional).
+A pin turns a `fail` that answers as pinned into `deviation`; a cell that answers otherwise, or passes, is `changed`, so
+that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
+
+================================ ==============================================================================
+`subjects`, `cases`              patterns of names, of which `*` alone is special
+`version`                        a specifier such as ">=2.6,<3" (optional)
+`platform`                       a pattern of the record's platform (optional)
+`observed`                       a word of `behaviour`
+`reason`                         what the framework does, and why
+`url`                            the upstream thread, or "none found, <date>"
+`first_seen`, `last_seen`        versions of the framework
+`until`                          the last day on which the pin holds, as "2027-01-31" (optional)
+================================ ==============================================================================
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gradclip_adapters.contract import Subject
+from gradclip_reports.records import Cell, Run
 
 from .case import Case
+from .patterns import matches
 from .verdict import Verdict
 
-__all__ = ["EXPECTATIONS", "Deviation", "load_deviations", "pinned", "version_satisfies"]
+__all__ = ["EXPECTATIONS", "Deviation", "load_deviations", "pin_faults", "pinned", "unmatched", "version_satisfies"]
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
+
+#: The statuses of cells that a pin has found.
+FOUND = ("deviation", "changed")
 
 _COMPARISONS = {
     "<": lambda a, b: a < b,
@@ -38,9 +52,9 @@ _COMPARISONS = {
 
 @dataclass(frozen=True)
 class Deviation:
-    """One pinned failure."""
+    """One pin."""
 
-    subject: str
+    subjects: tuple[str, ...]
     cases: tuple[str, ...]
     observed: str
     reason: str
@@ -51,14 +65,18 @@ class Deviation:
     platform: str = "*"
     until: str = ""
 
-    def speaks_of(self, case: Case, subject: Subject, version: str, platform: str) -> bool:
-        """Whether the entry is about this cell of this version on this platform."""
-        return (
-            fnmatchcase(subject.name, self.subject)
-            and any(fnmatchcase(case.id, pattern) for pattern in self.cases)
-            and version_satisfies(version, self.version)
-            and fnmatchcase(platform, self.platform)
-        )
+    def holds(self, version: str, platform: str) -> bool:
+        """Whether the pin is about this version on this platform, and has not expired."""
+        return version_satisfies(version, self.version) and matches(self.platform, platform) and not self.expired
+
+    def speaks_of(self, case: str, subject: str) -> bool:
+        """Whether a cell is one of those that the pin names."""
+        return any(matches(p, subject) for p in self.subjects) and any(matches(p, case) for p in self.cases)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the last day of the pin has passed."""
+        return bool(self.until) and datetime.date.fromisoformat(self.until) < datetime.datetime.now(datetime.UTC).date()
 
 
 def version_satisfies(version: str, specifier: str) -> bool:
@@ -84,12 +102,30 @@ def _release(version: str) -> tuple[int, ...]:
 
 @cache
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:
-    """The pinned failures of an adapter's framework; none where there is no file."""
+    """The pins of an adapter's framework; none where there is no file.
+
+    Raises
+    ------
+    ValueError
+        When a pin is not well-formed.
+    """
     path = EXPECTATIONS / f"{adapter}.toml"
     if not path.exists():
         return ()
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("deviation", [])
-    return tuple(Deviation(**{**entry, "cases": tuple(entry["cases"])}) for entry in entries)
+    return tuple(_deviation(entry, path.name) for entry in entries)
+
+
+def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
+    known = {field.name for field in fields(Deviation)}
+    required = known - {"version", "platform", "until"}
+    lacking = sorted(name for name in required if not entry.get(name))
+    unknown = sorted(set(entry) - known)
+    if lacking or unknown:
+        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}: {dict(entry)}"
+        raise ValueError(msg)
+    lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
+    return Deviation(**{**entry, **lists})
 
 
 def pinned(
@@ -102,7 +138,7 @@ def pinned(
 ) -> Verdict:
     """The verdict, after what is known about this cell."""
     for known in deviations:
-        if not known.speaks_of(case, subject, version, environment.get("platform", "")):
+        if not known.holds(version, environment.get("platform", "")) or not known.speaks_of(case.id, subject.name):
             continue
         if verdict.status == "fail":
             if verdict.behaviour == known.observed:
@@ -114,3 +150,46 @@ def pinned(
             detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and agrees now ({verdict.status})."
             return verdict.with_status("changed", detail=detail, url=known.url)
     return verdict
+
+
+def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
+    """The patterns of pins that match no cell that is as pinned, or changed: each with its pin.
+
+    The cells must be those of a run that was not narrowed.
+    """
+    names = [(cell.case, cell.subject) for cell in cells if cell.status in FOUND]
+    lost = []
+    for known in deviations:
+        of_it = [(case, subject) for case, subject in names if known.speaks_of(case, subject)]
+        lost += [(known, p) for p in known.cases if not any(matches(p, case) for case, _ in of_it)]
+        lost += [(known, p) for p in known.subjects if not any(matches(p, subject) for _, subject in of_it)]
+    return lost
+
+
+def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
+    """What is wrong with the pins, as a run that was not narrowed shows: sentences, none when all is well.
+
+    Parameters
+    ----------
+    run
+        Of all rules, cases and dtypes.
+    deviations
+        Those of the run's adapter unless given.
+    """
+    known = load_deviations(run.header.adapter) if deviations is None else deviations
+    version, platform = run.header.framework["version"], run.header.environment.get("platform", "")
+    holding = [one for one in known if one.holds(version, platform)]
+    faults = [f"The pin of {_name(one)} expired on {one.until}: look again." for one in known if one.expired]
+    faults += [
+        f"The pin of {_name(one)}: nothing that was found matches {pattern!r}; remove it."
+        for one, pattern in unmatched(holding, run.cells)
+    ]
+    for cell in run.cells:
+        if len(by := [one for one in holding if one.speaks_of(cell.case, cell.subject)]) > 1:
+            pins = " and ".join(map(_name, by))
+            faults.append(f"{cell.case} of {cell.subject} is pinned more than once: {pins}.")
+    return faults
+
+
+def _name(known: Deviation) -> str:
+    return f"{known.cases[0]} ({known.subjects[0]}, {known.observed})"

@@ -13,6 +13,8 @@ except ImportError as missing:  # pragma: no cover - seen by whoever installs th
 
 from .adapters import adapters
 from .check import check
+from .expectations import expectations
+from .repro import repro
 from .rules import rules
 from .show import show
 from .smoke import smoke
@@ -39,7 +41,7 @@ def gradclip() -> None:
     """
 
 
-for command in (check, smoke, adapters, rules, show, summary):
+for command in (check, smoke, adapters, rules, show, summary, repro, expectations):
     gradclip.add_command(command)
 
 

@@ -1,0 +1,61 @@
+"""`gradclip expectations`: keep what is known of frameworks in step with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from gradclip_reports.records import RecordError, read_runs
+
+from ..claims import docstrings, drift, load_claims
+from ..proposals import proposal
+
+__all__ = ["expectations"]
+
+
+@click.group()
+def expectations() -> None:
+    """Keep pinned deviations and claims about documentation in step with the frameworks."""
+
+
+@expectations.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def update(file: Path) -> None:
+    """Propose pins for the failures in the record FILE.
+
+    Printed is TOML for expectations/<adapter>.toml, a pin for each group of failures that is not pinned yet, to be
+    given a reason and a URL; then, as comments, the pins that answer otherwise now and those that match nothing. The
+    record must be of a run that was not narrowed.
+    """
+    try:
+        runs = read_runs(file)
+    except RecordError as problem:
+        raise click.UsageError(str(problem)) from problem
+    for run in runs:
+        click.echo(proposal(run), nl=False)
+
+
+@expectations.command("drift")
+@click.argument("adapter")
+@click.option("--python", default=sys.executable, metavar="EXE", help="The Python that has the framework.")
+def drift_command(adapter: str, python: str) -> None:
+    """Compare what is quoted from an ADAPTER's framework with its installed documentation.
+
+    Exit code 1 when a phrase is gone, or the text around it has changed.
+    """
+    claims = load_claims(adapter)
+    names = sorted({claim.docstring for claim in claims if claim.docstring is not None})
+    if not names:
+        msg = f"Nothing is quoted from a docstring of {adapter!r}."
+        raise click.UsageError(msg)
+    try:
+        found = docstrings(names, python)
+    except (OSError, subprocess.CalledProcessError) as problem:
+        msg = f"{python} cannot read the documentation: {getattr(problem, 'stderr', None) or problem}"
+        raise click.UsageError(msg) from problem
+    sentences = drift(claims, found)
+    click.echo("\n".join(sentences) or f"{len(claims)} claims stand as they were quoted.")
+    sys.exit(1 if sentences else 0)

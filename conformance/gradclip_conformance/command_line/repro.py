@@ -1,0 +1,49 @@
+"""`gradclip repro`: a script that shows one cell of a record without this suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gradclip_reports.records import Cell, Header, RecordError, read_runs
+
+from ..reproduce import NoScript, script
+from ..verdict import SPOILING
+
+__all__ = ["repro"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("case")
+@click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")
+@click.option("-o", "--output", metavar="SCRIPT", type=click.Path(path_type=Path), help="Write to this file.")
+def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
+    """Write a script that shows one cell of the record FILE without this suite.
+
+    The script needs NumPy and the framework only, has the numbers written out, and fails by itself where the
+    framework does. Without --subject it is about the first subject whose cell is not as expected.
+    """
+    try:
+        header, cell = _find(file, case, subject)
+        text = script(header, cell)
+    except (RecordError, NoScript) as problem:
+        raise click.UsageError(str(problem)) from problem
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _find(file: Path, case: str, subject: str) -> tuple[Header, Cell]:
+    found = [(run.header, cell) for run in read_runs(file) for cell in run.cells if cell.case == case]
+    if not found:
+        msg = f"{file} has no cell of the case {case!r}."
+        raise click.UsageError(msg)
+    named = [(header, cell) for header, cell in found if subject in cell.subject]
+    if not named:
+        msg = f"No subject of that case has {subject!r} in its name: {', '.join(cell.subject for _, cell in found)}."
+        raise click.UsageError(msg)
+    worth = [(header, cell) for header, cell in named if cell.status in SPOILING or cell.status == "deviation"]
+    return (worth or named)[0]

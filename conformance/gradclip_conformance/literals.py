@@ -1,0 +1,39 @@
+"""Numbers as Python source that reads back exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NoScript", "array_literal", "literal"]
+
+#: Longer arrays are written out only where all their elements are alike.
+WRITTEN_ELEMENTS = 64
+
+
+class NoScript(Exception):
+    """A cell cannot be shown by a script; the text says why."""
+
+
+def literal(value: Any) -> str:
+    """A number as source: the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`."""
+    return repr(value)
+
+
+def array_literal(values: np.ndarray[Any, Any]) -> str:
+    """An array of float64 as source: nested lists, or a call of NumPy where they would lose the shape or be long.
+
+    Raises
+    ------
+    NoScript
+        When the array is long and its elements are different.
+    """
+    if values.size == 0:
+        return f"np.zeros({values.shape})"
+    if values.size <= WRITTEN_ELEMENTS:
+        return repr(values.tolist())
+    if (values == values.flat[0]).all():
+        return f"np.full({values.shape}, {values.flat[0].item()!r})"
+    msg = f"The gradient has {values.size} different elements, too many to write out."
+    raise NoScript(msg)

@@ -1,0 +1,217 @@
+"""The lines of a script that call its function `clip` and fail where the answer is not what the case expects.
+
+What a script tolerates is the error bound of the judge, as a relative tolerance: a bound of n ulp is at most
+n * 2**(1 - precision) of the number, so that a script never blames an answer that the judge lets pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Subject
+
+from .case import (
+    Case,
+    InputsKept,
+    InputsWritten,
+    NotSilent,
+    RaisesOnNonfinite,
+    Refused,
+    Repeatable,
+    ReturnedNorm,
+    Structure,
+    Untouched,
+    Values,
+)
+from .distances import rounded
+from .expected import nonfinite_consequence, nonfinite_norm
+from .formats import FORMATS
+from .literals import NoScript, array_literal
+from .predict import decoded, narrowest, predict
+from .show import float64_values
+
+__all__ = ["check_of"]
+
+CALL = "results, norm = clip()"
+CALL_THAT_RAISES = f"""try:
+    {CALL}
+except Exception as error:
+    message = f"$rule: expected a result, and it raised {{error!r}}"
+    raise AssertionError(message) from error"""
+CALL_TO_BE_REFUSED = f"""try:
+    {CALL}
+except Exception:
+    results = gradients
+else:
+    message = f"$rule: expected an error, and got {{results}}"
+    raise AssertionError(message)"""
+CALL_THAT_MAY_RAISE = f"""try:
+    {CALL}
+except Exception:
+    raise SystemExit(0)  # an error is an answer"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is expected of one gradient; no values: that there is none."""
+
+    values: np.ndarray[Any, Any] | None
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
+    """The lines, in which `$rule` and `$convert` are left to be replaced; `raised`: the framework had raised.
+
+    Raises
+    ------
+    NoScript
+        When the expectation is none that a script can check.
+    """
+    call = CALL_THAT_RAISES if raised else CALL
+    everything = range(len(case.gradients))
+    match case.expectation:
+        case RaisesOnNonfinite(atomic=False):
+            return CALL_TO_BE_REFUSED
+        case Refused() | RaisesOnNonfinite():
+            return f"{CALL_TO_BE_REFUSED}$convert\n{_asserts(_inputs(case, everything))}"
+        case NotSilent():
+            return f"{CALL_THAT_MAY_RAISE}$convert\n{_one_of(_acceptable(case))}"
+        case ReturnedNorm():
+            return f"{call}\n{_assert_norm(case)}"
+        case Structure(aspect):
+            return f"{call}\n{_assert_form(case, aspect)}"
+        case InputsKept():
+            return f"{call}\nresults = gradients$convert\n{_asserts(_inputs(case, everything))}"
+        case Untouched(indices):
+            return f"{call}$convert\n{_asserts(_inputs(case, indices))}"
+        case Values() | InputsWritten():
+            return f"{call}$convert\n{_asserts(_predicted(case, subject))}"
+        case Repeatable() if raised:
+            return call
+    msg = f"A script cannot show what {case.id} expects: {type(case.expectation).__name__}."
+    raise NoScript(msg)
+
+
+def _asserts(wanted: Mapping[int, Wanted]) -> str:
+    """A line for each gradient, or one for all where they are alike."""
+    if len({_assert("result", one) for one in wanted.values()}) == 1 and len(wanted) > 1:
+        chosen = "results" if list(wanted) == list(range(len(wanted))) else f"[results[i] for i in {tuple(wanted)}]"
+        line = _assert("result", next(iter(wanted.values())))
+        return f"for result in {chosen}:\n    {line}"
+    return "\n".join(_assert(f"results[{i}]", one) for i, one in wanted.items())
+
+
+def _assert(result: str, wanted: Wanted) -> str:
+    if wanted.values is None:
+        return f'assert {result} is None, f"$rule: expected no gradient, and got {{{result}}}"'
+    absolute = f", atol={wanted.absolute!r}" if wanted.absolute else ""
+    values = array_literal(wanted.values)
+    line = f'np.testing.assert_allclose({result}, {values}, rtol={wanted.relative!r}{absolute}, err_msg="$rule")'
+    if wanted.values.ndim == 0:
+        # NumPy's function lets an array with one element pass for a number.
+        line += f'; assert np.shape({result}) == (), f"$rule: expected {values}, and got {{{result}}}"'
+    return line
+
+
+def _one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
+    ways = [list(way.values()) for way in ways]
+    tolerance = max(one.relative for way in ways for one in way)
+    lists = ", ".join(
+        "[" + ", ".join(array_literal(one.values) for one in way if one.values is not None) + "]" for way in ways
+    )
+    return (
+        f"expected = [{lists}]\n"
+        "assert any(\n    all(\n"
+        f"        np.allclose(result, values, {tolerance!r}, 0.0, equal_nan=True)\n"
+        "        for result, values in zip(results, way)\n    )\n"
+        '    for way in expected\n), f"$rule: expected an error or one of {expected}, and got {results}"'
+    )
+
+
+def _assert_norm(case: Case) -> str:
+    prediction = predict(case)
+    if (bounds := prediction.norms[0]) is None:
+        total = nonfinite_norm([tensor for i in case.included if (tensor := decoded(case)[i]) is not None])
+        return f'np.testing.assert_equal(float(norm), {total!r}, err_msg="$rule")'
+    ulps = max((one.norm_budget if _is_wide(case) else one.norm_bound for one in prediction.errors), default=0.0)
+    return f'np.testing.assert_allclose(float(norm), {float(bounds.middle)!r}, rtol={ulps * _unit(case)!r}, err_msg="$rule")'
+
+
+def _assert_form(case: Case, aspect: str) -> str:
+    arrays = [gradient.array for gradient in case.gradients]
+    if aspect == "dtype":
+        expected: list[Any] = [None if array is None else array.dtype for array in arrays]
+        agrees = "all(name is None or name in str(result.dtype) for name, result in zip(expected, results))"
+    else:
+        expected = [None if array is None else list(array.shape) for array in arrays]
+        agrees = "[None if result is None else list(result.shape) for result in results] == expected"
+    return f'expected = {expected}\nassert {agrees}, f"$rule: expected the {aspect} {{expected}}, and got {{results}}"'
+
+
+def _inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
+    arrays = {i: case.gradients[i].array for i in indices}
+    return {i: Wanted(None if array is None else _shaped(array)) for i, array in arrays.items()}
+
+
+def _predicted(case: Case, subject: Subject) -> dict[int, Wanted]:
+    """What the neutral rule gives for each gradient of which it gives something."""
+    wanted = {}
+    for i, gradient in enumerate(case.gradients):
+        if gradient.array is None:
+            # An optimizer leaves a parameter without a gradient where it was.
+            wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
+        elif predict(case).gradients[i] is not None:
+            wanted[i] = _finite(case, i)
+    return wanted
+
+
+def _finite(case: Case, index: int) -> Wanted:
+    prediction, given = predict(case), case.gradients[index].array
+    expected, errors = prediction.gradients[index], prediction.errors[index]
+    assert given is not None
+    assert expected is not None
+    form, values = FORMATS[given.dtype], _shaped(Array(given.dtype, given.shape, rounded(expected, given.dtype)))
+    if expected.is_unchanged and not prediction.near[index]:
+        return Wanted(values)
+    ulps = errors.clip_budget if _is_wide(case) else errors.clip_bound
+    sizes = np.abs(values[values != 0])
+    is_subnormal = bool(sizes.size) and float(sizes.min()) < float(form.smallest_normal)
+    return Wanted(values, ulps * _unit(case), ulps * float(form.smallest_subnormal) if is_subnormal else 0.0)
+
+
+def _acceptable(case: Case) -> list[dict[int, Wanted]]:
+    """The answers to a norm that is not finite: of each norm the formula's result, or NaN everywhere."""
+    tensors = decoded(case)
+    groups = [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
+    ways: list[list[dict[int, Wanted]]] = []
+    for group in groups:
+        shapes = {i: array.shape for i in group if (array := case.gradients[i].array) is not None}
+        found = {i: tensor for i in group if (tensor := tensors[i]) is not None}
+        total = nonfinite_norm(found.values())
+        if total is None:
+            ways.append([{i: _finite(case, i) for i in group}])
+            continue
+        formula = {i: Wanted(np.array(nonfinite_consequence(t, total)).reshape(shapes[i])) for i, t in found.items()}
+        everywhere = {i: Wanted(np.full(shape, math.nan)) for i, shape in shapes.items()}
+        ways.append([everywhere] if math.isnan(total) else [formula, everywhere])
+    return [{i: wanted for part in parts for i, wanted in part.items()} for parts in product(*ways)]
+
+
+def _shaped(array: Array) -> np.ndarray[Any, Any]:
+    return float64_values(array).reshape(array.shape)
+
+
+def _is_wide(case: Case) -> bool:
+    return isinstance(case.expectation, Values | ReturnedNorm) and case.expectation.wide
+
+
+def _unit(case: Case) -> float:
+    """What one ulp is at most of a number of the coarsest dtype."""
+    return 2.0 ** (1 - FORMATS[narrowest(case)].precision)

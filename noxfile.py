@@ -18,6 +18,14 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: Where the environments of frameworks are kept between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
 RECIPES = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
+#: Whom the reference is measured against, and what that takes.
+PEERS = {
+    "numpy": [],
+    "torch": ["torch==2.13.0"],
+    "optax": ["jax>=0.6", "optax>=0.2.4"],
+    "tensorflow": ["tensorflow-cpu>=2.16"],
+    "paddle": ["paddlepaddle>=3.0"],
+}
 BACKENDS = PYPROJECT["tool"]["gradclip"]["backends"]
 
 
@@ -78,6 +86,31 @@ def spec(session: nox.Session, backend: str) -> None:
     session.env["GRADCLIP_REQUIRE"] = backend
     session.run("pytest", "tests/spec", "tests/adapters/test_reference.py", *session.posargs)
     session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure the reference beside its peers, each in an environment of its own, and print the table of ratios."""
+    session.install("-e", ".[check]", *groups("bench"))
+    peers = session.posargs or list(PEERS)
+    results = []
+    for peer in peers:
+        # One environment after another: the peers' pins conflict, and they must not disturb each other.
+        folder = FRAMEWORKS / f"bench-{peer}"
+        python = str(folder / "bin" / "python")
+        if not folder.exists():
+            session.run("python", "-m", "venv", str(folder))
+        session.run(python, "-m", "pip", "install", "-q", "-e", ".", *groups("bench"), *PEERS[peer], external=True)
+        result = Path(session.create_tmp(), f"{peer}.json")
+        # fmt: off
+        session.run(
+            python, "-m", "pytest", f"benchmarks/test_against_{peer}.py", "-q", "-p", "no:cacheprovider",
+            "-o", "addopts=", "-o", "timeout=", f"--benchmark-json={result}", "--benchmark-columns=median,iqr,rounds",
+            external=True,
+        )
+        # fmt: on
+        results.append(str(result))
+    session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
 
 
 @nox.session(default=False)

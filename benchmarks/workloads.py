@@ -32,7 +32,7 @@ def _gpt2() -> Shapes:
 
 
 def _resnet50() -> Shapes:
-    """The parameters of ResNet-50 (He et al. 2015): convolutions, each with the scale and shift of its normalisation."""
+    """The parameters of ResNet-50 (He et al. 2015): convolutions, each with its normalisation's scale and shift."""
 
     def convolution(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]

@@ -1,0 +1,151 @@
+"""From the results of pytest-benchmark to a table and a plot: how much of each peer's time the reference takes.
+
+Run as `python benchmarks/table.py OUT RESULT.json...`: writes OUT.md, OUT.json and OUT.svg, and prints the table.
+A ratio compares two medians of one run on one machine, and means something elsewhere too; milliseconds do not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Comparison", "comparisons", "markdown"]
+
+OURS = "gradclip_spec"
+
+#: The largest ratio that the project accepts of each peer.
+MUST = {
+    "torch clip_grad_norm_ (foreach)": 1.0,
+    "NumPy as people write it": 0.5,
+    "optax.clip_by_global_norm (jit)": 1.0,
+    "optax.clip_by_global_norm (compile time)": 1.0,
+    "tf.clip_by_global_norm (tf.function)": 1.0,
+    "paddle.nn.ClipGradByGlobalNorm": 1.0,
+    "memory floor (NumPy)": 1.25,
+    "memory floor (torch)": 1.25,
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The reference and a peer on one workload."""
+
+    peer: str
+    workload: str
+    dtype: str
+    mode: str
+    clipped: bool
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        """Our median time over the peer's."""
+        return self.ours / self.theirs
+
+    @property
+    def name(self) -> str:
+        """The workload and how it was run."""
+        return f"{self.workload}, {self.dtype}, {self.mode}, {'clipped' if self.clipped else 'nothing to clip'}"
+
+
+def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
+    """Pairs of measurements of the same thing, in the order of the files."""
+    medians: dict[tuple[str, ...], dict[str, float]] = {}
+    for result in results:
+        for benchmark in result["benchmarks"]:
+            info = benchmark["extra_info"]
+            key = tuple(info[name] for name in ("peer", "workload", "dtype", "mode", "clipped"))
+            medians.setdefault(key, {})[info["library"]] = benchmark["stats"]["median"]
+    found = []
+    for (peer, workload, dtype, mode, clipped), by_library in medians.items():
+        others = [library for library in by_library if library != OURS]
+        if OURS in by_library and len(others) == 1:
+            ours, theirs = by_library[OURS], by_library[others[0]]
+            found.append(Comparison(peer, workload, dtype, mode, clipped == "True", ours, theirs))
+    return found
+
+
+def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
+    """A table for each peer."""
+    machine = results[0]["machine_info"]
+    cpu = machine.get("cpu", {})
+    lines = [
+        "# How long the reference takes, beside its peers",
+        "",
+        f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
+        f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
+        "The ratio is our median over the peer's: below 1, the reference is faster. "
+        "Ratios hold elsewhere, milliseconds do not.",
+    ]
+    for peer in dict.fromkeys(comparison.peer for comparison in found):
+        of_peer = [comparison for comparison in found if comparison.peer == peer]
+        missed = sum(comparison.ratio > MUST[peer] for comparison in of_peer)
+        verdict = f"{missed} of {len(of_peer)} above it" if missed else f"all {len(of_peer)} within it"
+        lines += ["", f"## {peer}", "", f"Accepted: a ratio of at most {MUST[peer]:g}; {verdict}.", ""]
+        lines += ["| workload | ours, ms | peer, ms | ratio | |", "|---|---:|---:|---:|---|"]
+        for comparison in of_peer:
+            over = "above" if comparison.ratio > MUST[peer] else ""
+            lines.append(
+                f"| {comparison.name} | {comparison.ours * 1e3:.2f} | {comparison.theirs * 1e3:.2f} "
+                f"| {comparison.ratio:.2f} | {over} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def plot(found: list[Comparison], path: Path) -> None:
+    """One panel a peer, one bar a comparison, on a logarithmic scale around 1."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    # The same results give the same file.
+    matplotlib.rcParams["svg.hashsalt"] = "gradclip-spec"
+    from matplotlib import pyplot
+
+    peers = list(dict.fromkeys(comparison.peer for comparison in found))
+    rows = [[comparison for comparison in found if comparison.peer == peer] for peer in peers]
+    figure, axes = pyplot.subplots(
+        len(peers),
+        1,
+        figsize=(9, 0.6 + sum(0.22 * len(row) + 0.7 for row in rows)),
+        gridspec_kw={"height_ratios": [len(row) + 1 for row in rows]},
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, peer, row in zip(axes[:, 0], peers, rows, strict=True):
+        colors = ["#2a7f62" if comparison.ratio <= MUST[peer] else "#c0392b" for comparison in row]
+        axis.barh(range(len(row)), [comparison.ratio for comparison in row], color=colors, height=0.7)
+        axis.set_yticks(range(len(row)), [comparison.name for comparison in row], fontsize=7)
+        axis.invert_yaxis()
+        axis.axvline(1.0, color="black", linewidth=0.8)
+        axis.axvline(MUST[peer], color="black", linewidth=0.8, linestyle=":")
+        axis.set_title(f"against {peer}", fontsize=9, loc="left")
+    axes[-1, 0].set_xscale("log")
+    axes[-1, 0].set_xlabel("our median time / the peer's (dotted: the most that is accepted)")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main(arguments: list[str]) -> int:
+    """Write and print."""
+    if len(arguments) < 2:
+        print(__doc__)
+        return 2
+    out = Path(arguments[0])
+    results = [json.loads(Path(path).read_text(encoding="utf-8")) for path in arguments[1:]]
+    found = comparisons(results)
+    text = markdown(found, results)
+    out.with_suffix(".md").write_text(text, encoding="utf-8")
+    rows = [{**vars(comparison), "ratio": comparison.ratio} for comparison in found]
+    out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    plot(found, out.with_suffix(".svg"))
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

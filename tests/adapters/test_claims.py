@@ -64,7 +64,7 @@ def test_phrase_stands_in_the_installed_documentation(adapter: str, claim: dict[
 
     installed, claimed = module.__version__.split("."), FILES[adapter]["version"].split(".")
     if installed[0] != claimed[0]:
-        pytest.skip(f"the claim is about {FILES[adapter]['framework']} {'.'.join(claimed)}, here is {module.__version__}")
+        pytest.skip(f"the claim is about {adapter} {FILES[adapter]['version']}, and here is {module.__version__}")
     text = inspect.getdoc(functools.reduce(getattr, names, module)) or ""
 
     assert claim["phrase"] in on_one_line(text)

@@ -57,6 +57,7 @@ FEATURES = {
     "strided": "`Gradient.layout` other than contiguous is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
     "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
+    "flushes_subnormals": "numbers below the normal range may be taken for zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
 }
 

@@ -10,9 +10,10 @@ python-flint is needed by this module alone; the extra `test` installs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from .expected import PLAIN, Bounds, Clipped, Expected, clipped_by, exact_threshold, finite_integers
@@ -61,16 +62,36 @@ def _bounds(ball: Any) -> Bounds:
     return Bounds(lower, upper)
 
 
-def _norm_ball(tensors: Iterable[Exact], p: float) -> Any:
-    magnitudes = [flint.arb((abs(m), tensor.exponent)) for tensor in tensors for m in finite_integers(tensor) if m]
-    if p == math.inf or not magnitudes:
-        return max(magnitudes, default=flint.arb(0))
+def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
+    magnitudes = [_magnitudes(tensor) for tensor in tensors]
+    if p == math.inf:
+        return max((unit * max(each) for unit, each in magnitudes if each), default=flint.arb(0))
     if not p > 0:
         message = f"no norm of order {p!r}: give a number above 0, or infinity"
         raise ValueError(message)
-    order = flint.arb(p)
-    total = sum((magnitude**order for magnitude in magnitudes), flint.arb(0))
+    order, total = flint.arb(p), flint.arb(0)
+    for unit, each in magnitudes:
+        powers = (value * value for value in each) if p == 2 else (value**order for value in each)
+        total += sum(powers, flint.arb(0)) * unit**order
+    if total.is_zero():
+        return total
     return total.sqrt() if p == 2 else total ** (1 / order)
+
+
+def _magnitudes(tensor: Exact) -> tuple[Any, list[Any]]:
+    """The unit of a tensor's elements, and their magnitudes in it, those of zeros left out."""
+    return flint.arb((1, tensor.exponent)), [flint.arb(abs(m)) for m in finite_integers(tensor) if m]
+
+
+def _balls(tensors: Sequence[Exact], p: float) -> Callable[[int], Any]:
+    """The norm to so many bits, reckoned once for each number of them."""
+
+    @cache
+    def ball(bits: int) -> Any:
+        with _bits(bits):
+            return _norm_ball(tensors, p)
+
+    return ball
 
 
 def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = BITS) -> Bounds:
@@ -85,16 +106,24 @@ def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = BITS) -> Bounds:
     bits
         The precision to reckon with.
     """
+    return _norm_bounds(_balls(list(tensors), p), bits)
+
+
+def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Bounds:
     with _bits(bits):
-        bounds = _bounds(_norm_ball(tensors, p))
+        bounds = _bounds(balls(bits))
     return Bounds(max(bounds.lower, Fraction(0)), bounds.upper)
 
 
 def compare_to_threshold(tensors: Sequence[Exact], threshold: Fraction, p: float = 2.0) -> int:
     """-1, 0 or 1: the norm is below, at or above the threshold; 0 also where `COMPARISON_BITS` bits do not tell."""
+    return _compare(_balls(tensors, p), threshold)
+
+
+def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
     bits = BITS
     while bits <= COMPARISON_BITS:
-        bounds = norm(tensors, p, bits)
+        bounds = _norm_bounds(balls, bits)
         if threshold < bounds.lower:
             return 1
         if threshold > bounds.upper:
@@ -112,6 +141,10 @@ def coefficient(
     formula: Mapping[str, Any] = PLAIN,
 ) -> Bounds:
     """What the gradients are multiplied by; see `exact.coefficient` for the formulas."""
+    return _coefficient(_balls(tensors, p), threshold, formula)
+
+
+def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Mapping[str, Any]) -> Bounds:
     kind, eps = formula["kind"], Fraction(formula.get("eps", 0.0))
     one = Bounds(Fraction(1), Fraction(1))
     if threshold == math.inf:
@@ -120,9 +153,9 @@ def coefficient(
             return one
     else:
         limit = exact_threshold(threshold)
-        above = compare_to_threshold(tensors, limit - eps if kind == "coefficient" else limit, p) > 0
+        above = _compare(balls, limit - eps if kind == "coefficient" else limit) > 0
     with _bits(BITS):
-        size, clip, small = _norm_ball(tensors, p), _ball(limit), _ball(eps)
+        size, clip, small = balls(BITS), _ball(limit), _ball(eps)
         if kind in ("plain", "coefficient"):
             quotient = (clip, size + small * (kind == "coefficient")) if above else None
         elif kind == "max-denominator":
@@ -167,9 +200,10 @@ def clip_by_global_norm(
     """The clip of all included gradients by their common norm; see `exact.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    side = -1 if clip_norm == math.inf else compare_to_threshold(counted, exact_threshold(clip_norm), p)
-    factor = coefficient(counted, clip_norm, p, formula).middle
-    return clipped_by(tensors, flags, norm(counted, p), side, factor)
+    balls = _balls(counted, p)
+    side = -1 if clip_norm == math.inf else _compare(balls, exact_threshold(clip_norm))
+    factor = _coefficient(balls, clip_norm, formula).middle
+    return clipped_by(tensors, flags, _norm_bounds(balls, BITS), side, factor)
 
 
 def disagreement(first: Clipped, second: Clipped) -> str | None:

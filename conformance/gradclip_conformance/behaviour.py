@@ -11,6 +11,7 @@
 `norm-nan` `norm-infinite` for rules about the norm that is returned: what it is
 `norm-zero` `norm-finite`
 `norm-missing`             and none is returned
+`norm-unreadable`          and it is not one number
 ========================== =====================================================================================
 """
 
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradclip_adapters.contract import Array
+from gradclip_adapters.contract import DTYPES, Array
 
 from .answers import Answer, Raised, Replied
 from .case import Case, ReturnedNorm
+from .measure import norm_value
 from .show import float64_values
 
 __all__ = ["behaviour_of"]
@@ -41,7 +43,10 @@ def behaviour_of(case: Case, answer: Answer) -> str:
 def _of_norm(norm: Array | None) -> str:
     if norm is None:
         return "norm-missing"
-    value = float(float64_values(norm)[0])
+    try:
+        value = norm_value(norm)
+    except ValueError:
+        return "norm-unreadable"
     if np.isnan(value):
         return "norm-nan"
     if np.isinf(value):
@@ -57,6 +62,8 @@ def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
         return "unchanged"
     if all(given == got for given, got in pairs):
         return "unchanged"
+    if any(got is not None and got.dtype not in DTYPES for _, got in pairs):
+        return "scaled"
     before = np.concatenate([float64_values(given) for given, _ in pairs if given is not None])
     after = np.concatenate([float64_values(got) for _, got in pairs if got is not None])
     if before.shape != after.shape:

@@ -13,6 +13,7 @@ __all__ = [
     "Expectation",
     "InputsKept",
     "InputsWritten",
+    "Metamorphic",
     "NotSilent",
     "RaisesOnNonfinite",
     "Recorded",
@@ -92,6 +93,15 @@ class Repeatable:
 
 
 @dataclass(frozen=True)
+class Metamorphic:
+    """The results of one or two calls are related in a way that no oracle is needed for (see `relations`)."""
+
+    relation: str
+    #: For scaling: the power of two.
+    exponent: int = 0
+
+
+@dataclass(frozen=True)
 class Recorded:
     """Nobody defines it: what happens is recorded, and not judged."""
 
@@ -107,6 +117,7 @@ Expectation = (
     | InputsKept
     | InputsWritten
     | Repeatable
+    | Metamorphic
     | Recorded
 )
 

@@ -24,3 +24,8 @@ class Context:
     def through_optimizer(self) -> bool:
         """Whether results are differences of parameters, in which the sign of a zero and a NaN's bits are lost."""
         return "optimizer" in self.subject.features
+
+    @property
+    def flushes_subnormals(self) -> bool:
+        """Whether the subject declares that subnormal numbers may become zero."""
+        return "flushes_subnormals" in self.subject.features

@@ -3,8 +3,10 @@
 1. What kept the framework from answering (death, time limit, the adapter's own mistake) is a status of its own.
 2. The expectation of the case decides `pass`, `quality` or `fail` (see `checks`).
 3. A claim of the framework's documentation turns what it predicts into `documented`: a formula, when the answer is
-   nearer to that formula's result than to the neutral one's and within the error bound of the arithmetic; a behaviour
-   at an edge, when the answer is just that.
+   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `documented`);
+   a behaviour at an edge, when the answer is just that.
+
+Where the two oracles disagree, the status is `error`, whatever the answer was.
 
 The judge looks at bits and exact numbers only; the framework's name never enters.
 """
@@ -16,9 +18,11 @@ from dataclasses import replace
 
 from .answers import Answer, Died, Mistaken, NotSupported, TimedOut
 from .behaviour import behaviour_of
-from .checks import check, documented_by_formula
+from .checks import check
 from .claims import claims_for
 from .context import Context
+from .documented import documented_by_formula
+from .oracles import OraclesDisagreeError
 from .verdict import Verdict
 
 __all__ = ["Context", "judge"]
@@ -30,8 +34,11 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
         if (verdict := _without_answer(answer)) is not None:
             return verdict
     behaviour = behaviour_of(context.case, answers[0])
-    found = check(context, answers)
-    return replace(_own_words(context, answers[0], found, behaviour), behaviour=behaviour)
+    try:
+        found = _own_words(context, answers, check(context, answers), behaviour)
+    except OraclesDisagreeError as error:
+        return Verdict("error", str(error), behaviour=behaviour)
+    return replace(found, behaviour=behaviour)
 
 
 def _without_answer(answer: Answer) -> Verdict | None:
@@ -47,13 +54,13 @@ def _without_answer(answer: Answer) -> Verdict | None:
     return None
 
 
-def _own_words(context: Context, answer: Answer, found: Verdict, behaviour: str) -> Verdict:
+def _own_words(context: Context, answers: Sequence[Answer], found: Verdict, behaviour: str) -> Verdict:
     if found.status in ("unsupported", "unspecified", "error"):
         return found
     for claim in claims_for(context.claims, context.subject, context.case.rule):
         quoted = {"quote": claim.phrase, "url": claim.where}
         if claim.formula is not None:
-            own = documented_by_formula(context, answer, claim.formula, found)
+            own = documented_by_formula(context, answers, claim.formula, found)
             if own is not None:
                 return own.with_status("documented", **quoted)
         elif found.status == "fail" and claim.predicts in (behaviour, behaviour.partition(":")[0]):

@@ -9,26 +9,47 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
 from .case import Case
-from .distances import largest_distance, rounded
+from .distances import distances, rounded
 from .expected import Expected
-from .formats import FORMATS, round_to, to_doubles, ulp
-from .predict import Prediction
+from .formats import FORMATS, float_quotient, round_to, to_doubles, ulp
+from .predict import Prediction, narrowest
 from .show import SHOWN_ELEMENTS, float64_values, readable_array
 
-__all__ = ["Measured", "expected_arrays", "measure", "norm_distance", "norm_value", "same_bits"]
+__all__ = [
+    "GRADES",
+    "Measured",
+    "as_dtype",
+    "expected_arrays",
+    "measure",
+    "norm_distance",
+    "norm_value",
+    "options_of",
+    "same_bits",
+]
+
+#: From the best to the worst.
+GRADES = ("pass", "quality", "fail")
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The largest distance among some gradients, and where it is."""
+    """The worst of some gradients, and where it is."""
 
-    ulp: float
+    #: Within the budget, within the error bound, or beyond both.
+    grade: str = "pass"
+    ulp: float = 0.0
     tensor: int = -1
     element: int = -1
+    budget: float = 0.0
+    bound: float = 0.0
     #: A gradient that must be left alone was changed, by however little.
     touched: bool = False
 
@@ -45,21 +66,56 @@ def same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
     return bool(np.array_equal(before, after, equal_nan=True))
 
 
-def measure(case: Case, prediction: Prediction, results: Sequence[Array | None], indices: Sequence[int]) -> Measured:
-    """The largest distance from a prediction among these gradients, of those whose expectation is finite."""
-    worst = Measured(0.0)
-    for i in indices:
-        expected, got, given = prediction.gradients[i], results[i], case.gradients[i].array
-        if expected is None or got is None or given is None:
-            continue
-        distance, place = largest_distance(_in_dtype(got, given.dtype), expected, given.dtype)
-        touched = expected.is_unchanged and not prediction.near[i] and distance > 0
-        if distance > worst.ulp or (touched and not worst.touched):
-            worst = Measured(max(distance, worst.ulp), i, place, touched or worst.touched)
-    return worst
+def measure(
+    case: Case,
+    prediction: Prediction,
+    results: Sequence[Array | None],
+    indices: Sequence[int],
+    flushes_subnormals: bool = False,
+) -> Measured:
+    """The worst of these gradients against a prediction, among those whose expectation is finite.
+
+    Of a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
+    """
+    # Among several dtypes the common norm may have been rounded to the coarsest.
+    coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
+    found = [
+        _measure_one(prediction, i, got, given, coarsest or given.dtype, flushes_subnormals)
+        for i in indices
+        if (got := results[i]) is not None
+        and (given := case.gradients[i].array) is not None
+        and prediction.gradients[i] is not None
+    ]
+    return max(found, key=lambda one: (GRADES.index(one.grade), one.ulp), default=Measured())
 
 
-def _in_dtype(array: Array, dtype: str) -> bytes:
+def _measure_one(
+    prediction: Prediction, index: int, got: Array, given: Array, coarsest: str, flushes_subnormals: bool
+) -> Measured:
+    expected, errors = prediction.gradients[index], prediction.errors[index]
+    assert expected is not None
+    data = as_dtype(got, given.dtype)
+    every = distances(data, expected, given.dtype)
+    if flushes_subnormals:
+        every[_both_tiny(data, expected, given.dtype)] = 0.0
+    place = int(every.argmax()) if len(every) else -1
+    distance = float(every[place]) if len(every) else 0.0
+    coarser = max(1.0, 2.0 ** (FORMATS[given.dtype].precision - FORMATS[coarsest].precision))
+    touched = expected.is_unchanged and not prediction.near[index] and distance > 0
+    bound = errors.clip_bound * coarser
+    grade = "fail" if touched or distance > bound else "quality" if distance > errors.clip_budget else "pass"
+    return Measured(grade, distance, index, place, errors.clip_budget, bound, touched)
+
+
+def _both_tiny(got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.bool_]:
+    """Where the result and the exact element are both below the normal numbers."""
+    smallest = FORMATS[dtype].smallest_normal
+    exact = np.array([abs(fraction) < smallest for fraction in expected.fractions()], dtype=np.bool_)
+    both: npt.NDArray[np.bool_] = exact & (np.abs(to_doubles(got, dtype)) < float(smallest))
+    return both
+
+
+def as_dtype(array: Array, dtype: str) -> bytes:
     """The elements' bytes in another dtype, each rounded once: a result of the wrong dtype still has values."""
     if array.dtype == dtype:
         return array.data
@@ -91,23 +147,24 @@ def norm_value(norm: Array) -> float:
         raise ValueError(msg)
     if norm.dtype in DTYPES:
         return float(to_doubles(norm.data, norm.dtype)[0])
-    dtype = np.dtype(norm.dtype)
-    if dtype.kind not in "iu":
+    if norm.dtype not in _INTEGERS:
         msg = f"the norm that was returned is of the dtype {norm.dtype}"
         raise ValueError(msg)
     # A norm over nothing may come back as the integer 0.
+    dtype = np.dtype(norm.dtype)
     return float(np.frombuffer(norm.data, dtype=dtype.newbyteorder("<"))[0])
 
 
 def norm_distance(norm: Array, expected: Fraction, dtype: str) -> float:
-    """How far a norm lies from the exact one, in ulp of the coarser one of its own dtype and the gradients'."""
-    value = norm_value(norm)
+    """How far a norm, of whatever dtype, lies from the exact one, in ulp of the gradients' dtype.
+
+    A wider norm may be as wrong as one of the gradients' dtype; a narrower one loses their digits. Infinity is right
+    where the exact norm is beyond the gradients' dtype.
+    """
+    value, form = norm_value(norm), FORMATS[dtype]
     if not math.isfinite(value):
-        form = FORMATS.get(norm.dtype, FORMATS["float64"])
         return 0.0 if value == math.inf and round_to(expected, form) == form.infinity_bits else math.inf
-    names = [name for name in (norm.dtype, dtype) if name in FORMATS]
-    form = min((FORMATS[name] for name in names), key=lambda one: one.precision)
-    return float(abs(Fraction(value) - expected) / ulp(expected, form))
+    return float_quotient(abs(Fraction(value) - expected), ulp(expected, form))
 
 
 def expected_arrays(case: Case, gradients: Sequence[Expected | None]) -> list[Any]:

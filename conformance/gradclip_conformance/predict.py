@@ -1,4 +1,4 @@
-"""What a formula predicts for a case: the oracle, applied to a call.
+"""What a formula predicts for a case: the oracles, applied to a call.
 
 The neutral rule is the formula `plain`; a framework's own formula is another one. Predictions are kept, because every
 subject of every framework is held against the same ones.
@@ -7,44 +7,35 @@ subject of every framework is held against the same ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from . import exact
+from gradclip_adapters.contract import Array
+
+from . import oracles
 from .case import Case
+from .errors import NOTHING, ErrorBounds, error_bounds
+from .exact import norm as exact_norm
 from .expected import PLAIN, Bounds, Expected, ulps_from_threshold
-from .formats import FORMATS, Exact, decode
+from .formats import FORMATS, Exact, Format, decode, float_quotient, power_of_two, round_to, value_of
 
-__all__ = [
-    "Prediction",
-    "clip_bound",
-    "clip_budget",
-    "decoded",
-    "narrowest",
-    "norm_bound",
-    "norm_budget",
-    "predict",
-]
-
-#: Relative rounding error of one operation is at most half an ulp; a naive norm of n elements, its squares, its sum
-#: and its root included, is off by at most (n + 1) / 2 + 1 of them, the quotient and the product add one each, and a
-#: relative error of half an ulp is at most one value-ulp.
-SMALL_CLIP_ULPS = 4.0
-SMALL_NORM_ULPS = 2.0
+__all__ = ["Prediction", "clip_bound", "clip_budget", "decoded", "narrowest", "norm_bound", "norm_budget", "predict"]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is expected of each gradient, and of the norm; None for a gradient whose expectation is not finite."""
+    """What is expected of each gradient; None for one whose expectation is not finite, or that does not exist."""
 
     gradients: tuple[Expected | None, ...]
     #: The norm over all included gradients (global norm), else that of each gradient; None where it is not finite.
     norms: tuple[Bounds | None, ...]
     #: For each gradient, whether its norm is so near the threshold that a rounding error decides the branch.
     near: tuple[bool, ...]
+    #: For each gradient, how far it may lie from what is expected.
+    errors: tuple[ErrorBounds, ...]
 
 
 @lru_cache(maxsize=64)
@@ -57,101 +48,149 @@ def decoded(case: Case) -> list[Exact | None]:
     return [None if g.array is None else _decoded(g.array.data, g.array.dtype) for g in case.gradients]
 
 
-_KEPT: dict[tuple[str, str], Prediction] = {}
+_KEPT: dict[tuple[object, ...], Prediction] = {}
+_MOST_KEPT = 4096
 
 
 def predict(case: Case, formula: Mapping[str, Any] = PLAIN) -> Prediction:
-    """What a formula gives for a case's gradients, included and not."""
-    key = (case.id, repr(sorted(formula.items())))
+    """What a formula gives for a case's gradients, included and not.
+
+    Raises
+    ------
+    OraclesDisagreeError
+        When the two oracles contradict each other.
+    """
+    key = (
+        case.operation,
+        tuple((gradient.array, gradient.need_clip) for gradient in case.gradients),
+        tuple(sorted(case.options.items())),
+        tuple(sorted(formula.items())),
+        case.dtype,
+    )
     if key not in _KEPT:
+        while len(_KEPT) >= _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
         _KEPT[key] = _by_value(case) if case.operation == "clip_by_value" else _by_norm(case, formula)
     return _KEPT[key]
 
 
 def _by_value(case: Case) -> Prediction:
-    tensors = decoded(case)
+    tensors, flags = decoded(case), _included(case)
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
+    if math.isnan(low) or math.isnan(high) or low > high:
+        return _without_expectation(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(
-        None if tensor is None else (exact.clip_by_value(tensor, low, high) if flag else Expected(tensor)).times(rate)
-        for tensor, flag in zip(tensors, _included(case), strict=True)
+        None if tensor is None else (oracles.clip_by_value(tensor, low, high) if flag else Expected(tensor)).times(rate)
+        for tensor, flag in zip(tensors, flags, strict=True)
     )
-    nothing = (None,) * len(tensors)
-    return Prediction(gradients, nothing, (False,) * len(tensors))
+    count = len(tensors)
+    return Prediction(gradients, (None,) * count, (False,) * count, (NOTHING,) * count)
+
+
+def _without_expectation(tensors: Sequence[Exact | None], flags: Sequence[bool]) -> Prediction:
+    """Of included gradients nothing is expected; the excluded ones stay what they are."""
+    kept = tuple(
+        None if tensor is None or flag else Expected(tensor) for tensor, flag in zip(tensors, flags, strict=True)
+    )
+    count = len(tensors)
+    return Prediction(kept, (None,) * max(count, 1), (False,) * count, (NOTHING,) * count)
 
 
 def _by_norm(case: Case, formula: Mapping[str, Any]) -> Prediction:
     tensors, flags = decoded(case), _included(case)
     if case.operation == "clip_by_global_norm":
         return _common(case, tensors, flags, formula)
-    alone = [_common(case, [tensor], [flag], formula) for tensor, flag in zip(tensors, flags, strict=True)]
+    # Of thousands of gradients many are the same.
+    known: dict[tuple[Array | None, bool], Prediction] = {}
+    for gradient, tensor, flag in zip(case.gradients, tensors, flags, strict=True):
+        if (gradient.array, flag) not in known:
+            known[gradient.array, flag] = _common(case, [tensor], [flag], formula, gradient.array)
+    alone = [known[gradient.array, flag] for gradient, flag in zip(case.gradients, flags, strict=True)]
     return Prediction(
         tuple(one.gradients[0] for one in alone),
         tuple(one.norms[0] for one in alone),
         tuple(one.near[0] for one in alone),
+        tuple(one.errors[0] for one in alone),
     )
 
 
-def _common(case: Case, tensors: list[Exact | None], flags: list[bool], formula: Mapping[str, Any]) -> Prediction:
+def _common(
+    case: Case,
+    tensors: list[Exact | None],
+    flags: list[bool],
+    formula: Mapping[str, Any],
+    alone: Array | None = None,
+) -> Prediction:
     threshold = float(case.options["clip_norm"])
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     if not all(tensor.is_finite for tensor in counted) or math.isnan(threshold) or threshold < 0:
-        kept = tuple(
-            None if tensor is None or flag else Expected(tensor) for tensor, flag in zip(tensors, flags, strict=True)
-        )
-        return Prediction(kept, (None,) * len(tensors), (False,) * len(tensors))
-    clipped = exact.clip_by_global_norm(tensors, threshold, case.norm_type, flags, formula)
+        return _without_expectation(tensors, flags)
+    clipped = oracles.clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.times(rate) for expected in clipped.gradients)
-    near = _is_near(case, clipped.norm, threshold)
-    return Prediction(gradients, (clipped.norm,) * len(tensors) or (clipped.norm,), (near,) * len(tensors))
+    form, size = (
+        FORMATS[narrowest(case) if alone is None else alone.dtype],
+        float_quotient(clipped.norm.middle, Fraction(1)),
+    )
+    errors = error_bounds(form, case.norm_type, sum(map(len, counted)), size)
+    # The formula of this kind compares norm + eps with the threshold.
+    shift = Fraction(formula.get("eps", 0.0)) if formula["kind"] == "coefficient" else Fraction(0)
+    near = (
+        math.isfinite(threshold)
+        and ulps_from_threshold(clipped.norm, Fraction(threshold) - shift, form) <= errors.norm_bound
+        and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
+    )
+    count = len(tensors)
+    return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
 
-def _is_near(case: Case, norm: Bounds, threshold: float) -> bool:
-    """Whether the norm is not a number of the dtype and closer to the threshold than its own rounding error."""
-    if not math.isfinite(threshold):
+def _is_exact(norm: Bounds, tensors: Sequence[Exact], p: float, form: Format) -> bool:
+    """Whether arithmetic in the format gives the norm without any rounding, in whatever order it sums."""
+    if p == math.inf:
+        return True
+    if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
-    form = FORMATS[narrowest(case)]
-    if norm.lower == norm.upper and (norm.lower / form.smallest_subnormal).denominator == 1:
-        significant = norm.lower / form.smallest_subnormal
-        odd = significant.numerator // (significant.numerator & -significant.numerator) if significant else 0
-        if odd.bit_length() <= form.precision:
-            return False
-    return ulps_from_threshold(norm, Fraction(threshold), form) <= norm_bound(case)
+    lowest = min((tensor.exponent for tensor in tensors if any(tensor.integers)), default=0)
+    # In units of which every term is a multiple, so that no partial sum has more digits than the format.
+    if norm.power / power_of_two(int(p) * lowest) > 2**form.precision:
+        return False
+    if p == 1.0 or len(tensors) == 1:
+        return True
+    alone = [exact_norm([tensor]) for tensor in tensors]
+    return all(one.lower == one.upper and _is_number(one.lower, form) for one in alone)
+
+
+def _is_number(value: Fraction, form: Format) -> bool:
+    return value <= form.largest and value_of(round_to(value, form), form) == value
 
 
 def narrowest(case: Case) -> str:
-    """The dtype of fewest digits among the gradients."""
-    names = [gradient.array.dtype for gradient in case.gradients if gradient.array is not None] or [case.dtype]
+    """The dtype of fewest digits among the gradients that are included."""
+    arrays = [case.gradients[i].array for i in case.included]
+    names = [array.dtype for array in arrays if array is not None] or [case.dtype.partition("+")[0]]
     return min(names, key=lambda name: FORMATS[name].precision)
 
 
 def norm_budget(case: Case) -> float:
-    """How far, in ulp, a norm may lie from the exact one: what two careful roundings in the dtype itself amount to."""
-    return SMALL_NORM_ULPS * _power_factor(case)
-
-
-def clip_budget(case: Case) -> float:
-    """How far, in ulp, an element may lie from the exact one: the norm's budget, a quotient and a product."""
-    return norm_budget(case) + SMALL_CLIP_ULPS - SMALL_NORM_ULPS
+    """How far, in ulp, the norm may lie from the exact one to pass."""
+    return max((error.norm_budget for error in predict(case).errors), default=0.0)
 
 
 def norm_bound(case: Case) -> float:
-    """The error bound, in ulp, of a norm that is summed up element by element in the dtype itself."""
-    elements = sum(len(tensor) for tensor in decoded(case) if tensor is not None)
-    return norm_budget(case) + elements / 2 * _power_factor(case)
+    """How far, in ulp, the norm may lie from the exact one not to fail."""
+    return max((error.norm_bound for error in predict(case).errors), default=0.0)
+
+
+def clip_budget(case: Case) -> float:
+    """How far, in ulp, an element may lie from the exact one to pass."""
+    return max((error.clip_budget for error in predict(case).errors), default=0.0)
 
 
 def clip_bound(case: Case) -> float:
-    """The error bound, in ulp, of elements that are scaled by such a norm."""
-    return norm_bound(case) + SMALL_CLIP_ULPS - SMALL_NORM_ULPS
-
-
-def _power_factor(case: Case) -> float:
-    """By how much powers of a general order, and their root, multiply the error that squares and a square root make."""
-    p = case.norm_type
-    return 1.0 if p in (1.0, 2.0, math.inf) else 2.0 * max(1.0, 1.0 / p)
+    """How far, in ulp, an element may lie from the exact one not to fail."""
+    return max((error.clip_bound for error in predict(case).errors), default=0.0)
 
 
 def _included(case: Case) -> list[bool]:

@@ -23,12 +23,13 @@ from gradclip_reports.records import Cell, Header, Run, RunWriter
 from gradclip_spec import rules
 
 from .answers import Connection, Description
-from .case import Repeatable
 from .cases import all_cases
 from .claims import Claim, load_claims
 from .deviations import Deviation, load_deviations, pinned
 from .judge import Context, judge
+from .oracles import second_oracle
 from .plan import PlannedCell, Selection, plan_cells
+from .relations import follow_up
 from .show import readable_input
 from .verdict import SPOILING, Verdict
 
@@ -151,8 +152,10 @@ def _verdict(connection: Connection, planned: PlannedCell, timeout: float, claim
     if planned.missing is not None:
         return Verdict("unsupported", planned.missing)
     call = planned.case.call(planned.subject.name)
-    times = 2 if isinstance(planned.case.expectation, Repeatable) else 1
-    answers = [connection.ask(call, timeout) for _ in range(times)]
+    answers = [connection.ask(call, timeout)]
+    following = follow_up(planned.case, answers[0])
+    if following is not None:
+        answers.append(connection.ask(following.call(planned.subject.name), timeout))
     return judge(Context(planned.case, planned.subject, tuple(claims)), answers)
 
 
@@ -204,7 +207,11 @@ def _header(request: RunRequest, description: Description) -> Header:
         suite={"name": "gradclip-spec", "version": version("gradclip-spec")},
         adapter=request.adapter,
         framework={"name": description.framework, "version": description.version},
-        environment={**description.environment, "suite_python": sys.version.split()[0]},
+        environment={
+            **description.environment,
+            "suite_python": sys.version.split()[0],
+            "second_oracle": second_oracle(),
+        },
         subjects=[subject_to_json(subject) for subject in description.subjects],
         command=list(request.command),
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

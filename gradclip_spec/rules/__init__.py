@@ -30,6 +30,7 @@ THEMES = (
     "arguments",
     "effects",
     "optimizer",
+    "metamorphic",
 )
 
 LEVELS = {

@@ -76,6 +76,7 @@ _TITLES = {
     "arguments": "Arguments",
     "effects": "Effects",
     "optimizer": "In an optimizer",
+    "metamorphic": "Relations between calls",
 }
 
 

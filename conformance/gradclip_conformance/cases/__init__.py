@@ -5,7 +5,19 @@ from __future__ import annotations
 from functools import cache
 
 from ..case import Case
-from . import arguments, effects, exclusion, formula, nonfinite, optimizer, precision, range, structure, zero
+from . import (
+    arguments,
+    effects,
+    exclusion,
+    formula,
+    metamorphic,
+    nonfinite,
+    optimizer,
+    precision,
+    range,
+    structure,
+    zero,
+)
 
 __all__ = ["THEMES", "all_cases"]
 
@@ -20,6 +32,7 @@ THEMES = {
     "arguments": arguments,
     "effects": effects,
     "optimizer": optimizer,
+    "metamorphic": metamorphic,
 }
 
 

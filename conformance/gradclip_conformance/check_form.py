@@ -1,0 +1,42 @@
+"""The form of a reply: how many gradients, which of them None, their shapes and dtypes."""
+
+from __future__ import annotations
+
+from gradclip_adapters.contract import DTYPES, Reply
+
+from .case import Case
+from .show import readable_array
+from .verdict import Verdict
+
+__all__ = ["broken_form", "structure"]
+
+
+def structure(case: Case, aspect: str, reply: Reply) -> Verdict:
+    """One aspect of the form; all but the dtype have been looked at by `broken_form`, as for every case."""
+    for i, (gradient, got) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
+        given = gradient.array
+        if aspect == "dtype" and given is not None and got is not None and given.dtype != got.dtype:
+            detail = f"Gradient {i} was {given.dtype} and came back as {got.dtype}."
+            return Verdict("fail", detail, expected=given.dtype, observed=got.dtype)
+    return Verdict("pass")
+
+
+def broken_form(case: Case, reply: Reply) -> Verdict | None:
+    """What makes a reply impossible to compare: the wrong number of gradients, a None, a shape, no numbers."""
+    given, got = len(case.gradients), len(reply.gradients)
+    if given != got:
+        return Verdict("fail", f"{got} gradients came back for {given}.", expected=given, observed=got)
+    for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
+        before = gradient.array
+        if (before is None) != (result is None):
+            what = ("there was none", "one came back") if before is None else ("there was one", "None came back")
+            return Verdict("fail", f"Gradient {i}: {what[0]}, and {what[1]}.", observed=readable_array(result))
+        if before is None or result is None:
+            continue
+        if before.shape != result.shape:
+            detail = f"Gradient {i} had the shape {before.shape} and came back as {result.shape}."
+            return Verdict("fail", detail, expected=list(before.shape), observed=list(result.shape))
+        if result.dtype not in DTYPES:
+            detail = f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is no float dtype here."
+            return Verdict("fail", detail, expected=before.dtype, observed=result.dtype)
+    return None

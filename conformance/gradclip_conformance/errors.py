@@ -1,0 +1,84 @@
+r"""The error bounds by which answers are judged, in ulp.
+
+Let :math:`u = 2^{-p}` be half the spacing of a dtype's numbers above 1. One operation is off by a relative error of `u`
+at most, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place in the binade. Errors
+of `k` operations in a product or a quotient make :math:`k u / (1 - k u)` at most (Higham, Accuracy and Stability of
+Numerical Algorithms, lemma 3.1).
+
+*The norm.* Powers, a sum and a root, first of each tensor and then of the tensors' norms, as the formula
+:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}` has it, all in the dtype itself. Of `n` terms that are not negative, a sum
+in any order is off by `(n - 1) u` at most, for any `n` and without terms of second order (Jeannerod and Rump, SIAM J.
+Matrix Anal. Appl. 34, 2013). The longest way of an element through the sums of both levels has at most `n` additions,
+because tensors without elements add exact zeros. With `s` for the error of one power and `r` for that of one root, the
+sum under the last root is off by
+
+.. math:: x = (n + 1 + 2 s + p r) u,
+
+and the norm by :math:`(1 - x)^{-1/p} (1 + r u) - 1`, of its inverse as of itself. A square and a square root are
+rounded correctly: `s = r = 1`. Magnitudes take neither: `s = r = 0`. A general power is taken to be within one ulp,
+`s = 2`; the root's exponent `1/p` is itself rounded, which costs the logarithm of the norm: `r = 2 + |ln n|`.
+
+*A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total one.
+
+*An element* costs a quotient and a product more, in whatever order they are taken.
+
+The bounds say nothing of what leaves the range on the way: rules of their own ask for that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .formats import Format
+
+__all__ = ["NOTHING", "ErrorBounds", "error_bounds"]
+
+
+@dataclass(frozen=True)
+class ErrorBounds:
+    """Distances in ulp: budgets are what a careful implementation keeps to, bounds what the arithmetic guarantees."""
+
+    norm_budget: float
+    clip_budget: float
+    norm_bound: float
+    clip_bound: float
+
+
+#: Where nothing is rounded.
+NOTHING = ErrorBounds(0.0, 0.0, 0.0, 0.0)
+
+#: A quotient and a product.
+SCALING = 2.0
+
+
+def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
+    """The bounds for a norm of order `p` over so many elements, and for the elements that are scaled by it."""
+    unit = 2.0**-form.precision
+    power, root = _costs(p, norm)
+    # Two roundings; of a general power each is a power and a root.
+    careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
+    in_the_dtype = 0.0
+    if p != math.inf:
+        doubt = (elements + 1 + 2 * power + p * root) * unit
+        in_the_dtype = ((1 - doubt) ** (-1 / p) * (1 + root * unit) - 1) / unit if doubt < 1 else math.inf
+    return ErrorBounds(
+        _with_second_order(careful, unit),
+        _with_second_order(careful + SCALING, unit),
+        max(in_the_dtype, _with_second_order(careful, unit)),
+        _with_second_order(max(in_the_dtype, careful) + SCALING, unit),
+    )
+
+
+def _costs(p: float, norm: float) -> tuple[float, float]:
+    """The errors of one power and of one root, in units of `u`."""
+    if p in (1.0, math.inf):
+        return 0.0, 0.0
+    if p == 2.0:
+        return 1.0, 1.0
+    return 2.0, 2.0 + (abs(math.log(norm)) if 0 < norm < math.inf else 0.0)
+
+
+def _with_second_order(count: float, unit: float) -> float:
+    """The ulp that so many errors of `u` amount to."""
+    return count / (1 - count * unit) if count * unit < 1 else math.inf

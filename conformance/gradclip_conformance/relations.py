@@ -1,0 +1,313 @@
+"""Metamorphic relations: what must hold between the results of a call, or of two calls, without an oracle.
+
+A relation between two calls makes the second from the first and its results, and says which arrays of both answers
+belong together. In exact arithmetic they are equal. In floating-point arithmetic each of the two lies within the error
+of the arithmetic (see `errors`) of what it is in exact arithmetic, so that they are at most twice as far apart; a clip
+by value rounds nothing, and its results are equal. Scaling by a power of two is exact in every operation as long as
+nothing leaves the normal range: results that are not equal bit for bit show another way of computing for other
+magnitudes, which is `quality` within that distance.
+
+A relation of one call looks at its results and its input alone:
+
+- *direction*: with at most two roundings an element, a quotient and a product, `result / input` is the same number for
+  all elements that the same norm scales, to within 2 ulp of each result;
+- *signs*: a result is zero or has the sign of its element;
+- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))` with the `k` errors that an element may have,
+  and half the smallest subnormal number more for each element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+
+from gradclip_adapters.contract import Array, Gradient, Reply
+
+from .answers import Answer, Replied
+from .case import Case, Metamorphic, Repeatable
+from .check_form import broken_form
+from .context import Context
+from .distances import largest_distance
+from .exact import norm as exact_norm
+from .expected import Expected
+from .formats import FORMATS, decode, encode, ulp
+from .measure import as_dtype
+from .predict import predict
+from .show import readable_array
+from .verdict import Verdict
+
+__all__ = ["RELATIONS", "Relation", "cases_of", "check_relation", "follow_up"]
+
+Arrays = tuple[Array | None, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A second call made of the first one, and which arrays of the two answers are the same."""
+
+    #: The end of a sentence that begins with "In the second call".
+    says: str
+    second: Callable[[Case, Arrays], Case]
+    #: The results of the second call in the order and form of those of the first one.
+    back: Callable[[Case, Arrays], Arrays]
+
+
+def _clipped_again(case: Case, results: Arrays) -> Case:
+    return replace(case, gradients=tuple(replace(g, array=got) for g, got in zip(case.gradients, results, strict=True)))
+
+
+def _scaled(case: Case, results: Arrays) -> Case:
+    del results
+    factor = 2.0 ** _exponent(case)
+    gradients = tuple(replace(g, array=_times_power_of_two(g.array, _exponent(case))) for g in case.gradients)
+    options = {n: v * factor if n in ("clip_norm", "min", "max") else v for n, v in case.options.items()}
+    return replace(case, gradients=gradients, options=options)
+
+
+def _exponent(case: Case) -> int:
+    return case.expectation.exponent if isinstance(case.expectation, Metamorphic) else 0
+
+
+def _times_power_of_two(array: Array | None, exponent: int) -> Array | None:
+    if array is None:
+        return None
+    values = [value * Fraction(2) ** exponent for value in decode(array.data, array.dtype).fractions()]
+    return Array(array.dtype, array.shape, encode(values, array.dtype))
+
+
+def _reordered(case: Case, results: Arrays) -> Case:
+    del results
+    return replace(case, gradients=case.gradients[::-1])
+
+
+def _split(case: Case, results: Arrays) -> Case:
+    del results
+    return replace(case, gradients=tuple(half for gradient in case.gradients for half in _halves(gradient)))
+
+
+def _halves(gradient: Gradient) -> Iterable[Gradient]:
+    array = gradient.array
+    assert array is not None
+    width = len(array.data) // max(1, _elements(array))
+    middle = _elements(array) // 2
+    for name, first, last in (("a", 0, middle), ("b", middle, _elements(array))):
+        half = Array(array.dtype, (last - first,), array.data[first * width : last * width])
+        yield replace(gradient, name=gradient.name + name, array=half)
+
+
+def _elements(array: Array) -> int:
+    return math.prod(array.shape)
+
+
+def _joined(case: Case, second: Arrays) -> Arrays:
+    pairs = zip(case.gradients, second[::2], second[1::2], strict=True)
+    return tuple(
+        None if a is None or b is None or g.array is None else Array(a.dtype, g.array.shape, a.data + b.data)
+        for g, a, b in pairs
+    )
+
+
+#: How many zeros are added to a gradient.
+ZEROS = 3
+
+
+def _with_zeros(case: Case, results: Arrays) -> Case:
+    del results
+    longer = []
+    for gradient in case.gradients:
+        array = gradient.array
+        assert array is not None
+        data = array.data + bytes(ZEROS * FORMATS[array.dtype].width // 8)
+        longer.append(replace(gradient, array=Array(array.dtype, (_elements(array) + ZEROS,), data)))
+    return replace(case, gradients=tuple(longer))
+
+
+def _without_zeros(case: Case, second: Arrays) -> Arrays:
+    return tuple(
+        None
+        if got is None or g.array is None
+        else Array(got.dtype, g.array.shape, got.data[: len(got.data) * _elements(g.array) // _elements(got)])
+        for g, got in zip(case.gradients, second, strict=True)
+    )
+
+
+def _with_others(case: Case, other: Gradient) -> Case:
+    return replace(case, gradients=(other, *(each for g in case.gradients for each in (g, other))))
+
+
+def _with_excluded(case: Case, results: Arrays) -> Case:
+    del results
+    array = case.gradients[0].array
+    return _with_others(case, Gradient("excluded", array, need_clip=False))
+
+
+def _with_none(case: Case, results: Arrays) -> Case:
+    del results
+    return _with_others(case, Gradient("none", None))
+
+
+def _unchanged_order(case: Case, second: Arrays) -> Arrays:
+    del case
+    return second
+
+
+RELATIONS: Mapping[str, Relation] = MappingProxyType(
+    {
+        "twice": Relation("the results of the first are clipped again", _clipped_again, _unchanged_order),
+        "scaled": Relation("gradients and threshold are scaled by a power of two", _scaled, _unchanged_order),
+        "reordered": Relation(
+            "the gradients stand in reverse order", _reordered, lambda case, second: tuple(reversed(second))
+        ),
+        "split": Relation("each gradient is split in two", _split, _joined),
+        "zeros-added": Relation("zeros are added to each gradient", _with_zeros, _without_zeros),
+        "excluded-added": Relation(
+            "excluded gradients stand between the others", _with_excluded, lambda case, second: second[1::2]
+        ),
+        "none-added": Relation(
+            "gradients that are None stand between the others", _with_none, lambda case, second: second[1::2]
+        ),
+    }
+)
+
+
+def follow_up(case: Case, answer: Answer) -> Case | None:
+    """What is to be asked after the first answer; None when nothing is."""
+    if isinstance(case.expectation, Repeatable):
+        return case
+    if not isinstance(case.expectation, Metamorphic) or case.expectation.relation not in RELATIONS:
+        return None
+    if not isinstance(answer, Replied) or broken_form(case, answer.reply) is not None:
+        return None
+    return RELATIONS[case.expectation.relation].second(case, answer.reply.gradients)
+
+
+def cases_of(case: Case, replies: Sequence[Reply]) -> list[Case]:
+    """The cases that were asked: the one that is judged, and what followed from the first reply."""
+    following = follow_up(case, Replied(replies[0])) if replies else None
+    return [case] if following is None else [case, following]
+
+
+def check_relation(context: Context, replies: Sequence[Reply]) -> Verdict:
+    """Whether the relation of a case holds between its replies."""
+    case = context.case
+    assert isinstance(case.expectation, Metamorphic)
+    name = case.expectation.relation
+    if name in RELATIONS:
+        return _check_two(context, RELATIONS[name], replies[0], replies[1])
+    checks = {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
+    return checks[name](case, replies[0])
+
+
+def _check_two(context: Context, relation: Relation, first: Reply, second: Reply) -> Verdict:
+    case = context.case
+    if (broken := broken_form(relation.second(case, first.gradients), second)) is not None:
+        return replace(broken, detail=f"In the second call {relation.says}. {broken.detail}")
+    worst, status = 0.0, "pass"
+    errors = predict(case).errors
+    for i, (given, one, other) in enumerate(
+        zip(case.gradients, first.gradients, relation.back(case, second.gradients), strict=True)
+    ):
+        if given.array is None or one is None or other is None:
+            continue
+        dtype = given.array.dtype
+        related = Expected(decode(as_dtype(one, dtype), dtype)).times(Fraction(2) ** _exponent(case))
+        distance, place = largest_distance(as_dtype(other, dtype), related, dtype)
+        budget = 0.0 if _exponent(case) else 2 * errors[i].clip_budget
+        if distance <= max(worst, budget):
+            worst = max(worst, distance)
+            continue
+        worst, status = distance, "quality" if distance <= 2 * errors[i].clip_bound else "fail"
+        detail = (
+            f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp from "
+            f"where it had to be by the first call; the budget is {budget:.3g}, twice the error bound "
+            f"{2 * errors[i].clip_bound:.3g}."
+        )
+    shown = [{"gradients": [readable_array(array) for array in reply.gradients]} for reply in (first, second)]
+    return Verdict("pass", ulp=worst) if status == "pass" else Verdict(status, detail, worst, shown[0], shown[1])
+
+
+def _groups(case: Case) -> list[list[int]]:
+    """The gradients that are scaled together."""
+    return [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
+
+
+def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
+    """Gradient, place, element, result and the result's ulp, for each element of a group."""
+    found = []
+    for i in group:
+        given, got = case.gradients[i].array, reply.gradients[i]
+        if given is None or got is None:
+            continue
+        form = FORMATS[given.dtype]
+        results = decode(as_dtype(got, given.dtype), given.dtype)
+        elements = zip(decode(given.data, given.dtype).fractions(), results.fractions(), strict=True)
+        found += [(i, place, x, y, ulp(y, form)) for place, (x, y) in enumerate(elements)]
+    return found
+
+
+def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
+    """The finding that a result is not finite, though every element was."""
+    for i in case.included:
+        got = reply.gradients[i]
+        if got is not None and not decode(got.data, got.dtype).is_finite:
+            return Verdict("fail", f"Gradient {i} is not finite afterwards, and was before.")
+    return None
+
+
+def _check_direction(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    for group in _groups(case):
+        least = most = None
+        for i, place, x, y, spacing in _pairs(case, reply, group):
+            if not x:
+                if y:
+                    return Verdict("fail", f"Element {place} of gradient {i} was zero and is {float(y):g}.")
+                continue
+            # The factors that this element's rounding leaves open.
+            low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
+            sign = -1 if x * y < 0 else 1
+            low, high = (low, high) if sign > 0 else (-high, -low)
+            least = low if least is None else max(least, low)
+            most = high if most is None else min(most, high)
+            if least > most:
+                detail = (
+                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
+                    "number that no rounding makes the same: the direction has changed."
+                )
+                return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
+    return Verdict("pass")
+
+
+def _check_signs(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    for i, place, x, y, _ in _pairs(case, reply, case.included):
+        if (x * y < 0) or (not x and y):
+            detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
+            return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
+    return Verdict("pass")
+
+
+def _check_bounded(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    threshold = Fraction(case.options["clip_norm"])
+    for group in _groups(case):
+        arrays = [array for i in group if (array := reply.gradients[i]) is not None]
+        if not arrays:
+            continue
+        size = exact_norm([decode(array.data, array.dtype) for array in arrays], case.norm_type).lower
+        errors, form = predict(case).errors[group[0]], FORMATS[arrays[0].dtype]
+        slack = sum(map(_elements, arrays)) * form.smallest_subnormal / 2
+        unit = Fraction(1, 2**form.precision)
+        # The errors are ulp with their second order in them already.
+        limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
+        if size > limits[0]:
+            ratio = float(size / threshold) if threshold else float("inf")
+            detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
+            return Verdict("quality" if size <= limits[1] else "fail", detail, expected=float(threshold))
+    return Verdict("pass")

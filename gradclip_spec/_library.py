@@ -102,7 +102,6 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
     )
 
 
-@lru_cache
 def dtype_name(dtype: Any) -> str:
     """The standard's name of a dtype, whatever the library calls it."""
     # NumPy's own functions take the scalar types as dtypes, and those carry the name of a class.

@@ -145,7 +145,8 @@ def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Arra
     """The sum of numbers given as (high, low)."""
     if not library.eager:
         high, error = _words.fold(library.xp, library.xp.stack([high for high, _ in parts]))
-        return _words.add(high, error + library.xp.sum(library.xp.stack([low for _, low in parts])))
+        low = error + library.xp.sum(library.xp.stack([low for _, low in parts]))
+        return _words.add(high, _words.finite_or_zero(library.xp, low))
     numbers = [float(number) for part in parts for number in part]
     asarray = library.scalars.xp.asarray
     if not all(map(math.isfinite, numbers)):

@@ -8,7 +8,7 @@ of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008)
 
 from typing import Any
 
-__all__ = ["add", "divide", "fold", "multiply", "power_of_two", "square_root", "top_bits"]
+__all__ = ["add", "divide", "finite_or_zero", "fold", "multiply", "power_of_two", "square_root", "top_bits"]
 
 Array = Any
 
@@ -41,16 +41,16 @@ def square_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array
     low = xp.where(nonzero, low, xp.zeros_like(low))
     root = xp.sqrt(high)
     square, error = multiply(root, root, precision)
-    root, correction = add(root, _finite(xp, (((high - square) - error) + low) / (2 * root)))
+    root, correction = add(root, finite_or_zero(xp, (((high - square) - error) + low) / (2 * root)))
     zero = xp.zeros_like(root)
-    return xp.where(nonzero, root, zero), xp.where(nonzero, _finite(xp, correction), zero)
+    return xp.where(nonzero, root, zero), xp.where(nonzero, finite_or_zero(xp, correction), zero)
 
 
 def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
     """The quotient `x / (high + low)`, correctly rounded but for the rarest of ties."""
     quotient = x / high
     product, error = multiply(quotient, high, precision)
-    return quotient + _finite(xp, (((x - product) - error) - quotient * low) / high)
+    return quotient + finite_or_zero(xp, (((x - product) - error) - quotient * low) / high)
 
 
 def fold(xp: Any, x: Array) -> tuple[Array, Array]:
@@ -70,6 +70,6 @@ def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
     return top_bits(approximate, approximate * 2.0 ** (precision - 6))
 
 
-def _finite(xp: Any, correction: Array) -> Array:
-    # The correction of an infinity is the difference of two infinities; the infinity stands without it.
+def finite_or_zero(xp: Any, correction: Array) -> Array:
+    """A correction; that of an infinity is the difference of two infinities, and the infinity stands without it."""
     return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

@@ -1,0 +1,185 @@
+"""The array libraries that the tests of the reference run on, as far as they are installed.
+
+With the environment variable GRADCLIP_REQUIRE set to a library's name, its absence is an error and not a skip.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How to make arrays of a library, and how to read them back."""
+
+    name: str
+    make: Callable[[Any, str], Any]
+    read: Callable[[Any], np.ndarray[Any, Any]]
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    #: Whether values may be looked at, so that arrays with nothing to clip come back themselves.
+    eager: bool = True
+    writeable: bool = True
+    #: What an array of the library is an instance of.
+    array_type: Any = object
+
+    def array(self, values: Any, dtype: str = "float32") -> Any:
+        """An array of the library."""
+        return self.make(values, dtype)
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def _numpy() -> Backend:
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return Backend("numpy", lambda v, d: np.array(v, _numpy_dtype(d)), np.asarray, dtypes, array_type=np.ndarray)
+
+
+def _read_only() -> Backend:
+    def make(values: Any, dtype: str) -> Any:
+        array = np.array(values, _numpy_dtype(dtype))
+        array.flags.writeable = False
+        return array
+
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return Backend("numpy-read-only", make, np.asarray, dtypes, writeable=False, array_type=np.ndarray)
+
+
+def _strict(device: str | None) -> Callable[[], Backend]:
+    def build() -> Backend:
+        strict = importlib.import_module("array_api_strict")
+        place = None if device is None else strict.Device(device)
+
+        def make(values: Any, dtype: str) -> Any:
+            return strict.asarray(np.array(values, dtype), device=place)
+
+        def read(array: Any) -> np.ndarray[Any, Any]:
+            return np.array(array.to_device(strict.Device("CPU_DEVICE")))
+
+        name = "strict" if device is None else f"strict-{device}"
+        dtypes = ("float32",) if device == "no_float64" else ("float32", "float64")
+        return Backend(name, make, read, dtypes, array_type=type(make(0, "float32")))
+
+    return build
+
+
+def _torch() -> Backend:
+    torch = importlib.import_module("torch")
+
+    def make(values: Any, dtype: str) -> Any:
+        # Through NumPy, so that Python numbers are rounded the same way on every backend.
+        bits = np.array(values, _numpy_dtype(dtype))
+        if dtype == "bfloat16":
+            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(bits)
+
+    def read(array: Any) -> np.ndarray[Any, Any]:
+        array = array.detach()
+        if array.dtype == torch.bfloat16:
+            return np.asarray(array.view(torch.int16).numpy().view(_numpy_dtype("bfloat16")))
+        return np.asarray(array.numpy())
+
+    return Backend("torch", make, read, ("float16", "bfloat16", "float32", "float64"), array_type=torch.Tensor)
+
+
+def _jax() -> Backend:
+    jax = importlib.import_module("jax")
+    dtypes = ("float16", "bfloat16", "float32")
+    return Backend(
+        "jax",
+        lambda v, d: jax.numpy.asarray(np.array(v, _numpy_dtype(d))),
+        np.asarray,
+        dtypes,
+        eager=False,
+        writeable=False,
+        array_type=jax.Array,
+    )
+
+
+def _dask() -> Backend:
+    array = importlib.import_module("dask.array")
+
+    def make(values: Any, dtype: str) -> Any:
+        values = np.array(values, dtype)
+        return array.from_array(values, chunks=tuple(max(n // 2, 1) for n in values.shape))
+
+    def read(x: Any) -> np.ndarray[Any, Any]:
+        # NumPy's warnings of NaN and overflow are due when a Dask array is computed, not when it is built.
+        with np.errstate(all="ignore"):
+            return np.asarray(x.compute(scheduler="synchronous"))
+
+    return Backend(
+        "dask",
+        make,
+        read,
+        ("float16", "float32", "float64"),
+        eager=False,
+        writeable=False,
+        array_type=array.Array,
+    )
+
+
+def _cupy() -> Backend:
+    cupy = importlib.import_module("cupy")
+    return Backend(
+        "cupy",
+        lambda v, d: cupy.asarray(np.array(v, d)),
+        cupy.asnumpy,
+        ("float16", "float32", "float64"),
+        eager=False,
+        array_type=cupy.ndarray,
+    )
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "numpy": _numpy,
+    "numpy-read-only": _read_only,
+    "strict": _strict(None),
+    "strict-no_float64": _strict("no_float64"),
+    "torch": _torch,
+    "jax": _jax,
+    "dask": _dask,
+    "cupy": _cupy,
+}
+
+
+def _built(name: str) -> Backend:
+    try:
+        return BACKENDS[name]()
+    except ImportError as error:
+        if os.environ.get("GRADCLIP_REQUIRE", "") == name.partition("-")[0]:
+            raise
+        pytest.skip(f"{name} is not installed: {error}")
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each array library that is installed."""
+    return _built(request.param)
+
+
+@pytest.fixture
+def require() -> Callable[[str], Any]:
+    """A module that a test needs: a skip where it is missing, an error where its library is required."""
+
+    def imported(module: str) -> Any:
+        try:
+            return importlib.import_module(module)
+        except ImportError as error:
+            if os.environ.get("GRADCLIP_REQUIRE", "") == module.partition(".")[0]:
+                raise
+            pytest.skip(f"{module} is not installed: {error}")
+
+    return imported

@@ -1,0 +1,189 @@
+"""Norms and elements against exact rational arithmetic."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, global_norm
+
+#: For each dtype: the bits of the significand, the smallest normal exponent, and the budgets of norm and element.
+FORMATS = {
+    "float16": (11, -14, 1.0, 1.5),
+    "bfloat16": (8, -126, 1.0, 1.5),
+    "float32": (24, -126, 1.0, 1.5),
+    "float64": (53, -1022, 2.0, 3.0),
+}
+
+
+def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
+    """The Euclidean norm, far beyond any float's precision."""
+    mantissas, exponents = np.frexp(values.astype(np.float64).ravel())
+    place = int(exponents.min()) - 53 if values.size else 0
+    wholes = (
+        int(m * 2**53) << int(e) - 53 - place for m, e in zip(mantissas.tolist(), exponents.tolist(), strict=True)
+    )
+    square = sum(whole * whole for whole in wholes)
+    return Fraction(math.isqrt(square << 400), 1 << 200) * Fraction(2) ** place
+
+
+def distance(got: float, exact: Fraction, dtype: str) -> float:
+    """How far a result is from the exact value, in units of the exact value's last place."""
+    precision, smallest, _, _ = FORMATS[dtype]
+    exponent = smallest
+    if exact:
+        numerator, denominator = abs(exact).as_integer_ratio()
+        exponent = numerator.bit_length() - denominator.bit_length()
+        exponent -= Fraction(2) ** exponent > abs(exact)
+    return float(abs(Fraction(got) - exact) / Fraction(2) ** (max(exponent, smallest) - precision + 1))
+
+
+def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: float | None = None) -> None:
+    """Assert that the norm and a sample of the clipped elements are within their budgets."""
+    __tracebackhide__ = True
+    array = backend.array(values, dtype)
+    values = backend.read(array)
+    norm = exact_norm(values)
+    threshold = float(norm) * 0.3 if threshold is None else threshold
+    norm_dtype = "float64" if dtype == "float64" else "float32"
+    error = distance(float(backend.read(global_norm(array))), norm, norm_dtype)
+    assert error <= FORMATS[norm_dtype][2], f"the norm is off by {error} ulp"
+
+    clipped = backend.read(clip_by_global_norm([array], threshold)[0][0]).ravel().astype(np.float64)
+    flat = values.ravel().astype(np.float64)
+    for index in range(0, flat.size, max(flat.size // 64, 1)):
+        exact = Fraction(float(flat[index])) * Fraction(threshold) / norm
+        error = distance(float(clipped[index]), exact, dtype)
+        assert error <= FORMATS[dtype][3], f"element {index} is off by {error} ulp"
+
+
+@pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
+@pytest.mark.parametrize("kind", ["normal", "constant", "heavy-tailed", "ramp"])
+def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
+    random = np.random.default_rng(size)
+    values = {
+        "normal": random.standard_normal(size),
+        "constant": np.full(size, 0.1),
+        "heavy-tailed": np.clip(random.standard_cauchy(size), -1e4, 1e4),
+        "ramp": np.linspace(0.001, 1, size),
+    }[kind]
+    for dtype in backend.dtypes:
+        check(backend, values, dtype)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1.1, 1.7])
+def test_large_constant_gradients(backend: Any, value: float) -> None:
+    # Rows that are alike round to the same side: a sum in float32 is off by several ulp here.
+    if backend.name not in ("numpy", "torch"):
+        pytest.skip("only NumPy and torch on the CPU sum large arrays in float32 first")
+    array = backend.array(np.full(1 << 19, value), "float32")
+    exact = abs(Fraction(float(backend.read(array)[0]))) * Fraction(math.isqrt((1 << 19) << 200), 1 << 100)
+
+    assert distance(float(backend.read(global_norm(array))), exact, "float32") <= 0.51
+
+
+@pytest.mark.parametrize("kind", ["normal", "outlier", "sparse", "tiny", "huge", "two halves"])
+def test_large_gradients(kind: str) -> None:
+    size = (1 << 19) + 77
+    random = np.random.default_rng(1)
+    values = random.standard_normal(size)
+    if kind == "outlier":
+        values[123] = 1e6
+    elif kind == "sparse":
+        values[1000:] = 0
+    elif kind == "tiny":
+        values *= 1e-25
+    elif kind == "huge":
+        values *= 1e25
+    elif kind == "two halves":
+        values[: size // 2] = 0.1
+    array = values.astype(np.float32)
+    # In float64, squares of float32 are exact and a pairwise sum is far inside float32's rounding error.
+    exact = Fraction(float(np.sqrt(np.sum(array.astype(np.float64) ** 2))))
+
+    assert distance(float(global_norm(array)), exact, "float32") <= 0.51
+
+
+def test_large_float64_gradients(backend: Any) -> None:
+    if "float64" not in backend.dtypes or backend.name == "dask":
+        pytest.skip("has no float64, or is computed chunk by chunk in the same way")
+    check(backend, np.full(300_000, 0.1), "float64")
+
+
+@pytest.mark.parametrize("scale", [-320, -300, -200, 150, 200, 307])
+def test_squares_out_of_range_float64(backend: Any, scale: int) -> None:
+    if "float64" not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no float64")
+    values = np.array([3.0, 1.0, 0.25, 2.0, 1e-5]) * 10.0**scale
+
+    check(backend, values, "float64")
+    check(backend, values, "float64", threshold=min(1e-310, float(values[0]) / 3))
+
+
+@pytest.mark.parametrize("scale", [-36, -30, -20, 15, 30, 37])
+def test_squares_out_of_range_float32(backend: Any, scale: int) -> None:
+    values = np.array([3.0, 1.0, 0.25, 2.0]) * 10.0**scale
+
+    check(backend, values, "float32", threshold=None if scale > -36 else 1e-36)
+    check(backend, np.array([3.0, 1.0, 0.25, 2.0]) * 1e4, "float16" if "float16" in backend.dtypes else "float32")
+
+
+def test_coefficient_below_every_float() -> None:
+    clipped, _ = clip_by_global_norm([np.array([1e300, 1e290])], 5e-324)
+
+    assert clipped[0].tolist() == [5e-324, 0.0]
+    clipped, _ = clip_by_global_norm([np.array([1e38, 1e37], np.float32)], 2.0**-140)
+
+    assert (
+        distance(
+            float(clipped[0][0]), Fraction(2) ** -140 * Fraction(1e38) / exact_norm(np.float32([1e38, 1e37])), "float32"
+        )
+        <= 1.5
+    )
+
+
+def test_norm_beyond_the_dtype_still_scales(backend: Any) -> None:
+    array = backend.array([3e38, 3e38], "float32")
+    clipped, total = clip_by_global_norm([array], 2.0)
+
+    assert float(backend.read(total)) == math.inf
+    assert distance(float(backend.read(clipped[0])[0]), Fraction(math.isqrt(2 << 200), 1 << 100), "float32") <= 1.5
+
+
+def test_splitting_and_order_do_not_matter(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        values = np.random.default_rng(5).standard_normal(3000)
+        whole = global_norm(backend.array(values, dtype))
+        parts = [backend.array(part, dtype) for part in np.split(values, [1, 10, 1700, 1701])]
+        apart = global_norm(parts[::-1])
+
+        gap = abs(float(backend.read(whole)) - float(backend.read(apart)))
+        assert gap <= float(np.spacing(backend.read(whole)))
+
+
+def test_thousands_of_small_arrays(backend: Any) -> None:
+    if backend.name not in ("numpy", "torch", "strict"):
+        pytest.skip("one graph node an array: nothing new to see, and slow")
+    values = np.random.default_rng(6).standard_normal((3000, 50)).astype(np.float32)
+    arrays = [backend.array(row, "float32") for row in values]
+    clipped, total = clip_by_global_norm(arrays, 1.0)
+
+    assert distance(float(backend.read(total)), exact_norm(values), "float32") <= 1.0
+    assert (
+        distance(float(backend.read(clipped[-1])[0]), Fraction(float(values[-1, 0])) / exact_norm(values), "float32")
+        <= 1.5
+    )
+
+
+def test_memory_layouts() -> None:
+    base = np.random.default_rng(7).standard_normal((1200, 1000)).astype(np.float32)
+    for view in (base.T, base[::2], base[:, ::3], base[::-1, ::-1], np.moveaxis(base.reshape(30, 40, 1000), 0, 1)):
+        clipped, total = clip_by_global_norm([view], 1.0)
+        exact = math.sqrt(float(np.sum(np.square(view, dtype=np.float64))))
+
+        assert abs(float(total) - exact) <= float(np.spacing(np.float32(exact)))
+        assert np.array_equal(clipped[0], view * np.float32(1 / exact))

@@ -1,0 +1,150 @@
+"""Bad arguments are refused, by name, before anything is changed; and what in place means."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+
+@pytest.mark.parametrize("clip", [clip_by_norm, clip_by_global_norm])
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"clip_norm": -1.0}, ValueError, "clip_norm"),
+        ({"clip_norm": math.nan}, ValueError, "clip_norm"),
+        ({"clip_norm": 10**400}, ValueError, "clip_norm"),
+        ({"clip_norm": True}, TypeError, "clip_norm"),
+        ({"clip_norm": "1"}, TypeError, "clip_norm"),
+        ({"clip_norm": None}, TypeError, "clip_norm"),
+        ({"clip_norm": np.array([1.0])}, TypeError, "clip_norm"),
+        ({"clip_norm": 1.0, "norm_type": 0}, ValueError, "norm_type"),
+        ({"clip_norm": 1.0, "norm_type": -2}, ValueError, "norm_type"),
+        ({"clip_norm": 1.0, "norm_type": math.nan}, ValueError, "norm_type"),
+        ({"clip_norm": 1.0, "norm_type": "fro"}, TypeError, "norm_type"),
+        ({"clip_norm": 1.0, "eps": -1e-6}, ValueError, "eps"),
+        ({"clip_norm": 1.0, "eps": math.inf}, ValueError, "eps"),
+        ({"clip_norm": 1.0, "inplace": 1}, TypeError, "inplace"),
+    ],
+)
+def test_bad_numbers_and_switches(clip: Any, arguments: Any, error: Any, name: str) -> None:
+    array = np.array([3.0, 4.0])
+    with pytest.raises(error, match=f"`{name}`"):
+        clip([array], **{"inplace": True, **arguments})
+
+    assert array.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"max": -1.0}, ValueError, "max"),
+        ({"max": math.nan}, ValueError, "max"),
+        ({"max": 1.0, "min": 2.0}, ValueError, "min"),
+        ({"max": 1.0, "min": math.nan}, ValueError, "min"),
+        ({"max": "1"}, TypeError, "max"),
+        ({"max": 1.0, "min": False}, TypeError, "min"),
+    ],
+)
+def test_bad_bounds(arguments: Any, error: Any, name: str) -> None:
+    with pytest.raises(error, match=f"`{name}`"):
+        clip_by_value([np.array([3.0])], **arguments)
+
+
+def test_numbers_of_other_types_are_taken() -> None:
+    array = np.array([3.0, 4.0])
+
+    for threshold in (Fraction(5, 2), np.float32(2.5), np.float64(2.5)):
+        assert clip_by_norm(array, threshold).tolist() == [1.5, 2.0]
+    assert clip_by_norm(array, np.int64(5)) is array
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([1, 2]), np.array([1j]), np.array([True]), np.array(["x"]), np.array([1.0], np.longdouble)]
+)
+def test_other_dtypes_are_refused(array: Any) -> None:
+    for call in (lambda: global_norm([array]), lambda: clip_by_value([array], 1.0), lambda: clip_by_norm(array, 1.0)):
+        with pytest.raises(TypeError, match=f"float64, got {array.dtype.name}"):
+            call()
+
+
+@pytest.mark.parametrize("leaf", [1.0, "gradient", [1.0], object()])
+def test_leaves_that_are_no_arrays(leaf: Any) -> None:
+    with pytest.raises(TypeError, match=r"optree|must be arrays"):
+        global_norm([leaf])
+
+
+def test_libraries_do_not_mix() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    array = np.array([3.0])
+    with pytest.raises(TypeError, match="one array library"):
+        clip_by_norm([array, strict.asarray([4.0])], 1.0, inplace=True)
+
+    assert array.tolist() == [3.0]
+
+
+@pytest.mark.parametrize("values", [[math.nan, 1.0], [math.inf, 1.0]])
+def test_error_if_nonfinite_comes_before_any_change(backend: Any, values: list[float]) -> None:
+    arrays = [backend.array([3.0]), backend.array(values)]
+    with pytest.raises(FloatingPointError, match="total norm"), np.errstate(all="ignore"):
+        clip_by_global_norm(arrays, 1.0, error_if_nonfinite=True, inplace=backend.writeable)
+
+    assert backend.read(arrays[0]).tolist() == [3.0]
+    assert float(backend.read(clip_by_global_norm(arrays[:1], 1.0, error_if_nonfinite=True)[1])) == 3.0
+
+
+def test_in_place_writes_into_the_arrays(backend: Any) -> None:
+    if not backend.writeable:
+        pytest.skip(f"arrays of {backend.name} cannot be written into")
+    for dtype in backend.dtypes:
+        arrays = [backend.array([3.0, 4.0], dtype), None, backend.array([100.0], dtype), backend.array(-12.0, dtype)]
+        for clip, wanted in (
+            (lambda a, f: clip_by_global_norm(a, 6.5, need_clip=f, inplace=True)[0], [[1.5, 2.0], [100.0], -6.0]),
+            (lambda a, f: clip_by_norm(a, 1.25, need_clip=f, inplace=True), [[0.75, 1.0], [100.0], -1.25]),
+            (lambda a, f: clip_by_value(a, 0.875, need_clip=f, inplace=True), [[0.75, 0.875], [100.0], -0.875]),
+        ):
+            clipped = clip(arrays, [True, None, False, True])
+
+            assert all(new is old for new, old in zip(clipped, arrays, strict=True))
+            assert [backend.read(array).astype(float).tolist() for array in arrays if array is not None] == wanted
+
+
+def test_in_place_is_refused_where_it_cannot_be(backend: Any) -> None:
+    if backend.writeable:
+        pytest.skip(f"arrays of {backend.name} can be written into")
+    array = backend.array([3.0, 4.0])
+    for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
+        with pytest.raises(TypeError, match="inplace"):
+            clip([array], 1.0, inplace=True)
+
+    assert backend.read(array).tolist() == [3.0, 4.0]
+
+
+def test_in_place_is_refused_before_the_first_array_is_written() -> None:
+    first, second = np.array([3.0]), np.array([4.0])
+    second.flags.writeable = False
+    with pytest.raises(TypeError, match=r"at \(1,\)"):
+        clip_by_global_norm([first, second], 1.0, inplace=True)
+
+    assert first.tolist() == [3.0]
+
+
+def test_in_place_scales_an_array_that_stands_twice_once() -> None:
+    array = np.array([3.0])
+    clip_by_norm([array, array], 1.5, inplace=True)
+
+    assert array.tolist() == [1.5]
+
+
+def test_in_place_writes_through_views() -> None:
+    base = np.ones((4, 6), np.float32)
+    clip_by_value([base[::2, ::3]], 0.5, inplace=True)
+    clip_by_norm([base[1::2].T], 0.0, inplace=True)
+
+    assert base[0].tolist() == [0.5, 1.0, 1.0, 0.5, 1.0, 1.0]
+    assert base[1].tolist() == [0.0] * 6

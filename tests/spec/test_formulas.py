@@ -1,0 +1,191 @@
+"""What the three operations answer where the answer is exact, on every library."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+
+def equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
+    """Assert the library, the dtype and every bit of an array; all NaN are alike."""
+    __tracebackhide__ = True
+    assert isinstance(array, backend.array_type), f"a {type(array)} came back, not an array of {backend.name}"
+    values = backend.read(array)
+    assert values.dtype.name == dtype, f"the dtype is {values.dtype.name}, not {dtype}"
+    wanted = np.array(expected, values.dtype)
+    assert values.shape == wanted.shape, f"the shape is {values.shape}, not {wanted.shape}"
+    assert np.array_equal(values.astype(float), wanted.astype(float), equal_nan=True), f"{values} is not {wanted}"
+
+
+def test_value_clips_to_both_bounds(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        clipped = clip_by_value([backend.array([-3.0, -1.0, 0.5, 2.0], dtype)], 1.0)
+
+        equal(backend, clipped[0], [-1.0, -1.0, 0.5, 1.0], dtype)
+
+
+def test_value_takes_a_lower_bound(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        equal(backend, clip_by_value(backend.array([-3.0, 0.5, 2.0], dtype), 1.0, 0.25), [0.25, 0.5, 1.0], dtype)
+
+
+def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        equal(backend, clip_by_value(backend.array([1.0, -1.0], dtype), 0.1), [0.1, -0.1], dtype)
+        beyond = -1e300 if dtype == "float64" else -math.inf
+        equal(backend, clip_by_value(backend.array([1.0, -math.inf], dtype), 1e300), [1.0, beyond], dtype)
+
+
+def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        array = backend.array([math.nan, math.inf, -math.inf, 0.5], dtype)
+
+        equal(backend, clip_by_value(array, 1.0), [math.nan, 1.0, -1.0, 0.5], dtype)
+
+
+def test_norm_scales_what_is_above(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        clipped = clip_by_norm([backend.array([3.0, 4.0], dtype), backend.array([0.75, -1.0], dtype)], 2.5)
+
+        equal(backend, clipped[0], [1.5, 2.0], dtype)
+        equal(backend, clipped[1], [0.75, -1.0], dtype)
+
+
+def test_global_norm_scales_all_by_one_coefficient(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        arrays = [backend.array([2.0, -4.0], dtype), None, backend.array([[5.0], [6.0]], dtype)]
+        clipped, total = clip_by_global_norm(arrays, 4.5)
+
+        equal(backend, clipped[0], [1.0, -2.0], dtype)
+        assert clipped[1] is None
+        equal(backend, clipped[2], [[2.5], [3.0]], dtype)
+        equal(backend, total, 9.0, "float64" if dtype == "float64" else "float32")
+
+
+@pytest.mark.parametrize(
+    ("norm_type", "expected"), [(1, 7.0), (2, 5.0), (3, 91 ** (1 / 3)), (0.5, (3**0.5 + 2) ** 2), (math.inf, 4.0)]
+)
+def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
+    for dtype in backend.dtypes:
+        total = backend.read(
+            global_norm([backend.array([3.0, 0.0], dtype), backend.array(-4.0, dtype)], norm_type=norm_type)
+        )
+
+        # Powers and roots of libraries are good to a few roundings; whole numbers are exact.
+        tolerance = 0 if expected in (7.0, 5.0, 4.0) else 8 * float(np.finfo(total.dtype).eps)
+        assert abs(float(total) - expected) <= tolerance * expected
+
+
+def test_at_the_threshold_nothing_changes(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        clipped, total = clip_by_global_norm([backend.array([3.0, 4.0], dtype)], 5.0)
+
+        equal(backend, clipped[0], [3.0, 4.0], dtype)
+        assert float(backend.read(total)) == 5.0
+
+
+def test_eps_is_added_to_the_norm(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        array = backend.array([3.0, 4.0], dtype)
+
+        equal(backend, clip_by_global_norm([array], 4.0, eps=3.0)[0][0], [1.5, 2.0], dtype)
+        equal(backend, clip_by_norm([array], 8.0, eps=3.0)[0], [3.0, 4.0], dtype)
+        equal(backend, clip_by_norm([array], 3.0, eps=1.0)[0], [1.5, 2.0], dtype)
+
+
+def test_mixed_dtypes_keep_theirs(backend: Any) -> None:
+    narrow, wide = backend.dtypes[0], backend.dtypes[-1]
+    clipped, total = clip_by_global_norm([backend.array([3.0], narrow), backend.array([4.0], wide)], 2.5)
+
+    equal(backend, clipped[0], [1.5], narrow)
+    equal(backend, clipped[1], [2.0], wide)
+    assert float(backend.read(total)) == 5.0
+
+
+def test_zero_gradient_stays_zero(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        for threshold in (0.0, 1.0):
+            clipped, total = clip_by_global_norm([backend.array([0.0, 0.0], dtype)], threshold)
+
+            equal(backend, clipped[0], [0.0, 0.0], dtype)
+            assert float(backend.read(total)) == 0.0
+            equal(backend, clip_by_norm(backend.array([0.0], dtype), threshold, norm_type=3), [0.0], dtype)
+
+
+def test_zero_threshold_makes_zeros(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        equal(backend, clip_by_norm([backend.array([3.0, -4.0], dtype)], 0.0)[0], [0.0, 0.0], dtype)
+
+
+def test_infinite_threshold_changes_nothing(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        equal(backend, clip_by_norm([backend.array([3.0, math.inf], dtype)], math.inf)[0], [3.0, math.inf], dtype)
+
+
+@pytest.mark.parametrize("norm_type", [1, 2, 2.5, math.inf])
+def test_nan_and_infinity_are_never_passed_over(backend: Any, norm_type: float) -> None:
+    for dtype in backend.dtypes:
+        arrays = [backend.array([math.nan, 1.0], dtype), backend.array([2.0], dtype)]
+        clipped, total = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
+
+        equal(backend, clipped[0], [math.nan, math.nan], dtype)
+        equal(backend, clipped[1], [math.nan], dtype)
+        assert math.isnan(float(backend.read(total)))
+
+        arrays = [backend.array([-math.inf, 1.0], dtype), backend.array([2.0], dtype)]
+        clipped, total = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
+
+        equal(backend, clipped[0], [math.nan, 0.0], dtype)
+        equal(backend, clipped[1], [0.0], dtype)
+        assert float(backend.read(total)) == math.inf
+
+
+def test_empty_and_zero_dimensional_arrays(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        arrays = [backend.array(np.zeros((0, 3)), dtype), backend.array(-10.0, dtype)]
+        clipped, total = clip_by_global_norm(arrays, 5.0)
+
+        equal(backend, clipped[0], np.zeros((0, 3)), dtype)
+        equal(backend, clipped[1], -5.0, dtype)
+        assert float(backend.read(total)) == 10.0
+        equal(backend, clip_by_norm(arrays[0], 5.0, norm_type=math.inf), np.zeros((0, 3)), dtype)
+        equal(backend, clip_by_value(arrays[0], 5.0), np.zeros((0, 3)), dtype)
+
+
+def test_norm_over_nothing_is_zero(backend: Any) -> None:
+    array = backend.array([3.0])
+    clipped, total = clip_by_global_norm([array, None], 1.0, need_clip=[False, False])
+
+    assert clipped[0] is array
+    equal(backend, total, 0.0, "float32")
+
+
+def test_norm_of_no_array_at_all_is_numpy_zero() -> None:
+    for nothing in ([], None, [None], {}):
+        clipped, total = clip_by_global_norm(nothing, 1.0)
+
+        assert clipped == nothing
+        assert (total.dtype, total.shape, float(total)) == (np.float32, (), 0.0)
+
+
+def test_inputs_are_left_alone(backend: Any) -> None:
+    array = backend.array([3.0, 4.0])
+    clip_by_global_norm([array], 1.0)
+    clip_by_norm([array], 1.0)
+    clip_by_value([array], 1.0)
+
+    equal(backend, array, [3.0, 4.0], "float32")
+
+
+def test_nothing_to_clip_gives_the_very_objects(backend: Any) -> None:
+    if not backend.eager:
+        pytest.skip(f"{backend.name} does not let values be looked at")
+    arrays = [backend.array([3.0, 4.0]), backend.array([0.0])]
+
+    for clipped in (clip_by_global_norm(arrays, 5.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):
+        assert [new is old for new, old in zip(clipped, arrays, strict=True)] == [True, True]

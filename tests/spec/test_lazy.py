@@ -1,0 +1,162 @@
+"""Traced, compiled, batched, differentiated and lazy: no value is looked at, and none is computed early."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+CASES = [
+    [3.0, 4.0],
+    [0.3, 0.4],
+    [0.0, 0.0],
+    [1e30, 1e25],
+    [1e-30, 1e-30],
+    [math.nan, 1.0],
+    [math.inf, 1.0],
+    [1e-42, 0.0],
+]
+
+
+def operations(x: Any) -> list[Any]:
+    """All three operations and two norms."""
+    clipped, total = clip_by_global_norm([x, None], 2.5)
+    return [clipped[0], total, clip_by_norm(x, 2.5, norm_type=3), clip_by_value(x, 2.5), global_norm(x, norm_type=1)]
+
+
+def same(got: Any, wanted: Any, ulps: int = 0) -> None:
+    """Assert that results agree bit for bit, or to so many roundings; NaN equals NaN."""
+    __tracebackhide__ = True
+    for left, right in zip(got, wanted, strict=True):
+        left, right = np.asarray(left), np.asarray(right)
+        with np.errstate(all="ignore"):
+            gap = np.abs(left.astype(float) - right.astype(float)) <= ulps * np.spacing(np.abs(right)).astype(float)
+        alike = gap | (left == right) | (np.isnan(left) & np.isnan(right))
+        assert alike.all(), f"{left} is not {right}"
+
+
+@pytest.mark.parametrize("values", CASES)
+def test_jax_jit(require: Any, values: list[float]) -> None:
+    jax = require("jax")
+    x = np.array(values, np.float32)
+    with np.errstate(all="ignore"):
+        wanted = operations(x)
+    if values[0] == 1e-42:
+        # XLA computes with subnormal numbers as with zero; what is not changed keeps them.
+        assert np.asarray(jax.jit(operations)(x)[0]).tolist() == x.tolist()
+        return
+
+    same(jax.jit(operations)(jax.numpy.asarray(x)), wanted, ulps=2)
+
+
+@pytest.mark.parametrize("values", CASES[:5])
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 2.5])
+def test_jax_derivatives(require: Any, values: list[float], threshold: float) -> None:
+    jax = require("jax")
+    x = jax.numpy.asarray(np.array(values, np.float32))
+    weights = np.array([1.0, -2.0])
+    got = jax.jit(jax.grad(lambda x: jax.numpy.sum(clip_by_global_norm(x, threshold)[0] * weights)))(x)
+
+    point = np.array(x, np.float64)
+    norm = math.hypot(*point)
+    unit = point / norm if norm else point
+    # The derivative of c x / |x|: c / |x| times the projection that takes the direction of x out.
+    wanted = weights if norm <= threshold else threshold / norm * (weights - unit * (weights @ unit))
+    assert np.all(np.isfinite(got))
+    np.testing.assert_allclose(
+        got, wanted, rtol=0, atol=2e-6 * max(float(np.abs(wanted).max()), threshold / norm if norm else 0)
+    )
+
+
+def test_jax_batches_and_second_derivatives(require: Any) -> None:
+    jax = require("jax")
+    rows = jax.numpy.asarray(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], np.float32))
+
+    batched = jax.vmap(lambda x: clip_by_global_norm(x, 2.5)[0])(rows)
+
+    same(list(batched), [np.array([1.5, 2.0]), np.asarray(rows[1]), np.array([0.0, 0.0])])
+    for row in rows:
+        assert np.all(np.isfinite(jax.hessian(lambda x: clip_by_global_norm(x, 2.5)[0].sum())(row)))
+
+
+def test_jax_dtypes_outside_are_left_alone(require: Any) -> None:
+    jax = require("jax")
+    clipped, total = jax.jit(lambda x: clip_by_global_norm(x, 1.0))(jax.numpy.ones(3))
+
+    assert {clipped.dtype.name, total.dtype.name, jax.numpy.ones(3).dtype.name} == {"float32"}
+
+
+def test_jax_traced_norm_cannot_raise(require: Any) -> None:
+    jax = require("jax")
+    with pytest.raises(TypeError, match="error_if_nonfinite"):
+        jax.jit(lambda x: clip_by_global_norm(x, 1.0, error_if_nonfinite=True))(jax.numpy.ones(3))
+
+
+@pytest.mark.parametrize("values", CASES)
+def test_torch_compile(require: Any, values: list[float]) -> None:
+    torch = require("torch")
+    x = torch.tensor(values)
+    with warnings.catch_warnings():
+        # Dynamo traces through the caches of array-api-compat and says so; other warnings are torch's own.
+        warnings.simplefilter("ignore")
+        got = torch.compile(operations, fullgraph=True, backend="aot_eager")(x)
+
+    same(got, operations(x), ulps=2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_torch_transformations(require: Any, dtype: str) -> None:
+    torch = require("torch")
+    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=getattr(torch, dtype))
+
+    batched = torch.func.vmap(lambda x: clip_by_global_norm(x, 2.5)[0])(rows)
+    slopes = [torch.func.grad(lambda x: clip_by_global_norm(x, 2.5)[0].sum())(row).tolist() for row in rows]
+
+    same(list(batched), [np.array([1.5, 2.0]), rows[1].numpy(), np.array([0.0, 0.0])])
+    assert slopes[1:] == [[1.0, 1.0], [1.0, 1.0]]
+    np.testing.assert_allclose(slopes[0], [0.08, -0.06], rtol=0, atol=1e-6)
+
+
+def test_torch_backward(require: Any) -> None:
+    torch = require("torch")
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+    clip_by_global_norm([x], 2.5)[1].backward()
+
+    np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_dask_computes_nothing_early(require: Any, dtype: str) -> None:
+    array = require("dask.array")
+    dask = require("dask")
+    computed = []
+
+    def scheduler(graph: Any, keys: Any, **options: Any) -> Any:
+        computed.append(keys)
+        return dask.get(graph, keys, **options)
+
+    values = np.arange(24, dtype=dtype).reshape(4, 6)
+    with dask.config.set(scheduler=scheduler):
+        x = array.from_array(values, chunks=(2, 3))
+        results = operations(x)
+        assert computed == []
+        got = dask.compute(*results)
+
+    assert len(computed) == 1
+    same(got, operations(values), ulps=2)
+
+
+def test_dask_chunks_of_unknown_size(require: Any) -> None:
+    array = require("dask.array")
+    values = np.arange(-8.0, 9.0)
+    x = array.from_array(values, chunks=5)
+
+    clipped, total = clip_by_global_norm(x[x > 0], 1.0)
+
+    assert float(total) == float(global_norm(values[values > 0]))
+    same([clipped.compute()], [clip_by_global_norm(values[values > 0], 1.0)[0]], ulps=1)

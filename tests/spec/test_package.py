@@ -1,0 +1,83 @@
+"""The package as such: its public names, what importing it costs, and what it imports."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+
+import gradclip_spec
+
+NAMES = [
+    "ClipByGlobalNorm",
+    "ClipByNorm",
+    "ClipByValue",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+]
+
+
+def test_public_names() -> None:
+    assert gradclip_spec.__all__ == NAMES
+    for name in NAMES:
+        public = getattr(gradclip_spec, name)
+        assert public.__doc__, f"{name} has no docstring"
+        assert "Examples" in public.__doc__, f"{name} has no example"
+        assert "Source:" in public.__doc__, f"{name} names no source"
+
+
+def test_every_module_names_what_it_offers() -> None:
+    for module in pkgutil.iter_modules(gradclip_spec.__path__):
+        if not module.ispkg:
+            loaded = importlib.import_module(f"gradclip_spec.{module.name}")
+            missing = [name for name in loaded.__all__ if not hasattr(loaded, name)]
+            assert missing == [], f"{module.name} offers {missing} and has them not"
+
+
+def test_signatures() -> None:
+    assert str(inspect.signature(gradclip_spec.global_norm)) == (
+        "(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -> Any"
+    )
+    assert list(inspect.signature(gradclip_spec.clip_by_value).parameters) == [
+        "grads",
+        "max",
+        "min",
+        "need_clip",
+        "inplace",
+    ]
+    assert list(inspect.signature(gradclip_spec.clip_by_norm).parameters) == [
+        *("grads", "clip_norm", "norm_type", "eps", "need_clip", "inplace"),
+    ]
+    assert list(inspect.signature(gradclip_spec.clip_by_global_norm).parameters) == [
+        *("grads", "clip_norm", "norm_type", "eps", "need_clip", "error_if_nonfinite", "inplace"),
+    ]
+
+
+def run(program: str) -> str:
+    """What a program prints in a fresh interpreter."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
+
+
+def test_importing_is_quick() -> None:
+    # The fastest of several, because what else the machine does only ever adds time.
+    program = "import numpy, time; t = time.perf_counter(); import gradclip_spec; print(time.perf_counter() - t)"
+    fastest = min(float(run(program)) for _ in range(5))
+
+    assert fastest < 0.05, f"importing took {fastest * 1000:.0f} ms beyond NumPy"
+
+
+def test_no_framework_is_imported() -> None:
+    program = (
+        "import sys, numpy, gradclip_spec; gradclip_spec.clip_by_global_norm([numpy.ones(3)], 1.0); "
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    loaded = set(eval(run(program)))
+
+    assert loaded.isdisjoint(
+        {"torch", "jax", "dask", "cupy", "tensorflow", "paddle", "optree", "array_api_strict", "ml_dtypes"}
+    )

@@ -1,0 +1,157 @@
+"""Trees of gradients, and which of their arrays are included."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+Pair = namedtuple("Pair", "weight bias")
+
+
+def three() -> Any:
+    """An array of norm 3."""
+    return np.array([3.0])
+
+
+def four() -> Any:
+    """An array of norm 4."""
+    return np.array([4.0])
+
+
+def test_a_single_array_comes_back_as_one() -> None:
+    clipped, total = clip_by_global_norm(four(), 2.0)
+
+    assert isinstance(clipped, np.ndarray)
+    assert (clipped.tolist(), float(total)) == ([2.0], 4.0)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_flat_sequences(kind: Any) -> None:
+    clipped, _ = clip_by_global_norm(kind([three(), None, four()]), 2.5)
+
+    assert type(clipped) is kind
+    assert [None if array is None else array.tolist() for array in clipped] == [[1.5], None, [2.0]]
+
+
+def test_dicts_keep_their_order() -> None:
+    clipped, _ = clip_by_global_norm({"z": three(), "a": four(), "none": None}, 2.5)
+
+    assert list(clipped) == ["z", "a", "none"]
+    assert (clipped["z"].tolist(), clipped["a"].tolist(), clipped["none"]) == ([1.5], [2.0], None)
+
+
+def test_a_generator_is_consumed_once_into_a_list() -> None:
+    passed = []
+
+    def gradients() -> Any:
+        for array in (three(), four()):
+            passed.append(1)
+            yield array
+
+    clipped, total = clip_by_global_norm(gradients(), 2.5)
+
+    assert type(clipped) is list
+    assert [array.tolist() for array in clipped] == [[1.5], [2.0]]
+    assert (float(total), len(passed)) == (5.0, 2)
+    assert type(clip_by_value({"a": three()}.values(), 1.0)) is list
+
+
+def test_nested_trees(require: Any) -> None:
+    require("optree")
+    tree = {"layer": Pair(three(), [None]), "head": OrderedDict(b=(four(),), a=None)}
+    clipped, _ = clip_by_global_norm(tree, 2.5)
+
+    assert list(clipped) == ["layer", "head"]
+    assert isinstance(clipped["layer"], Pair)
+    assert clipped["layer"].weight.tolist() == [1.5]
+    assert clipped["layer"].bias == [None]
+    assert list(clipped["head"]) == ["b", "a"]
+    assert clipped["head"]["b"][0].tolist() == [2.0]
+
+
+def test_nested_trees_take_nested_flags_and_paths(require: Any) -> None:
+    require("optree")
+    tree = {"layer": Pair(three(), four()), "head": [None, four()]}
+    seen = []
+
+    def not_bias(path: Any, array: Any) -> bool:
+        seen.append((path, array.tolist()))
+        return path[-1] != 1
+
+    by_flags = global_norm(tree, need_clip={"layer": Pair(True, False), "head": [None, False]})
+    by_path = global_norm(tree, need_clip=not_bias)
+
+    assert (float(by_flags), float(by_path)) == (3.0, 3.0)
+    assert dict(seen) == {("layer", 0): [3.0], ("layer", 1): [4.0], ("head", 1): [4.0]}
+
+
+def test_nested_trees_without_optree_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "optree", None)
+    with pytest.raises(TypeError, match="install optree"):
+        global_norm([[three()]])
+
+
+def test_excluded_arrays_are_neither_counted_nor_changed() -> None:
+    kept = np.array([100.0])
+    arrays = [three(), kept, four()]
+
+    clipped, total = clip_by_global_norm(arrays, 2.5, need_clip=[True, False, True])
+
+    assert clipped[1] is kept
+    assert (float(total), clipped[0].tolist(), clipped[2].tolist()) == (5.0, [1.5], [2.0])
+    assert clip_by_norm(arrays, 1.0, need_clip=[True, False, True])[1] is kept
+    assert clip_by_value(arrays, 1.0, need_clip=[True, False, True])[1] is kept
+    assert kept.tolist() == [100.0]
+
+
+def test_excluded_arrays_may_be_integers() -> None:
+    counts = np.array([7])
+
+    assert clip_by_global_norm([counts, three()], 1.0, need_clip=[False, True])[0][0] is counts
+
+
+def test_the_predicate_sees_paths_and_arrays_but_no_none() -> None:
+    seen = []
+
+    def included(path: Any, array: Any) -> bool:
+        seen.append((path, array.tolist()))
+        return True
+
+    global_norm([three(), None, four()], need_clip=included)
+    global_norm({"w": three(), "b": None}, need_clip=included)
+    global_norm(four(), need_clip=included)
+
+    assert seen == [((0,), [3.0]), ((2,), [4.0]), (("w",), [3.0]), ((), [4.0])]
+
+
+def test_a_flag_for_a_single_array() -> None:
+    array = four()
+
+    assert clip_by_value(array, 1.0, need_clip=False) is array
+    assert clip_by_value(array, 1.0, need_clip=np.bool_(True)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("flags", [[True], [True, True, True], True, {"a": True}, "no"])
+def test_flags_of_another_structure(flags: Any) -> None:
+    with pytest.raises(ValueError, match="`need_clip` must have the structure of the gradients"):
+        global_norm([three(), four()], need_clip=flags)
+
+
+def test_flags_of_other_keys() -> None:
+    with pytest.raises(ValueError, match="keys"):
+        global_norm({"a": three()}, need_clip={"b": True})
+
+
+@pytest.mark.parametrize("flag", [1, None, "yes", 0.0])
+def test_flags_that_are_no_bool(flag: Any) -> None:
+    with pytest.raises(TypeError, match="True or False"):
+        global_norm([three(), four()], need_clip=[True, flag])
+    with pytest.raises(TypeError, match="True or False"):
+        global_norm([three(), four()], need_clip=lambda path, array: flag)

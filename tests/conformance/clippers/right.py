@@ -1,0 +1,131 @@
+"""Right clippers, written otherwise than the reference: the suite must not blame one of them.
+
+Right is what the specification says. What a clipper cannot do (norms of other orders, the error flag) it does not
+take, so that it is not asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .right_norms import NORMS, Norm
+from .right_scalings import SCALINGS, Scaling
+from .right_values import LIMITS, Limit
+from .steps import ByGlobalNorm, ByNorm, ByValue, Gradients
+
+__all__ = ["RIGHT", "Right"]
+
+
+@dataclass(frozen=True)
+class Right:
+    """A clipper that nothing is wrong with."""
+
+    name: str
+    function: Callable[..., Any]
+    operation: str
+    in_place: bool | None = None
+    #: The error of its norm grows with the number of elements, so that large tensors are of poor quality, and right.
+    grows: bool = False
+
+
+#: Norms that the library's matrix product sums, a few running sums over the whole length.
+GROWING = ("dot_product", "matrix_product")
+
+
+def _refuse_negative(clip_norm: float) -> None:
+    if clip_norm < 0:
+        message = f"clip_norm is {clip_norm}, and must not be negative"
+        raise ValueError(message)
+
+
+def _global_norm(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    def clip(
+        grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], error_if_nonfinite: bool = False
+    ) -> tuple[Gradients, float]:
+        _refuse_negative(clip_norm)
+        chosen = [grad is not None and flag for grad, flag in zip(grads, need_clip, strict=True)]
+        total = norm([grad for grad, flag in zip(grads, chosen, strict=True) if flag])
+        if error_if_nonfinite and not math.isfinite(total):
+            message = f"the total norm is {total}"
+            raise RuntimeError(message)
+        pairs = zip(grads, chosen, strict=True)
+        return [scale(grad, clip_norm, total) if flag else grad for grad, flag in pairs], total
+
+    return clip
+
+
+def _own_norms(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
+        _refuse_negative(clip_norm)
+        results = []
+        for grad, flag in zip(grads, need_clip, strict=True):
+            results.append(grad if grad is None or not flag else scale(grad, clip_norm, norm([grad])))
+        return results
+
+    return clip
+
+
+def _values(limit: Limit) -> Callable[..., Any]:
+    def clip(grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Gradients:
+        low = -max if min is None else min
+        pairs = zip(grads, need_clip, strict=True)
+        return [limit(grad, low, max) if flag and grad is not None else grad for grad, flag in pairs]
+
+    return clip
+
+
+def _p_norms(
+    grads: Gradients,
+    *,
+    clip_norm: float,
+    need_clip: Sequence[bool],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> tuple[Gradients, Any]:
+    """Every order of the norm at once, in long double, over one buffer."""
+    _refuse_negative(clip_norm)
+    chosen = [i for i, grad in enumerate(grads) if need_clip[i] and grad is not None]
+    buffer = np.concatenate([np.zeros(0, np.longdouble), *(grads[i].astype(np.longdouble).ravel() for i in chosen)])
+    largest = np.max(np.abs(buffer), initial=np.longdouble(0))
+    total = largest
+    if math.isfinite(largest) and largest > 0 and norm_type != math.inf:
+        # A sum of powers that is exact in this format has an exact root where there is one.
+        powers = np.sum(np.abs(buffer) ** np.longdouble(norm_type))
+        total = np.sqrt(powers) if norm_type == 2 else powers ** (1 / np.longdouble(norm_type))
+    total = np.float64(total)
+    if error_if_nonfinite and not np.isfinite(total):
+        message = f"the total norm is {total}"
+        raise FloatingPointError(message)
+    if total <= clip_norm:
+        return grads, total
+    buffer = buffer * np.longdouble(clip_norm) / np.longdouble(total)
+    results, start = list(grads), 0
+    for i in chosen:
+        part = buffer[start : start + grads[i].size]
+        results[i], start = part.reshape(grads[i].shape).astype(grads[i].dtype), start + grads[i].size
+    return results, total
+
+
+def _right() -> Iterator[Right]:
+    scalings = list(SCALINGS.items())
+    for number, (name, norm) in enumerate(NORMS.items()):
+        how, scale = scalings[number % len(scalings)]
+        in_place = True if how.startswith("in_place") else None
+        yield Right(f"{name}-{how}", _own_norms(norm, scale), "clip_by_norm", in_place, name in GROWING)
+        # Another partner, so that each way of scaling meets more than one norm.
+        how, scale = scalings[(3 * number + 1) % len(scalings)]
+        in_place = True if how.startswith("in_place") else None
+        yield Right(f"{name}-{how}", _global_norm(norm, scale), "clip_by_global_norm", in_place, name in GROWING)
+    for name, limit in LIMITS.items():
+        yield Right(name, _values(limit), "clip_by_value", True if name.startswith("in_place") else None)
+    yield Right("p_norms_of_one_buffer", _p_norms, "clip_by_global_norm")
+    for base in (ByValue, ByNorm, ByGlobalNorm):
+        yield Right(f"steps-{base.short}", base(), base.operation, False)
+
+
+RIGHT = tuple(_right())

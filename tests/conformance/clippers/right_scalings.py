@@ -1,0 +1,100 @@
+"""What is done with a gradient of which the norm is known, in many right ways: branches, coefficients, in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .steps import Array
+
+__all__ = ["SCALINGS", "Scaling"]
+
+#: From a gradient, the threshold and the norm to the result.
+Scaling = Callable[[Array, float, float], Array]
+
+SCALINGS: dict[str, Scaling] = {}
+
+
+def _kept(scaling: Scaling) -> Scaling:
+    SCALINGS[scaling.__name__] = scaling
+    return scaling
+
+
+@_kept
+def branch(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Two branches; a NaN goes through the second."""
+    if norm <= clip_norm:
+        return grad
+    wide = grad.astype(np.longdouble)
+    return np.asarray(wide * np.longdouble(clip_norm) / np.longdouble(norm)).astype(grad.dtype)
+
+
+@_kept
+def least_coefficient(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Multiplies by the lesser of 1 and clip_norm / norm; the divisor is never 0."""
+    quotient = np.longdouble(clip_norm) / np.longdouble(norm) if norm else np.longdouble(1)
+    coefficient = np.minimum(np.longdouble(1), quotient)
+    return np.asarray(grad.astype(np.longdouble) * coefficient).astype(grad.dtype)
+
+
+@_kept
+def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Multiplies by clip_norm and divides by the larger of norm and threshold, where that is a number above 0."""
+    divisor = float(np.maximum(norm, clip_norm))
+    if divisor == 0 or clip_norm == math.inf:
+        return grad
+    return np.asarray(grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(divisor)).astype(grad.dtype)
+
+
+@_kept
+def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Divides by the norm first, and multiplies then, with exponents to spare."""
+    if norm <= clip_norm:
+        return grad
+    return np.asarray(grad.astype(np.longdouble) / np.longdouble(norm) * np.longdouble(clip_norm)).astype(grad.dtype)
+
+
+@_kept
+def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Reckons both, and chooses."""
+    divisor = np.longdouble(norm if norm else 1.0)
+    finite = np.longdouble(clip_norm if math.isfinite(clip_norm) else 0.0)
+    scaled = grad.astype(np.longdouble) * finite / divisor
+    return np.where(norm <= clip_norm, grad, scaled.astype(grad.dtype))
+
+
+@_kept
+def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Writes into what it was given."""
+    if not norm <= clip_norm:
+        grad[...] = grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(norm)
+    return grad
+
+
+@_kept
+def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Writes into what it was given, mantissas and exponents apart."""
+    if norm <= clip_norm:
+        return grad
+    if not math.isfinite(norm):
+        grad[...] = grad * grad.dtype.type(clip_norm / norm)
+        return grad
+    (above, up), (below, down) = math.frexp(clip_norm), math.frexp(norm)
+    grad[...] = np.ldexp(grad.astype(np.float64) * (above / below / 2), up - down + 1)
+    return grad
+
+
+@_kept
+def by_fractions(grad: Array, clip_norm: float, norm: float) -> Array:
+    """Multiplies small gradients by a fraction, exactly, and rounds once."""
+    if norm <= clip_norm:
+        return grad.copy()
+    if not math.isfinite(norm) or grad.size > 64:
+        return branch(grad, clip_norm, norm)
+    factor = Fraction(clip_norm) / Fraction(norm)
+    values: list[Any] = [float(Fraction(value) * factor) for value in grad.astype(np.float64).ravel().tolist()]
+    return np.array(values, np.float64).reshape(grad.shape).astype(grad.dtype)

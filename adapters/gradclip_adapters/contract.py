@@ -136,6 +136,7 @@ class Reply:
     """What the framework gave."""
 
     #: The clipped gradients, in the order and number in which the framework returned them.
+    #: A row-sparse one as the rows that were passed, or dense.
     gradients: Tuple[Optional[Array], ...]
     #: The norm it returned, if it returns one.
     norm: Optional[Array] = None

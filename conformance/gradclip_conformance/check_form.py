@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gradclip_adapters.contract import DTYPES, Reply
+from dataclasses import replace
+
+from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
 
 from .case import Case
 from .show import readable_array
 from .verdict import Verdict
 
-__all__ = ["broken_form", "structure"]
+__all__ = ["broken_form", "rows_only", "structure"]
 
 
 def structure(case: Case, aspect: str, reply: Reply) -> Verdict:
@@ -40,3 +42,22 @@ def broken_form(case: Case, reply: Reply) -> Verdict | None:
             detail = f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is no float dtype here."
             return Verdict("fail", detail, expected=before.dtype, observed=result.dtype)
     return None
+
+
+def rows_only(case: Case, reply: Reply) -> Reply:
+    """The reply with results of row-sparse gradients as rows, where they came back dense and zero elsewhere."""
+    if len(reply.gradients) != len(case.gradients):
+        return reply
+    pairs = zip(case.gradients, reply.gradients, strict=True)
+    return replace(reply, gradients=tuple(_rows_of(gradient, got) for gradient, got in pairs))
+
+
+def _rows_of(gradient: Gradient, got: Array | None) -> Array | None:
+    rows, given = gradient.rows, gradient.array
+    if rows is None or given is None or got is None or len(set(rows)) < len(rows) or got.dtype not in DTYPES:
+        return got
+    if got.shape != (gradient.height, *given.shape[1:]):
+        return got
+    bits = got.bits()
+    others = [row for row in range(len(bits)) if row not in rows]
+    return got if bits[others].any() else Array(got.dtype, given.shape, bits[list(rows)].tobytes())

@@ -46,7 +46,7 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             expected = {"gradients": expected_arrays(case, predict(case).gradients)}
             detail = f"A result was expected, and it {what_happened(case, each)}."
             return Verdict("fail", detail, expected=expected, observed=observed_answer(each))
-    replies = [each.reply for each in answers if isinstance(each, Replied)]
+    replies = [check_form.rows_only(case, each.reply) for each in answers if isinstance(each, Replied)]
     if (broken := check_form.broken_form(case, replies[0])) is not None:
         return broken
     match case.expectation:

@@ -10,7 +10,7 @@ from gradclip_adapters.contract import Array, Reply
 
 from .answers import Answer, Replied
 from .case import Case, InputsWritten, Metamorphic, Untouched, Values
-from .check_form import broken_form
+from .check_form import broken_form, rows_only
 from .context import Context
 from .distances import MANY, rounded
 from .expected import Expected
@@ -40,7 +40,7 @@ def documented_by_formula(
     related = isinstance(case.expectation, Metamorphic)
     if related and found.status == "pass":
         return None
-    replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
+    replies = [rows_only(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
     cases = cases_of(case, replies)
     if len(replies) < len(answers) or len(cases) != len(replies):
         return None

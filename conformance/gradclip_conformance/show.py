@@ -28,7 +28,8 @@ def float64_values(array: Array) -> np.ndarray[Any, Any]:
     """
     if array.dtype == "bfloat16":
         bits = np.frombuffer(array.data, dtype="<u2").astype(np.uint32) << np.uint32(16)
-        return bits.view(np.float32).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN among the bits is only converted
+            return bits.view(np.float32).astype(np.float64)
     if array.dtype not in DTYPES:
         msg = f"the dtype {array.dtype} is not one of {', '.join(DTYPES)}"
         raise ValueError(msg)

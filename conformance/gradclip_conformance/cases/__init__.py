@@ -9,6 +9,7 @@ from . import (
     arguments,
     effects,
     exclusion,
+    exhaustive,
     formula,
     metamorphic,
     nonfinite,
@@ -33,6 +34,7 @@ THEMES = {
     "effects": effects,
     "optimizer": optimizer,
     "metamorphic": metamorphic,
+    "exhaustive": exhaustive,
 }
 
 

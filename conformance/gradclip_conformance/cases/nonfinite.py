@@ -33,6 +33,14 @@ def _by_value(dtype: str) -> Iterator[Case]:
     infinite = [tensor([math.inf, -math.inf, 0.5], dtype)]
     yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, Values())
     yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, Values())
+    everything = [tensor([3.0, -3.0, -0.0, 0.5, math.inf, -math.inf, math.nan], dtype)]
+    for name, low, high in (
+        ("max-only", -math.inf, 1.0),
+        ("min-only", -1.0, math.inf),
+        ("neither", -math.inf, math.inf),
+    ):
+        yield case("value.infinite-bounds", name, dtype, everything, {"min": low, "max": high}, Values())
+    yield case("value.infinite-bounds", "infinite-max-alone", dtype, everything, {"max": math.inf}, Values())
 
 
 def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
@@ -41,9 +49,10 @@ def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
         one_of_two = [tensor([3.0, value], dtype), tensor([4.0, -2.0], dtype)]
         yield case(rule, f"{name}-threshold-small", dtype, one_of_two, {"clip_norm": 1.0}, NotSilent())
         yield case(rule, f"{name}-threshold-large", dtype, one_of_two, {"clip_norm": 1024.0}, NotSilent())
-    many = [tensor([1.0, 2.0], dtype) for _ in range(9)]
-    many[4] = tensor([math.nan, 2.0], dtype)
-    yield case(f"{operation}.nan-not-silent", "one-among-many", dtype, many, {"clip_norm": 1.0}, NotSilent())
+    for rule, value in (("nan-not-silent", math.nan), ("infinity-not-silent", -math.inf)):
+        many = [tensor([1.0, 2.0], dtype) for _ in range(9)]
+        many[4] = tensor([value, 2.0], dtype)
+        yield case(f"{operation}.{rule}", "one-among-many", dtype, many, {"clip_norm": 1.0}, NotSilent())
 
 
 def _error_flag(dtype: str) -> Iterator[Case]:

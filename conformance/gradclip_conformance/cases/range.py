@@ -39,6 +39,9 @@ def cases() -> Iterator[Case]:
             distant = [tensor([3 * large, 4 * large], dtype)]
             rule = f"{operation}.coefficient-underflow"
             yield case(rule, "far-apart", dtype, distant, {"clip_norm": small}, Values(accuracy=True))
+            rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
+            four = [tensor([largest, -largest, largest, largest], dtype)]
+            yield case(rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, Values(accuracy=True))
 
 
 def _subnormal(operation: str, dtype: str) -> Iterator[Case]:

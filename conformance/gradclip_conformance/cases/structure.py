@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..case import Case, Recorded, ReturnedNorm, Structure, Values
 from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
@@ -23,6 +24,7 @@ def cases() -> Iterator[Case]:
             yield from _shapes(operation, dtype)
             yield from _layouts(operation, dtype)
             yield from _lists(operation, dtype)
+            yield from _sparse(operation, dtype)
         yield from _mixed(operation)
     none_at_all = clipping_options("global-norm", 1.0)
     yield case("global-norm.empty-list", "returned-norm", "float32", [], none_at_all, ReturnedNorm(), ["returns_norm"])
@@ -84,6 +86,16 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded()
     )
+
+
+def _sparse(operation: str, dtype: str) -> Iterator[Case]:
+    options = clipping_options(operation, 1.0)
+    # Rows 1 and 3 of four: of norm 3, or 5 together with the tensor beside it.
+    values, beside = tensor([2.0, -1.0, 0.0, 2.0], dtype, (2, 2)), tensor([4.0], dtype)
+    once, twice = (replace(values, rows=rows, height=4) for rows in ((1, 3), (2, 2)))
+    yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, Values(), ["sparse"])
+    rule = f"{operation}.sparse-duplicate-rows"
+    yield case(rule, "one-row-twice", dtype, [twice, beside], options, Recorded(), ["sparse"])
 
 
 def _mixed(operation: str) -> Iterator[Case]:

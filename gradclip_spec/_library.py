@@ -87,8 +87,8 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
             f"convert them first, or exclude them with `need_clip`"
         )
         raise TypeError(message)
-    device = array_api_compat.device(leaves[0])
     primitives = _primitives.of(xp)
+    device = primitives.device(leaves[0])
     with primitives.context():
         has_float64 = "float64" in names or _has_float64(xp, device)
     return Library(

@@ -15,9 +15,10 @@ Array = np.ndarray[Any, Any]
 #: Elements that are converted to float64 at a time: the buffer stays in the first two caches.
 _CHUNK = 8192
 #: From this many float32 elements on, the sum is tried in float32 first, by rows of so many elements.
-_LARGE = 1 << 18
+_LARGE = 1 << 16
 _ROW = 128
-#: Rows that are summed again in float64, to see whether their rounding errors lean to one side.
+#: One row in so many, but no more than so many rows, is summed again in float64 to see whether the errors lean one way.
+_SAMPLED = 16
 _SAMPLE = 512
 
 
@@ -73,9 +74,9 @@ def _trusted(rows: Array, sums: Array, total: float) -> bool:
     same side), or one row outweighs the others, or squares left the range of float32.
     """
     in_range = rows.size * 2.0**-120 < total < 2.0**127
-    if not in_range or float(sums.max()) * _SAMPLE > total:
+    if not in_range or float(sums.max()) * 64 > total:
         return False
-    step = max(len(rows) // _SAMPLE, 1)
+    step = max(len(rows) // _SAMPLE, _SAMPLED)
     sample = rows[::step].astype(np.float64)
     exact = float(np.sum(sample * sample))
     lean = abs(float(np.sum(sums[::step], dtype=np.float64)) - exact)

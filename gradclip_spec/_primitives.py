@@ -32,6 +32,8 @@ class Primitives:
     clip: Callable[[Array, float, float, bool], Array]
     #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything.
     eager: Callable[[Sequence[Array]], bool] = lambda leaves: not array_api_compat.is_lazy_array(leaves[0])
+    #: Where the few numbers that decide a clip are made; None leaves it to the library.
+    device: Callable[[Array], Any] = array_api_compat.device
     #: Whether an array can be written into.
     writeable: Callable[[Array], bool] = array_api_compat.is_writeable_array
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
@@ -58,7 +60,7 @@ def of(xp: Any) -> Primitives:
     if array_api_compat.is_jax_namespace(xp):
         return _jax(_standard(xp))
     if array_api_compat.is_dask_namespace(xp):
-        return replace(_standard(xp), blockwise=_dask_blockwise, one_is_neutral=True)
+        return replace(_standard(xp), blockwise=_dask_blockwise, writeable=lambda x: False, one_is_neutral=True)
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)
     return _standard(xp)
@@ -135,9 +137,14 @@ def _jax(standard: Primitives) -> Primitives:
         first, second, product = (k / second).astype(jnp.float32), second.astype(jnp.float32), x.astype(jnp.float32)
         return (product * first * second).astype(x.dtype)
 
+    def device(x: Array) -> Any:
+        # That of an array on several devices is its sharding, which a single number cannot have.
+        place = array_api_compat.device(x)
+        return place if isinstance(place, jax.Device) else None
+
     # Without it there is no float64; it changes the dtypes of what is computed inside only.
     enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
-    return replace(standard, multiply=multiply, context=lambda: enable_x64(True))
+    return replace(standard, multiply=multiply, device=device, context=lambda: enable_x64(True))
 
 
 def _dask_blockwise(x: Array, function: Callable[..., tuple[float, float]], *scalars: Array) -> tuple[Array, Array]:

@@ -64,6 +64,8 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
 @pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
 @pytest.mark.parametrize("kind", ["normal", "constant", "heavy-tailed", "ramp"])
 def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
+    if backend.name in ("jax", "dask") and size not in (1, 1025):
+        pytest.skip("each size is compiled, or a graph, of its own")
     random = np.random.default_rng(size)
     values = {
         "normal": random.standard_normal(size),

@@ -152,14 +152,22 @@ def _is_exact(norm: Bounds, tensors: Sequence[Exact], p: float, form: Format) ->
         return True
     if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
-    lowest = min((tensor.exponent for tensor in tensors if any(tensor.integers)), default=0)
     # In units of which every term is a multiple, so that no partial sum has more digits than the format.
+    lowest = min((_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
     if norm.power / power_of_two(int(p) * lowest) > 2**form.precision:
         return False
     if p == 1.0 or len(tensors) == 1:
         return True
     alone = [exact_norm([tensor]) for tensor in tensors]
     return all(one.lower == one.upper and _is_number(one.lower, form) for one in alone)
+
+
+def _unit_exponent(tensor: Exact) -> int:
+    """The exponent of the greatest power of two of which all elements are multiples; one of them is not zero."""
+    bits = 0
+    for integer in tensor.integers:
+        bits |= abs(integer)
+    return tensor.exponent + (bits & -bits).bit_length() - 1
 
 
 def _is_number(value: Fraction, form: Format) -> bool:

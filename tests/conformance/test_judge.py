@@ -1,0 +1,522 @@
+"""The judge on hand-made answers: each expectation, each status, and what may and may not excuse an answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Reply, Subject
+from gradclip_conformance import oracles
+from gradclip_conformance.answers import Answer, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
+from gradclip_conformance.case import (
+    Case,
+    Expectation,
+    InputsKept,
+    InputsWritten,
+    NotSilent,
+    RaisesOnNonfinite,
+    Recorded,
+    Refused,
+    Repeatable,
+    ReturnedNorm,
+    Structure,
+    Untouched,
+    Values,
+)
+from gradclip_conformance.cases.build import case, tensor
+from gradclip_conformance.claims import Claim
+from gradclip_conformance.expected import Clipped
+from gradclip_conformance.formats import encode, next_down, next_up
+from gradclip_conformance.judge import Context, judge
+from gradclip_conformance.predict import predict
+from gradclip_conformance.verdict import Verdict
+
+nan, inf = math.nan, math.inf
+
+
+def array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Array:
+    """An array of these values."""
+    return Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
+
+
+def rounded(values: Sequence[float], dtype: str = "float32") -> Array:
+    """An array of these values, each rounded to the dtype."""
+    return Array.of(np.array(values, dtype=dtype))
+
+
+def subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
+    """A subject that is nobody's."""
+    return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
+
+
+def a_case(
+    expectation: Expectation,
+    *tensors: Sequence[float] | None,
+    dtype: str = "float32",
+    rule: str = "global-norm.scaled-above",
+    excluded: Sequence[int] = (),
+    **options: float,
+) -> Case:
+    """A case of one-dimensional gradients."""
+    gradients = [tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
+    return case(rule, "hand-made", dtype, gradients, options, expectation)
+
+
+def verdict(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
+    """The verdict on answers, of which replies may be given as their gradients."""
+    full = [Replied(Reply(tuple(each))) if isinstance(each, list) else each for each in answers]
+    about = context.pop("subject", subject(asked.operation))
+    return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
+
+
+TRIANGLE = [3.0, 4.0]
+
+
+class TestValues:
+    def test_exact_result_passes(self) -> None:
+        found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])])
+
+        assert (found.status, found.ulp) == ("pass", 0.0)
+
+    def test_gradients_as_they_were_fail(self) -> None:
+        found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), [array(TRIANGLE)])
+
+        assert (found.status, found.behaviour) == ("fail", "unchanged")
+        assert "gradient 0" in found.detail
+
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+    @pytest.mark.parametrize("order", ["coefficient", "product", "quotient"])
+    def test_clip_in_the_dtype_itself_with_a_rounded_norm_passes(self, dtype: str, order: str) -> None:
+        generator = np.random.default_rng(5)
+        for _ in range(50):
+            values = generator.standard_normal(23).astype(dtype)
+            threshold = np.dtype(dtype).type(0.7)
+            exact = math.sqrt(math.fsum(float(x) ** 2 for x in values))
+            norm = np.dtype(dtype).type(exact)
+            result = {
+                "coefficient": lambda v=values, n=norm, c=threshold: v * (c / n),
+                "product": lambda v=values, n=norm, c=threshold: v * c / n,
+                "quotient": lambda v=values, n=norm, c=threshold: v / n * c,
+            }[order]()
+            asked = a_case(Values(wide=True), [float(x) for x in values], dtype=dtype, clip_norm=float(threshold))
+
+            assert verdict(asked, [Array.of(result)]).status == "pass"
+
+    def test_naive_sum_in_half_precision_is_quality_at_most(self) -> None:
+        values = np.random.default_rng(6).standard_normal(200).astype(np.float16)
+        total = np.float16(0)
+        for value in values:
+            total = np.float16(total + value * value)
+        result = values * (np.float16(1) / np.sqrt(total))
+        asked = a_case(Values(), [float(x) for x in values], dtype="float16", clip_norm=1.0)
+
+        assert verdict(asked, [Array.of(result)]).status in ("pass", "quality")
+        assert (
+            verdict(replace(asked, expectation=Values(wide=True)), [Array.of(result * np.float16(1.03))]).status
+            == "fail"
+        )
+
+    def test_near_the_threshold_either_branch_passes(self) -> None:
+        values = [1.0, 2.0, 4.0, 0.1015625]
+        norm = float(np.float32(math.sqrt(math.fsum(x * x for x in values))))
+        scaled = np.array(values, dtype=np.float32) * np.float32(1 - 2**-24)
+        for threshold in (norm, next_up(norm, "float32"), next_down(norm, "float32")):
+            asked = a_case(Values(), values, clip_norm=threshold)
+
+            assert verdict(asked, [array(values)]).status == "pass"
+            assert verdict(asked, [Array.of(scaled)]).status == "pass"
+
+    @pytest.mark.parametrize("threshold", [5.0, next_up(5.0, "float32")])
+    def test_at_an_exact_norm_only_one_branch_passes(self, threshold: float) -> None:
+        asked = a_case(Values(), TRIANGLE, clip_norm=threshold)
+
+        assert verdict(asked, [array(TRIANGLE)]).status == "pass"
+        assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
+
+    def test_a_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
+        # 3, 4 and 5 times a number of 24 bits: the norm is representable, its square is not.
+        scale = 1 + 2.0**-20
+        asked = a_case(Values(), [3 * scale, 4 * scale], clip_norm=5 * scale)
+
+        assert predict(asked).near == (True,)
+        assert predict(a_case(Values(), TRIANGLE, clip_norm=5.0)).near == (False,)
+
+    def test_a_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
+        assert predict(a_case(Values(), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
+        assert predict(a_case(Values(), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
+
+    def test_a_coarse_dtype_beside_a_fine_one_is_quality(self) -> None:
+        gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
+        asked = case(
+            "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, Values()
+        )
+        coefficient = np.float16(1 / 2.5)
+        results = [np.array([1.0, 0.5], dtype=np.float16) * coefficient, np.array([2.0, 1.0]) * float(coefficient)]
+
+        assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
+        assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
+
+    def test_a_result_of_another_dtype_still_has_values(self) -> None:
+        found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
+
+        assert found.status == "pass"
+
+    @pytest.mark.parametrize("bad", [nan, inf, -inf])
+    def test_a_result_that_is_not_finite_fails(self, bad: float) -> None:
+        found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
+
+        assert (found.status, found.ulp) == ("fail", inf)
+
+    def test_a_raise_fails(self) -> None:
+        found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
+
+        assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
+
+    def test_accuracy_alone_is_never_a_failure(self) -> None:
+        asked = a_case(Values(accuracy=True), TRIANGLE, clip_norm=2.5)
+
+        assert verdict(asked, [array([1.625, 2.125])]).status == "quality"
+
+    def test_through_an_optimizer_the_learning_rate_counts(self) -> None:
+        asked = a_case(Values(), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
+
+        assert verdict(asked, [array([0.375, 0.5])]).status == "pass"
+        assert verdict(asked, [array([1.5, 2.0])]).status == "fail"
+
+
+class TestClipByValue:
+    @staticmethod
+    def asked(*values: float, **bounds: float) -> Case:
+        return case("value.bounds", "hand-made", "float32", [tensor(values, "float32")], dict(bounds), Values())
+
+    @pytest.mark.parametrize(
+        ("low", "high", "expected"),
+        [
+            (-inf, 1.0, [1.0, -3.0, 0.5, 1.0, -inf, nan]),
+            (-1.0, inf, [3.0, -1.0, 0.5, inf, -1.0, nan]),
+            (-inf, inf, [3.0, -3.0, 0.5, inf, -inf, nan]),
+        ],
+    )
+    def test_an_infinite_bound_is_none(self, low: float, high: float, expected: list[float]) -> None:
+        asked = self.asked(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
+
+        assert verdict(asked, [array(expected)]).status == "pass"
+        assert verdict(asked, [array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
+
+    def test_the_sign_of_a_zero_inside_is_kept(self) -> None:
+        asked = self.asked(-0.0, 2.0, max=1.0)
+
+        assert verdict(asked, [array([-0.0, 1.0])]).status == "pass"
+        assert verdict(asked, [array([0.0, 1.0])]).status == "fail"
+        through = subject("clip_by_value", "optimizer")
+        assert verdict(asked, [array([0.0, 1.0])], subject=through).status == "pass"
+
+    def test_the_sign_of_a_zero_that_is_a_bound_is_free(self) -> None:
+        assert verdict(self.asked(-0.0, 2.0, min=0.0, max=1.0), [array([0.0, 1.0])]).status == "pass"
+
+    def test_one_ulp_is_too_much(self) -> None:
+        found = verdict(self.asked(3.0, max=1.0), [array([next_down(1.0, "float32")])])
+
+        assert found.status == "fail"
+
+    def test_a_nan_that_became_a_bound_fails(self) -> None:
+        assert verdict(self.asked(nan, max=1.0), [array([1.0])]).status == "fail"
+
+
+class TestSubnormals:
+    unit = 2.0**-149
+
+    def test_flushing_fails_unless_it_is_declared(self) -> None:
+        asked = a_case(Values(wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
+        flushed = [array([0.0, 0.0])]
+
+        assert verdict(asked, flushed).status == "fail"
+        declared = subject("clip_by_global_norm", "flushes_subnormals")
+        assert verdict(asked, flushed, subject=declared).status == "pass"
+        assert verdict(asked, [array([1.0, 0.0])], subject=declared).status == "fail"
+
+    def test_untouched_gradients_may_lose_subnormals_only(self) -> None:
+        asked = a_case(Untouched((0,)), [3.0, self.unit], clip_norm=8.0)
+        declared = subject("clip_by_global_norm", "flushes_subnormals")
+
+        assert verdict(asked, [array([3.0, 0.0])]).status == "fail"
+        assert verdict(asked, [array([3.0, 0.0])], subject=declared).status == "pass"
+        assert verdict(asked, [array([0.0, self.unit])], subject=declared).status == "fail"
+
+
+class TestReturnedNorm:
+    @staticmethod
+    def of(norm: Array | None, *tensors: Sequence[float], dtype: str = "float32") -> str:
+        asked = a_case(ReturnedNorm(), *tensors, dtype=dtype, clip_norm=1.0)
+        gradients = tuple(gradient.array for gradient in asked.gradients)
+        return verdict(asked, Replied(Reply(gradients, norm))).status
+
+    def test_dtypes_as_wide_as_the_gradients_pass(self) -> None:
+        for dtype in ("float32", "float64"):
+            assert self.of(array([5.0], dtype, ()), TRIANGLE) == "pass"
+            assert self.of(array([5.0], dtype), TRIANGLE) == "pass"
+
+    def test_a_narrower_norm_loses_digits(self) -> None:
+        values = [1.0, 2.0, 3.0]
+        exact = math.sqrt(14)
+
+        assert self.of(rounded([exact]), values, dtype="float64") == "fail"
+        assert self.of(rounded([exact], "float64"), values, dtype="float32") == "pass"
+
+    def test_none_is_unsupported_and_several_numbers_fail(self) -> None:
+        assert self.of(None, TRIANGLE) == "unsupported"
+        assert self.of(array([5.0, 5.0]), TRIANGLE) == "fail"
+        assert self.of(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
+
+    def test_the_norm_after_the_clip_fails(self) -> None:
+        assert self.of(array([1.0], shape=()), TRIANGLE) == "fail"
+
+    def test_an_integer_zero_over_nothing_passes(self) -> None:
+        assert self.of(Array.of(np.array(0))) == "pass"
+
+    @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
+    def test_norms_that_are_not_finite(self, values: list[float], norm: float) -> None:
+        assert self.of(array([norm], shape=()), values) == "pass"
+        assert self.of(array([5.0], shape=()), values) == "fail"
+
+    def test_infinity_passes_only_beyond_the_gradients_range(self) -> None:
+        assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
+        assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
+        assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
+
+
+class TestUntouched:
+    def test_bits_count(self) -> None:
+        asked = a_case(Untouched((0,)), [0.0, 1.0], clip_norm=8.0)
+
+        assert verdict(asked, [array([0.0, 1.0])]).status == "pass"
+        assert verdict(asked, [array([-0.0, 1.0])]).status == "fail"
+        through = subject("clip_by_global_norm", "optimizer")
+        assert verdict(asked, [array([-0.0, 1.0])], subject=through).status == "pass"
+        assert verdict(asked, [array([0.0, next_up(1.0, "float32")])], subject=through).status == "fail"
+
+    def test_nan_bits_are_lost_through_an_optimizer(self) -> None:
+        asked = a_case(Untouched((1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
+        other_nan = Array("float32", (1,), (0xFFC00001).to_bytes(4, "little"))
+        through = subject("clip_by_global_norm", "optimizer", "excludes")
+
+        assert verdict(asked, [rounded([0.6, 0.8]), other_nan]).status == "fail"
+        assert verdict(asked, [rounded([0.6, 0.8]), other_nan], subject=through).status == "pass"
+
+
+class TestForm:
+    asked = a_case(Structure("dtype"), TRIANGLE, None, clip_norm=1.0)
+
+    @pytest.mark.parametrize(
+        ("results", "said"),
+        [
+            ([array(TRIANGLE)], "1 gradients came back for 2"),
+            ([array(TRIANGLE), array([0.0])], "there was none, and one came back"),
+            ([None, None], "there was one, and None came back"),
+            ([array(TRIANGLE, shape=(2, 1)), None], "shape"),
+            ([Array("int64", (2,), bytes(16)), None], "int64"),
+            ([array(TRIANGLE, "float64"), None], "came back as float64"),
+        ],
+    )
+    def test_what_is_broken_is_said(self, results: list[Array | None], said: str) -> None:
+        found = verdict(self.asked, results)
+
+        assert found.status == "fail"
+        assert said in found.detail
+
+    def test_a_kept_form_passes(self) -> None:
+        assert verdict(self.asked, [array([0.5, 0.5]), None]).status == "pass"
+
+    def test_a_sparse_gradient_may_come_back_dense(self) -> None:
+        sparse = replace(tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
+        asked = case("global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, Values())
+
+        assert verdict(asked, [array([1.5, 2.0], shape=(2, 1))]).status == "pass"
+        assert verdict(asked, [array([1.5, 0.0, 2.0, 0.0], shape=(4, 1))]).status == "pass"
+        assert verdict(asked, [array([1.5, 0.0, 2.0, 1.0], shape=(4, 1))]).status == "fail"
+
+
+class TestNotSilent:
+    asked = a_case(NotSilent(), [3.0, inf], [4.0], clip_norm=1.0)
+
+    @pytest.mark.parametrize(
+        ("answer", "status"),
+        [
+            ([array([0.0, nan]), array([0.0])], "pass"),
+            ([array([nan, nan]), array([nan])], "pass"),
+            ([array([3.0, inf]), array([4.0])], "fail"),
+            ([array([0.0, nan]), array([4.0])], "fail"),
+            ([array([0.0, 0.0]), array([0.0])], "fail"),
+            (Raised("RuntimeError", "not finite"), "pass"),
+        ],
+    )
+    def test_answers(self, answer: Any, status: str) -> None:
+        assert verdict(self.asked, answer).status == status
+
+    def test_a_gradient_of_its_own_norm_is_not_touched(self) -> None:
+        asked = a_case(NotSilent(), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
+
+        assert verdict(asked, [array([nan]), array([1.5, 2.0])]).status == "pass"
+        assert verdict(asked, [array([nan]), array([nan, nan])]).status == "fail"
+
+
+class TestRaises:
+    unchanged = (array([nan]),)
+
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_an_error_is_asked_for(self, atomic: bool) -> None:
+        asked = a_case(RaisesOnNonfinite(atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
+
+        assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
+        assert verdict(asked, [array([nan])]).status == "fail"
+        changed = "fail" if atomic else "pass"
+        assert verdict(asked, Raised("RuntimeError", "", (array([0.0]),))).status == changed
+
+    def test_a_negative_threshold_is_refused(self) -> None:
+        asked = a_case(Refused(), TRIANGLE, clip_norm=-1.0)
+
+        assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
+        found = verdict(asked, [rounded([-0.6, -0.8])])
+        assert (found.status, found.behaviour) == ("fail", "sign-flipped")
+
+
+class TestEffects:
+    @staticmethod
+    def reply(results: Array, inputs: Array | None) -> Replied:
+        return Replied(Reply((results,), inputs=None if inputs is None else (inputs,)))
+
+    def test_inputs(self) -> None:
+        before, after = array(TRIANGLE), array([1.5, 2.0])
+        kept = a_case(InputsKept(), TRIANGLE, clip_norm=2.5)
+        written = a_case(InputsWritten(), TRIANGLE, clip_norm=2.5)
+
+        assert verdict(kept, self.reply(after, before)).status == "pass"
+        assert verdict(kept, self.reply(after, after)).status == "fail"
+        assert verdict(kept, self.reply(after, None)).status == "unsupported"
+        assert verdict(written, self.reply(after, after)).status == "pass"
+        assert verdict(written, self.reply(after, before)).status == "fail"
+        assert verdict(written, self.reply(after, None)).status == "unsupported"
+
+    def test_repetition(self) -> None:
+        asked = a_case(Repeatable(), TRIANGLE, clip_norm=2.5)
+
+        assert verdict(asked, [array([1.5, 2.0])], [array([1.5, 2.0])]).status == "pass"
+        assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
+        assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Died("exit code -11"), "crash"),
+        (TimedOut(3.0), "timeout"),
+        (Mistaken("Traceback"), "error"),
+        (NotSupported("no such thing"), "unsupported"),
+    ],
+)
+def test_without_an_answer_of_the_framework(answer: Answer, status: str) -> None:
+    assert verdict(a_case(Values(), TRIANGLE, clip_norm=1.0), answer).status == status
+
+
+def test_what_nobody_defines_is_recorded() -> None:
+    asked = a_case(Recorded(), TRIANGLE, clip_norm=nan)
+
+    assert verdict(asked, [array([nan, nan])]).status == "unspecified"
+    assert verdict(asked, Raised("ValueError", "NaN")).status == "unspecified"
+
+
+class TestOwnFormula:
+    claim = Claim(
+        "library.*", ("*",), {"kind": "coefficient", "eps": 1e-6}, None, "max_norm / (total_norm + 1e-6)", "its page"
+    )
+
+    def judged(self, asked: Case, results: Array) -> Verdict:
+        return verdict(asked, [results], claims=(self.claim,))
+
+    @staticmethod
+    def own(values: Sequence[float], threshold: float, dtype: str = "float32") -> Array:
+        elements = np.array(values, dtype=dtype)
+        norm = np.dtype(dtype).type(math.sqrt(math.fsum(x * x for x in values)))
+        coefficient = np.dtype(dtype).type(threshold) / (norm + np.dtype(dtype).type(1e-6))
+        return Array.of(elements * min(coefficient, np.dtype(dtype).type(1)))
+
+    @pytest.mark.parametrize("expectation", [Values(), Values(wide=True)])
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_its_own_formula_is_documented(self, expectation: Values, dtype: str) -> None:
+        for values, threshold in (([3.0, 4.0], 1.0), ([0.375, 0.5], 0.0625), ([3.0, -4.0, 12.0], 2.0)):
+            found = self.judged(
+                a_case(expectation, values, dtype=dtype, clip_norm=threshold), self.own(values, threshold, dtype)
+            )
+
+            assert (found.status, found.quote) == ("documented", self.claim.phrase)
+
+    def test_the_neutral_formula_passes_whatever_is_claimed(self) -> None:
+        assert self.judged(a_case(Values(), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
+
+    def test_a_formula_that_rounds_alike_passes(self) -> None:
+        found = self.judged(
+            a_case(Values(), [300.0, 400.0], dtype="float16", clip_norm=250.0), array([150.0, 200.0], "float16")
+        )
+
+        assert found.status == "pass"
+
+    def test_scaling_at_the_threshold_is_documented(self) -> None:
+        asked = a_case(Untouched((0,)), TRIANGLE, rule="global-norm.at-threshold", clip_norm=5.0)
+
+        assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
+
+    def test_a_wrong_claim_excuses_nothing(self) -> None:
+        found = self.judged(a_case(Values(), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
+
+        assert found.status == "fail"
+        assert found.quote is None
+
+    def test_poor_accuracy_is_not_a_formula(self) -> None:
+        poor = np.array(self.own(TRIANGLE, 2.5).numpy()) * np.float32(1 - 2.0**-18)
+        asked = a_case(Values(accuracy=True), TRIANGLE, clip_norm=2.5)
+
+        assert self.judged(asked, Array.of(poor)).status == "quality"
+
+    def test_excluded_gradients_are_no_matter_of_formulas(self) -> None:
+        asked = a_case(Untouched((1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
+
+        assert verdict(asked, [self.own(TRIANGLE, 1.0), array([0.5])], claims=(self.claim,)).status == "fail"
+
+
+class TestOwnEdges:
+    def test_a_behaviour_that_is_claimed_is_documented(self) -> None:
+        claim = Claim(
+            "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"
+        )
+        asked = a_case(Values(), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
+
+        assert verdict(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
+        assert verdict(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
+        assert verdict(asked, [array([0.0, 0.0])], claims=(claim,)).status == "pass"
+        elsewhere = replace(asked, rule="global-norm.scaled-above")
+        assert verdict(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
+
+
+def test_oracles_that_disagree_are_the_suites_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = pytest.importorskip(
+        "gradclip_conformance.arbitrary_precision", reason="the second oracle needs python-flint", exc_type=ImportError
+    )
+
+    class Liar:
+        disagreement = staticmethod(honest.disagreement)
+
+        @staticmethod
+        def clip_by_global_norm(*arguments: Any) -> Clipped:
+            told: Clipped = honest.clip_by_global_norm(*arguments)
+            return replace(told, side=-told.side)
+
+    monkeypatch.setattr(oracles, "SECOND", Liar)
+    found = verdict(a_case(Values(), [7.0, 24.0], clip_norm=2.75), [rounded([0.77, 2.64])])
+
+    assert found.status == "error"
+    assert "oracles disagree" in found.detail

@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["NoScript", "array_literal", "literal"]
 
-#: Longer arrays are written out only where all their elements are alike.
+#: Longer arrays are written out only where a few elements repeat.
 WRITTEN_ELEMENTS = 64
 
 
@@ -27,13 +27,15 @@ def array_literal(values: np.ndarray[Any, Any]) -> str:
     Raises
     ------
     NoScript
-        When the array is long and its elements are different.
+        When the array is long and does not repeat a few elements.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"
     if values.size <= WRITTEN_ELEMENTS:
         return repr(values.tolist())
-    if (values == values.flat[0]).all():
-        return f"np.full({values.shape}, {values.flat[0].item()!r})"
-    msg = f"The gradient has {values.size} different elements, too many to write out."
+    for period in range(1, WRITTEN_ELEMENTS):
+        times, rest = divmod(values.size, period)
+        if values.ndim == 1 and not rest and np.array_equal(np.tile(values[:period], times), values):
+            return f"np.tile({values[:period].tolist()!r}, {times})"
+    msg = f"The gradient has {values.size} elements, too many to write out."
     raise NoScript(msg)

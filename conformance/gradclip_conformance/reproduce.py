@@ -40,6 +40,7 @@ from .cases import all_cases
 from .literals import NoScript, array_literal, literal
 from .patterns import matches
 from .plan import Selection, plan_cells
+from .recorded import shown_case
 from .reproduce_checks import check_of
 from .show import float64_values, readable_input
 
@@ -65,12 +66,12 @@ def script(header: Header, cell: Cell) -> str:
         When nobody has said how the subject is called by itself, or the case is none that a script can show.
     """
     subject = next(each for each in map(subject_from_json, header.subjects) if each.name == cell.subject)
-    case = _case_of(cell, subject)
+    case = shown_case(_case_of(cell, subject), cell)
     known, template = _template(header.adapter, cell.subject)
     check = check_of(case, subject, raised=isinstance(cell.observed, Mapping) and "raised" in cell.observed)
     names = _names(case, subject, known["missing"])
     rule = next(rule for rule in rules.load() if rule.id == case.rule)
-    source = f"{cell.subject}, {header.framework['name']} {header.framework['version']}, case {case.id}"
+    source = f"{cell.subject}, {header.framework['name']} {header.framework['version']}, case {cell.case}"
     docstring = [f"{rule.id} ({rule.level}): {rule.statement}", "", source]
     wrapped = [part for line in docstring for part in textwrap.wrap(line, 112) or [""]]
     body = textwrap.indent(Template(template).substitute(names).strip(), "    ")

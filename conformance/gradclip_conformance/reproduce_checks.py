@@ -1,14 +1,15 @@
 """The lines of a script that call its function `clip` and fail where the answer is not what the case expects.
 
-What a script tolerates is the error bound of the judge, as a relative tolerance: a bound of n ulp is at most
-n * 2**(1 - precision) of the number, so that a script never blames an answer that the judge lets pass.
+What a script tolerates is the error bound of the judge as a tolerance that is relative to each element, the largest of
+a gradient: it never blames an answer that the judge lets pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -31,7 +32,7 @@ from .case import (
 )
 from .distances import rounded
 from .expected import nonfinite_consequence, nonfinite_norm
-from .formats import FORMATS
+from .formats import FORMATS, ulp
 from .literals import NoScript, array_literal
 from .predict import decoded, narrowest, predict
 from .show import float64_values
@@ -62,8 +63,7 @@ class Wanted:
     """What is expected of one gradient; no values: that there is none."""
 
     values: np.ndarray[Any, Any] | None
-    relative: float = 0.0
-    absolute: float = 0.0
+    tolerance: float = 0.0
 
 
 def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
@@ -111,9 +111,8 @@ def _asserts(wanted: Mapping[int, Wanted]) -> str:
 def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
         return f'assert {result} is None, f"$rule: expected no gradient, and got {{{result}}}"'
-    absolute = f", atol={wanted.absolute!r}" if wanted.absolute else ""
     values = array_literal(wanted.values)
-    line = f'np.testing.assert_allclose({result}, {values}, rtol={wanted.relative!r}{absolute}, err_msg="$rule")'
+    line = f'np.testing.assert_allclose({result}, {values}, rtol={wanted.tolerance!r}, err_msg="$rule")'
     if wanted.values.ndim == 0:
         # NumPy's function lets an array with one element pass for a number.
         line += f'; assert np.shape({result}) == (), f"$rule: expected {values}, and got {{{result}}}"'
@@ -121,10 +120,10 @@ def _assert(result: str, wanted: Wanted) -> str:
 
 
 def _one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
-    ways = [list(way.values()) for way in ways]
-    tolerance = max(one.relative for way in ways for one in way)
+    every_way = [list(way.values()) for way in ways]
+    tolerance = max(one.tolerance for way in every_way for one in way)
     lists = ", ".join(
-        "[" + ", ".join(array_literal(one.values) for one in way if one.values is not None) + "]" for way in ways
+        "[" + ", ".join(array_literal(one.values) for one in way if one.values is not None) + "]" for way in every_way
     )
     return (
         f"expected = [{lists}]\n"
@@ -141,7 +140,9 @@ def _assert_norm(case: Case) -> str:
         total = nonfinite_norm([tensor for i in case.included if (tensor := decoded(case)[i]) is not None])
         return f'np.testing.assert_equal(float(norm), {total!r}, err_msg="$rule")'
     ulps = max((one.norm_budget if _is_wide(case) else one.norm_bound for one in prediction.errors), default=0.0)
-    return f'np.testing.assert_allclose(float(norm), {float(bounds.middle)!r}, rtol={ulps * _unit(case)!r}, err_msg="$rule")'
+    expected = float(bounds.middle)
+    tolerance = ulps * max(_relative_ulps(np.array([expected]), narrowest(case)), default=0.0)
+    return f'np.testing.assert_allclose(float(norm), {expected!r}, rtol={tolerance!r}, err_msg="$rule")'
 
 
 def _assert_form(case: Case, aspect: str) -> str:
@@ -177,13 +178,20 @@ def _finite(case: Case, index: int) -> Wanted:
     expected, errors = prediction.gradients[index], prediction.errors[index]
     assert given is not None
     assert expected is not None
-    form, values = FORMATS[given.dtype], _shaped(Array(given.dtype, given.shape, rounded(expected, given.dtype)))
+    values = _shaped(Array(given.dtype, given.shape, rounded(expected, given.dtype)))
     if expected.is_unchanged and not prediction.near[index]:
         return Wanted(values)
     ulps = errors.clip_budget if _is_wide(case) else errors.clip_bound
-    sizes = np.abs(values[values != 0])
-    is_subnormal = bool(sizes.size) and float(sizes.min()) < float(form.smallest_normal)
-    return Wanted(values, ulps * _unit(case), ulps * float(form.smallest_subnormal) if is_subnormal else 0.0)
+    # Among several dtypes the norm may have been rounded to the coarsest.
+    coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
+    return Wanted(values, ulps * coarser * max(_relative_ulps(values, given.dtype), default=0.0))
+
+
+def _relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:
+    """One ulp of each number that is not zero, relative to it."""
+    for value in np.unique(np.abs(values)).tolist():
+        if value and math.isfinite(value):
+            yield float(ulp(Fraction(value), FORMATS[dtype]) / Fraction(value))
 
 
 def _acceptable(case: Case) -> list[dict[int, Wanted]]:
@@ -210,8 +218,3 @@ def _shaped(array: Array) -> np.ndarray[Any, Any]:
 
 def _is_wide(case: Case) -> bool:
     return isinstance(case.expectation, Values | ReturnedNorm) and case.expectation.wide
-
-
-def _unit(case: Case) -> float:
-    """What one ulp is at most of a number of the coarsest dtype."""
-    return 2.0 ** (1 - FORMATS[narrowest(case)].precision)

@@ -14,7 +14,7 @@ from gradclip_adapters.contract import Array, Gradient
 from ..case import Case, Metamorphic
 from ..exact import norm
 from ..formats import FORMATS, decode, round_to, to_doubles
-from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options
+from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
 
 __all__ = ["cases"]
 
@@ -60,9 +60,10 @@ def _of_two_calls(
 def _of_one_call(
     operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
 ) -> Iterator[Case]:
-    yield case(f"{operation}.signs-kept", variant, dtype, tensors, options, Metamorphic("signs"))
+    with_zeros = [*tensors, tensor([0.0, -0.0], dtype)]
+    yield case(f"{operation}.signs-kept", variant, dtype, with_zeros, options, Metamorphic("signs"))
     if operation in NORM_OPERATIONS:
-        yield case(f"{operation}.direction-kept", variant, dtype, tensors, options, Metamorphic("direction"))
+        yield case(f"{operation}.direction-kept", variant, dtype, with_zeros, options, Metamorphic("direction"))
         yield case(f"{operation}.norm-bounded", variant, dtype, tensors, options, Metamorphic("bounded"))
 
 

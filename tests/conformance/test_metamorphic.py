@@ -1,0 +1,178 @@
+"""Relations between calls: each catches the clipper that breaks it, and blames none that keeps it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array
+from gradclip_conformance import check_clipper
+from gradclip_conformance.case import Metamorphic
+from gradclip_conformance.cases import all_cases, metamorphic
+from gradclip_conformance.relations import RELATIONS, _times_power_of_two
+
+Grads = list[Any]
+Clipper = Callable[..., Grads]
+
+NORMS = ("clip_by_norm", "clip_by_global_norm")
+
+
+def norm_of(grads: Sequence[Any]) -> float:
+    """The norm of several arrays in float64."""
+    return math.sqrt(math.fsum(float(x) ** 2 for grad in grads for x in np.ravel(grad).astype(np.float64)))
+
+
+def by_global_norm(coefficient: Callable[[float, float], float]) -> Clipper:
+    """A clip by global norm that multiplies by a function of norm and threshold."""
+
+    def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+        norm = norm_of([grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag])
+        factor = coefficient(norm, clip_norm)
+        return [
+            grad if grad is None or not flag else (grad * factor).astype(grad.dtype)
+            for grad, flag in zip(grads, need_clip, strict=True)
+        ]
+
+    return clip
+
+
+def plain(norm: float, threshold: float) -> float:
+    """The neutral coefficient."""
+    return threshold / norm if norm > threshold else 1.0
+
+
+def changed(result: Callable[[Grads], Grads]) -> Clipper:
+    """The right clip, and then something done to its results."""
+
+    def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+        return result(by_global_norm(plain)(grads, clip_norm=clip_norm, need_clip=need_clip))
+
+    return clip
+
+
+def counts(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+    """Divides by the number of gradients, None and excluded ones too."""
+    return by_global_norm(plain)(grads, clip_norm=clip_norm * 3 / max(len(grads), 1), need_clip=need_clip)
+
+
+def first_counts_twice(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+    """Counts the first gradient twice in the norm."""
+    included = [grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag]
+    factor = plain(norm_of([*included, *included[:1]]), clip_norm)
+    return [
+        grad if grad is None or not flag else (grad * factor).astype(grad.dtype)
+        for grad, flag in zip(grads, need_clip, strict=True)
+    ]
+
+
+def mean_square(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+    """Takes the root of the mean square for the norm."""
+    count = sum(grad.size for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag)
+    return by_global_norm(lambda norm, c: plain(norm / math.sqrt(max(count, 1)), c / 8))(
+        grads, clip_norm=clip_norm, need_clip=need_clip
+    )
+
+
+def _absolute(grads: Grads) -> Grads:
+    return [None if grad is None else np.abs(grad) for grad in grads]
+
+
+def _bent(grads: Grads) -> Grads:
+    return [
+        None if grad is None else np.where(np.abs(grad) < 0.25, grad * 0, grad).astype(grad.dtype) for grad in grads
+    ]
+
+
+def _spread(grads: Grads) -> Grads:
+    return [None if grad is None else grad + grad.dtype.type(2.0**-6) for grad in grads]
+
+
+BROKEN: tuple[tuple[str, Clipper], ...] = (
+    ("twice-is-once", by_global_norm(lambda norm, c: math.sqrt(plain(norm, c)))),
+    ("power-of-two-scaling", by_global_norm(lambda norm, c: min(1.0, c / (norm + 0.5)))),
+    ("tensor-order", first_counts_twice),
+    ("splitting-and-joining", first_counts_twice),
+    ("zeros-added", mean_square),
+    ("excluded-added", counts),
+    ("none-added", counts),
+    ("direction-kept", changed(_bent)),
+    ("direction-kept", changed(_spread)),
+    ("signs-kept", changed(_absolute)),
+    ("signs-kept", changed(_spread)),
+    ("norm-bounded", by_global_norm(lambda norm, c: min(1.0, 1.25 * c / norm))),
+)
+
+
+@pytest.mark.parametrize(("name", "clip"), BROKEN, ids=[f"{name}-{i}" for i, (name, _) in enumerate(BROKEN)])
+def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
+    cells = check_clipper(clip, "clip_by_global_norm", rule=f"global-norm.{name}")
+
+    assert "fail" in {cell["status"] for cell in cells}, cells
+    assert all(cell["status"] != "error" for cell in cells)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
+def test_the_relation_blames_no_right_clipper(name: str) -> None:
+    cells = check_clipper(by_global_norm(plain), "clip_by_global_norm", rule=f"global-norm.{name}")
+
+    assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]
+
+
+def test_other_roundings_for_other_magnitudes_are_quality() -> None:
+    def clip(grads: Grads, *, clip_norm: float) -> Grads:
+        factor = np.float32(clip_norm / norm_of(grads))
+        steps = np.float32(1.0) / factor if clip_norm > 4 else factor
+        return [grad / steps if clip_norm > 4 else grad * steps for grad in grads]
+
+    cells = check_clipper(
+        clip, "clip_by_global_norm", rule="global-norm.power-of-two-scaling/clipped-up-by-four/*", dtypes=["float32"]
+    )
+
+    assert [cell["status"] for cell in cells] == ["quality"]
+
+
+def test_a_second_call_that_raises_fails() -> None:
+    calls = []
+
+    def clip(grads: Grads, *, clip_norm: float) -> Grads:
+        calls.append(grads)
+        if len(calls) == 2:
+            msg = "once only"
+            raise RuntimeError(msg)
+        return by_global_norm(plain)(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
+
+    cells = check_clipper(clip, "clip_by_global_norm", rule="global-norm.twice-is-once/clipped/*", dtypes=["float64"])
+
+    assert [cell["status"] for cell in cells] == ["fail"]
+    assert "once only" in cells[0]["detail"]
+
+
+def test_every_relation_has_cases() -> None:
+    used = {case.expectation.relation for case in all_cases() if isinstance(case.expectation, Metamorphic)}
+
+    assert used == {*RELATIONS, "direction", "signs", "bounded"}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_scaling_by_a_power_of_two_is_exact(dtype: str) -> None:
+    before = metamorphic.scattered(9, dtype, 5).array
+    assert before is not None
+
+    assert _times_power_of_two(_times_power_of_two(before, 3), -3) == before
+    assert _times_power_of_two(None, 3) is None
+
+
+def test_scattered_numbers_use_all_digits() -> None:
+    for dtype in ("float32", "float64"):
+        array = metamorphic.scattered(64, dtype, 1).array
+        assert isinstance(array, Array)
+        values = array.numpy()
+
+        assert len(set(values.tolist())) == 64
+        assert (np.abs(values) <= 4).all()
+        odd = np.frombuffer(array.data, dtype="<u4" if dtype == "float32" else "<u8") % 2
+        assert dtype == "float64" or 16 < odd.sum() < 48

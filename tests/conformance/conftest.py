@@ -1,8 +1,45 @@
-"""Makes the helpers beside the tests importable: the clippers of the exam, and the fake hosts."""
+"""Makes the helpers beside the tests importable, and looks for processes that are left behind."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+MARK = "GRADCLIP_TEST_RUN"
+
+
+@pytest.fixture
+def nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process that the test has started, its children's children among them, lives on after it."""
+    mark = str(uuid.uuid4())
+    monkeypatch.setenv(MARK, mark)
+    yield
+    left = marked_processes(mark)
+    # What was killed may take a moment until it is gone.
+    for _ in range(50):
+        if not left:
+            return
+        time.sleep(0.1)
+        left = marked_processes(mark)
+    for process in left:
+        process.kill()
+    pytest.fail(f"processes that are left behind: {left}")
+
+
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """The processes that have inherited the mark; those that are dead already do not count."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -1,0 +1,3 @@
+"""Holds no adapter."""
+
+ANSWER = 42

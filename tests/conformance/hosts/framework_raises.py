@@ -1,0 +1,16 @@
+"""Reports what its framework raised."""
+
+from one_bad_call import OneBadCall
+
+from gradclip_adapters.contract import Call, Reply, framework_call
+
+
+class Fake(OneBadCall):
+    """Reports what its framework raised."""
+
+    def misbehave(self, call: Call, right: Reply) -> Reply:
+        """Reports what its framework raised."""
+        with framework_call():
+            message = "not implemented on this device"
+            raise NotImplementedError(message)
+        return right

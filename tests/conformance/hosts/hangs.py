@@ -1,0 +1,16 @@
+"""Never answers."""
+
+import time
+
+from one_bad_call import OneBadCall
+
+from gradclip_adapters.contract import Call, Reply
+
+
+class Fake(OneBadCall):
+    """Never answers."""
+
+    def misbehave(self, call: Call, right: Reply) -> Reply:
+        """Never answers."""
+        time.sleep(3600)
+        return right

@@ -1,0 +1,5 @@
+"""Never gets through its import."""
+
+import time
+
+time.sleep(3600)

@@ -1,0 +1,4 @@
+"""Does not import."""
+
+message = "half written"
+raise ValueError(message)

@@ -1,0 +1,150 @@
+"""Hosts that misbehave: each costs one cell, has the status that is written here, and leaves no process behind."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradclip_conformance.answers import StartError
+from gradclip_conformance.host_process import HostProcess, host_command
+from gradclip_conformance.plan import Selection
+from gradclip_conformance.runner import RunRequest, run_adapter
+from gradclip_reports.records import Run
+
+HOSTS = Path(__file__).with_name("hosts")
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+#: Three cells, of which the second asks for a norm of 5.
+SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
+
+#: What an adapter's bad call must be recorded as, and a phrase of the detail.
+ADAPTERS = {
+    "right": ("pass", ""),
+    "slow_to_start": ("pass", ""),
+    "chatters": ("pass", ""),
+    "floods_standard_error": ("pass", ""),
+    "reads_standard_input": ("pass", ""),
+    "hangs": ("timeout", "No answer within 2 s"),
+    "hangs_with_a_child": ("timeout", "No answer within 2 s"),
+    "dies_by_signal": ("crash", "SIGSEGV"),
+    "exits": ("crash", "exit code 7"),
+    "leaves": ("crash", "out of memory, probably"),
+    "raises": ("error", "a fault of the adapter"),
+    "returns_nothing": ("error", "The adapter itself failed"),
+    "framework_raises": ("fail", "raised NotImplementedError: not implemented on this device"),
+    "declines": ("unsupported", "no thresholds of 5 here"),
+    "wrong_count": ("fail", "1 gradients came back for 2"),
+    "wrong_shape": ("fail", "came back as (1, 2)"),
+    "none_instead": ("fail", "None came back"),
+    "other_dtype": ("fail", "came back as int32"),
+    "lies_about_dtype": ("crash", "bytes"),
+    "too_few_bytes": ("crash", "bytes"),
+}
+
+#: The same for hosts that break the protocol itself.
+WAYS = {
+    "nothing_wrong": ("pass", ""),
+    "wrong_number": ("crash", "answered call 4711"),
+    "rubbish": ("crash", "Loading weights"),
+    "binary": ("crash", "not JSON"),
+    "json_that_is_no_object": ("crash", "not a message"),
+    "unknown_message": ("crash", "thought"),
+    "lacks_a_member": ("crash", "gradients"),
+    "no_base64": ("crash", "not a message"),
+    "closes_its_output": ("crash", "closed its output"),
+    "half_a_line": ("timeout", "No answer within 2 s"),
+    "half_a_line_and_an_end": ("crash", "not JSON"),
+}
+
+#: How a start fails, and a phrase of the message.
+STARTS = {
+    "dies_at_start": ("no-host", "exit code 9"),
+    "leaves_at_start": ("no-host", "a licence is missing"),
+    "raises_at_start": ("bad-target", "ValueError: half written"),
+    "defines_nothing": ("bad-target", "must define `adapter`"),
+    "lacks_its_framework": ("bad-target", "no_such_framework"),
+    "hangs_at_start": ("start-timeout", "did not start within 2 s"),
+    "knows_nothing_of_itself": ("broken-adapter", "no version to be found"),
+    "no_such_file": ("bad-target", "There is no file"),
+}
+
+
+def run_of(command: list[str], jobs: int = 1) -> Run:
+    """The run of a host over the three cells."""
+    request = RunRequest("fake", lambda: HostProcess(command, start_seconds=60), SELECTION, timeout=2, jobs=jobs)
+    return run_adapter(request, io.StringIO())
+
+
+def check_run(run: Run, status: str, phrase: str) -> None:
+    """All three cells are there, and the second alone is as expected."""
+    assert [cell.case.split("/")[1] for cell in run.cells] == ["above-and-below", "both-above", "only-together-above"]
+    assert [cell.status for cell in run.cells] == ["pass", status, "pass"]
+    assert phrase in run.cells[1].detail
+    assert not run.footer.incomplete
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
+    status, phrase = ADAPTERS[name]
+
+    check_run(run_of([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
+    status, phrase = WAYS[name]
+
+    check_run(run_of([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_host_that_does_not_start_says_why(name: str) -> None:
+    kind, phrase = STARTS[name]
+
+    with pytest.raises(StartError, match=phrase.replace("`", ".")) as raised:
+        HostProcess([*host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else 60)
+    assert raised.value.kind == kind
+
+
+def test_every_fake_is_expected_to_be_something() -> None:
+    helpers = {"one_bad_call", "raw_host"}
+
+    assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
+
+
+def test_greeting_that_is_none() -> None:
+    with pytest.raises(StartError, match=r"not an `about`.*Welcome to the framework"):
+        HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])
+
+
+def test_launcher_that_does_not_exist() -> None:
+    with pytest.raises(StartError, match="Cannot run 'no-such-launcher'") as raised:
+        HostProcess(["no-such-launcher", "fake"])
+    assert raised.value.kind == "no-host"
+
+
+def test_host_that_cannot_be_started_again_costs_each_cell_that_is_left(tmp_path: Path) -> None:
+    adapter = tmp_path / "once.py"
+    text = (HOSTS / "exits.py").read_text(encoding="utf-8")
+    marker = tmp_path / "started"
+    guard = f"from pathlib import Path\nassert not Path({str(marker)!r}).exists()\nPath({str(marker)!r}).touch()\n"
+    adapter.write_text(f"import sys\nsys.path.append({str(HOSTS)!r})\n{guard}{text}", encoding="utf-8")
+
+    run = run_of([*host_command(), str(adapter)])
+
+    assert [cell.status for cell in run.cells] == ["pass", "crash", "crash"]
+    assert "could not be started again" in run.cells[2].detail
+
+
+def test_several_jobs_have_hosts_of_their_own() -> None:
+    run = run_of([*host_command(), str(HOSTS / "exits.py")], jobs=2)
+
+    assert sorted((cell.case.split("/")[1], cell.status) for cell in run.cells) == [
+        ("above-and-below", "pass"),
+        ("both-above", "crash"),
+        ("only-together-above", "pass"),
+    ]

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,21 +18,33 @@ MARK = "GRADCLIP_TEST_RUN"
 
 
 @pytest.fixture
-def nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No process that the test has started, its children's children among them, lives on after it."""
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What every process that the test starts inherits in its environment."""
     mark = str(uuid.uuid4())
     monkeypatch.setenv(MARK, mark)
+    return mark
+
+
+@pytest.fixture
+def nothing_left_behind(mark: str) -> Iterator[None]:
+    """No process that the test has started, its children's children among them, lives on after it."""
     yield
+    left = end_marked_processes(mark)
+    assert not left, f"processes that are left behind: {left}"
+
+
+def end_marked_processes(mark: str) -> list[psutil.Process]:
+    """The marked processes that do not end by themselves; they are killed."""
     left = marked_processes(mark)
     # What was killed may take a moment until it is gone.
     for _ in range(50):
         if not left:
-            return
+            return []
         time.sleep(0.1)
         left = marked_processes(mark)
     for process in left:
         process.kill()
-    pytest.fail(f"processes that are left behind: {left}")
+    return left
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
@@ -43,3 +55,9 @@ def marked_processes(mark: str) -> list[psutil.Process]:
             if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+@pytest.fixture
+def left_behind(mark: str) -> Callable[[], list[psutil.Process]]:
+    """The processes that live on, for a test that looks for itself."""
+    return lambda: end_marked_processes(mark)

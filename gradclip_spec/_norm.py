@@ -79,8 +79,9 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
     if not leaves:
         return zero, zero, one, zero
     if norm_type == 2 and library.wide(leaves):
-        sums = [(library.primitives.sum_of_squares(pack), zero) for pack in _packed(library, leaves)]
-        return *_total(library, sums), one, zero
+        if not library.eager:
+            return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
+        return library.scalars.xp.asarray(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
     if norm_type == 2 and library.eager:
         high, low = _scaled_powers(library, leaves, norm_type, one)
         # Within it, what underflows beside such a sum is too small to count.

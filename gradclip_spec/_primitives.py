@@ -5,7 +5,7 @@ gets. No library is imported unless its arrays have been passed in.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,15 +19,18 @@ __all__ = ["Primitives", "of"]
 
 Array = Any
 
+#: Elements of a torch tensor that are converted, or copied to lie beside others, at a time.
+_PIECE = 1 << 14
+
 
 @dataclass(frozen=True)
 class Primitives:
     """The primitives of one library."""
 
-    #: `sum_of_squares(x)`, in float64, of an array of a narrower dtype.
-    sum_of_squares: Callable[[Array], Any]
-    #: `multiply(x, k, wide, inplace)`: `x * k` computed in the dtype `wide` and rounded once to that of `x`.
-    multiply: Callable[[Array, Any, Any, bool], Array]
+    #: `sum_of_squares(arrays, eager)`, in float64, of arrays of narrower dtypes; an array itself unless eager.
+    sum_of_squares: Callable[[Sequence[Array], bool], Any]
+    #: `multiply(arrays, k, wide, inplace)`: each `x * k` computed in the dtype `wide` and rounded once to that of `x`.
+    multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
     #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything.
@@ -49,7 +52,7 @@ def of(xp: Any) -> Primitives:
     """The primitives of a namespace."""
     if array_api_compat.is_numpy_namespace(xp):
         return Primitives(
-            sum_of_squares=_numpy.sum_of_squares,
+            sum_of_squares=lambda arrays, eager: _numpy.sum_of_squares(arrays),
             multiply=_numpy.multiply,
             clip=_numpy.clip,
             eager=lambda leaves: True,
@@ -67,13 +70,13 @@ def of(xp: Any) -> Primitives:
 
 
 def _standard(xp: Any) -> Primitives:
-    def sum_of_squares(x: Array) -> Array:
-        x = xp.astype(x, xp.float64)
-        return xp.sum(x * x)
+    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Array:
+        wide = (xp.astype(x, xp.float64) for x in arrays)
+        return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
 
-    def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
-        product = x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype)
-        return _write(x, product) if inplace else product
+    def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
+        products = (x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype) for x in arrays)
+        return [_write(x, y) for x, y in zip(arrays, products, strict=True)] if inplace else list(products)
 
     def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
         clipped = xp.clip(x, lower, upper)
@@ -92,28 +95,27 @@ def _torch(standard: Primitives) -> Primitives:
 
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
-    def eager(leaves: Sequence[Array]) -> bool:
+    def visible(leaves: Sequence[Array]) -> bool:
         if torch.compiler.is_compiling() or not {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}:
             return False
         return all(x.is_cpu and not x.requires_grad for x in leaves) and not any(map(wrapped, leaves))
 
-    def sum_of_squares(x: Array) -> Any:
-        if not eager([x]):
+    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
+        if not eager:
             # The square of the norm, because this one call neither copies the array to float64 nor overflows.
-            return torch.linalg.vector_norm(x, dtype=torch.float64) ** 2
-        if x.dtype == torch.float32:
-            return _numpy.sum_of_squares(x.numpy())
+            norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
+            return torch.stack(norms).square().sum()
         # Half precision is converted by torch, which has vector instructions for it where NumPy has none.
-        return sum(_numpy.sum_of_squares(part.float().numpy()) for part in x.reshape(-1).split(1 << 18))
+        return sum(_numpy.sum_of_squares([x.float().numpy() for x in group]) for group in _torch_groups(torch, arrays))
 
-    def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
+    def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         # With a Python number, torch computes float16 and bfloat16 in float32 and rounds once.
-        if isinstance(k, float) and (wide == x.dtype or wide == torch.float32):
-            return x.mul_(k) if inplace else x * k
+        if isinstance(k, float) and all(wide in (x.dtype, torch.float32) for x in arrays):
+            return torch._foreach_mul_(arrays, k) or list(arrays) if inplace else torch._foreach_mul(arrays, k)
         if inplace and not isinstance(k, float):
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
-            return x.mul_(k.reshape((1,) * x.ndim))
-        return standard.multiply(x, k, wide, inplace)
+            return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
+        return standard.multiply(arrays, k, wide, inplace)
 
     def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
         return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
@@ -122,20 +124,32 @@ def _torch(standard: Primitives) -> Primitives:
         # What runs in NumPy runs there only where values may be looked at, and the compiler knows no errstate.
         return contextlib.nullcontext() if torch.compiler.is_compiling() else np.errstate(all="ignore")
 
-    return Primitives(sum_of_squares, multiply, clip, eager=eager, context=context, one_is_neutral=True)
+    return Primitives(
+        sum_of_squares, multiply, clip, eager=visible, writeable=lambda x: True, context=context, one_is_neutral=True
+    )
+
+
+def _torch_groups(torch: Any, arrays: Sequence[Array]) -> Iterator[list[Array]]:
+    """Large float32 tensors as they are; small ones joined; others in pieces that are not too large to convert."""
+    small = [x for x in arrays if x.numel() <= _PIECE]
+    for start in range(0, len(small), 1000):
+        yield [torch.cat([x if x.ndim == 1 else x.reshape(-1) for x in small[start : start + 1000]])]
+    for x in arrays:
+        if x.numel() > _PIECE:
+            yield from [[x]] if x.dtype == torch.float32 else ([part] for part in x.reshape(-1).split(_PIECE))
 
 
 def _jax(standard: Primitives) -> Primitives:
     import jax
 
-    def multiply(x: Array, k: Any, wide: Any, inplace: bool) -> Array:
-        if x.dtype == wide:
-            return x * k
+    def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
+        if all(x.dtype == wide for x in arrays):
+            return [x * k for x in arrays]
         # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step.
         jnp, smallest = jax.numpy, 2.0**-126
         second = jnp.where(abs(k) < smallest, smallest, 1.0)
-        first, second, product = (k / second).astype(jnp.float32), second.astype(jnp.float32), x.astype(jnp.float32)
-        return (product * first * second).astype(x.dtype)
+        first, second = (k / second).astype(jnp.float32), second.astype(jnp.float32)
+        return [(x.astype(jnp.float32) * first * second).astype(x.dtype) for x in arrays]
 
     def device(x: Array) -> Any:
         # That of an array on several devices is its sharding, which a single number cannot have.

@@ -5,7 +5,6 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from gradclip_spec import _words
@@ -78,27 +77,38 @@ def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_no
 def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool) -> list[Array]:
     """Each leaf multiplied by its coefficient; a leaf that is to be left as it is comes back itself."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
-    if not inplace:
-        return [multiply(library, leaf, factor, False) for leaf, factor in zip(leaves, factors, strict=True)]
-    # An array that stands in the tree twice is one array, to be multiplied once. Backwards, because what the norm
-    # has read last is still in the cache.
-    for leaf, factor in reversed(
-        {id(leaf): pair for pair in zip(leaves, factors, strict=True) for leaf in pair[:1]}.values()
-    ):
-        multiply(library, leaf, factor, True)
-    return list(leaves)
+    results = list(leaves)
+    for (_, factor), indices in _alike(leaves, factors, inplace).items():
+        products = multiply(library, [leaves[index] for index in indices], factor, inplace)
+        for index, product in zip(indices, products, strict=True):
+            results[index] = product
+    return results
 
 
-def _multiply_eager(library: Library, x: Array, factor: Coefficient, inplace: bool) -> Array:
+def _alike(
+    leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool
+) -> dict[tuple[Any, Coefficient], list[int]]:
+    """The indices of leaves of one dtype with one coefficient, because many are multiplied faster than one by one."""
+    # In place, an array that stands in the tree twice is one array, to be multiplied once.
+    indices = list({id(leaf): index for index, leaf in enumerate(leaves)}.values() if inplace else range(len(leaves)))
+    dtypes = {leaf.dtype for leaf in leaves}
+    if len(dtypes) == 1 and all(factor is factors[0] for factor in factors):
+        return {(dtypes.pop(), factors[0]): indices}
+    groups: dict[tuple[Any, Coefficient], list[int]] = {}
+    for index in indices:
+        groups.setdefault((leaves[index].dtype, factors[index]), []).append(index)
+    return groups
+
+
+def _multiply_eager(library: Library, leaves: list[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     if factor.identity:
-        return x
-    wide, steps = _steps(library, x.dtype, factor)
+        return leaves
+    wide, steps = _steps(library, leaves[0].dtype, factor)
     for step in steps:
-        x = library.primitives.multiply(x, step, wide, inplace)
-    return x
+        leaves = library.primitives.multiply(leaves, step, wide, inplace)
+    return leaves
 
 
-@lru_cache(maxsize=8)
 def _steps(library: Library, dtype: Any, factor: Coefficient) -> tuple[Any, list[float]]:
     """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
     product = float(factor.first) * float(factor.second) * factor.third
@@ -123,14 +133,16 @@ def _candidates(library: Library, dtype: Any) -> list[Any]:
     return [library.xp.float32, library.xp.float64] if library.precision == 53 else [library.xp.float32]
 
 
-def _multiply_lazy(library: Library, x: Array, factor: Coefficient, inplace: bool) -> Array:
+def _multiply_lazy(library: Library, leaves: list[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives = library.xp, library.primitives
     one = xp.ones_like(factor.first)
     numbers = [factor.first, factor.second] if factor.third == 1 else [factor.first, factor.second, one * factor.third]
     steps = [xp.where(factor.identity, one, number) for number in numbers]
-    if library.wide([x]):
+    if library.wide(leaves):
         steps = [functools.reduce(operator.mul, steps)]
-    product = x
+    products = leaves
     for step in steps:
-        product = primitives.multiply(product, step, library.work, inplace)
-    return product if primitives.one_is_neutral else xp.where(factor.identity, x, product)
+        products = primitives.multiply(products, step, library.work, inplace)
+    if primitives.one_is_neutral:
+        return products
+    return [xp.where(factor.identity, leaf, product) for leaf, product in zip(leaves, products, strict=True)]

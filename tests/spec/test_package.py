@@ -64,9 +64,9 @@ def run(program: str) -> str:
 
 
 def test_importing_is_quick() -> None:
-    # The fastest of several, because what else the machine does only ever adds time.
-    program = "import numpy, time; t = time.perf_counter(); import gradclip_spec; print(time.perf_counter() - t)"
-    fastest = min(float(run(program)) for _ in range(5))
+    # The process's own time, and the least of several: what else the machine does must not count.
+    program = "import numpy, time; t = time.process_time(); import gradclip_spec; print(time.process_time() - t)"
+    fastest = min(float(run(program)) for _ in range(3))
 
     assert fastest < 0.05, f"importing took {fastest * 1000:.0f} ms beyond NumPy"
 

@@ -1,0 +1,335 @@
+"""The command line from outside: exit codes, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.command_line import gradclip
+from gradclip_reports.records import read_runs
+from gradclip_spec import rules
+
+HOSTS = Path(__file__).with_name("hosts")
+RIGHT, WRONG, DEAD = (str(HOSTS / name) for name in ("right.py", "other_dtype.py", "dies_at_start.py"))
+NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
+
+
+def run(*arguments: str | Path) -> Result:
+    """The command in this process; hosts are processes of their own all the same."""
+    result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+class TestExitCodes:
+    def test_all_as_expected_is_0(self) -> None:
+        result = run("check", RIGHT, *NARROW)
+
+        assert result.exit_code == 0, result.output
+        assert "3 of 3 cells passed" in result.stdout
+
+    def test_failure_is_1_and_is_shown_with_its_input(self) -> None:
+        result = run("check", WRONG, *NARROW)
+
+        assert result.exit_code == 1
+        assert "came back as int32" in result.stdout
+        assert "[6.0, 8.0]" in result.stdout
+
+    def test_mistake_of_the_adapter_is_3(self) -> None:
+        result = run("check", HOSTS / "raises.py", *NARROW)
+
+        assert result.exit_code == 3
+        assert "a fault of the adapter" in result.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said"),
+        [
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Known: "),
+            (["check", "numpy:clip"], 2, "say with --op which operation"),
+            (["check", "numpy", "--op", "clip"], 2, "'clip' is not one of"),
+            (["check", "numpy", "--dtype", "int8"], 2, "'int8' is not one of"),
+            (["check", "numpy", "--jobs", "0"], 2, "--jobs"),
+            (["check", "numpy", "--timeout", "0"], 2, "--timeout"),
+            (["check", "numpy", "--format", "pdf"], 2, "'pdf' is not one of"),
+            (["check", "numpy", "--python", "a", "--python", "b"], 2, "--python is given twice"),
+            (["check", "numpy", "--python", "a", "--venv"], 2, "exclude each other"),
+            (["chek"], 2, "No such command 'chek'"),
+            (["check", "./no_such_adapter.py"], 3, "There is no file './no_such_adapter.py'"),
+            (["check", str(HOSTS / "raises_at_start.py")], 3, "ValueError: half written"),
+            (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
+            (["check", str(HOSTS / "lacks_its_framework.py")], 3, "No module named 'no_such_framework'"),
+            (["check", DEAD], 3, "ended with exit code 9"),
+            (["check", "no_such_module:clip", "--op", "clip_by_norm"], 3, "does not import: ModuleNotFoundError"),
+            (["check", "math:clip", "--op", "clip_by_norm"], 3, "The module 'math' has no 'clip'"),
+            (["check", "math:pi", "--op", "clip_by_norm"], 3, "'math:pi' is a float, not a function"),
+            (["check", "numpy", "--python", "/no/such/python"], 3, "Cannot run '/no/such/python'"),
+            (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
+            (["summary"], 2, "Missing argument"),
+            (["summary", "no-such-record.jsonl"], 3, "no-such-record.jsonl: the file cannot be read"),
+            (["show", "global-norm.at-treshold"], 2, "There is no rule or case"),
+            (["rules", "*.no-such-*"], 2, "No rule matches"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+    )
+    def test_what_is_wrong_is_said_once(self, arguments: list[str], code: int, said: str) -> None:
+        result = run(*arguments)
+
+        assert result.exit_code == code, result.output
+        assert result.stderr.count(said) == 1
+        assert "Traceback" not in result.output
+        assert not result.stdout
+
+    @pytest.mark.xfail(reason="`check --rule` does not say that a pattern matches nothing", strict=True)
+    def test_rule_that_matches_nothing_is_wrong_usage(self) -> None:
+        result = run("check", RIGHT, "--rule", "norm.no-such-rule")
+
+        assert result.exit_code == 2
+        assert "norm.no-such-rule" in result.stderr
+
+    def test_framework_that_is_missing_here(self) -> None:
+        if importlib.util.find_spec("torch") is not None:
+            pytest.skip("an environment without torch is missing")
+
+        result = run("check", "torch")
+
+        assert result.exit_code == 3
+        assert "missing-framework" in result.stderr
+        assert "torch" in result.stderr
+
+    def test_no_module_is_shadowed_by_the_working_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "torch.py").write_text("raise RuntimeError", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+
+        assert run("check", RIGHT, *NARROW).exit_code == 0
+
+
+class TestDoors:
+    def test_function_of_a_module_in_the_working_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
+        (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+
+        result = run("check", "my_clips:clip", "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
+
+        assert result.exit_code == 0, result.output
+        assert "my_clips:clip" in result.stdout
+
+    def test_operation_narrows_what_is_asked(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        narrow = ["--op", "clip_by_value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
+
+        result = run("check", "numpy", *narrow, "-o", record)
+
+        assert result.exit_code == 0, result.output
+        (read,) = read_runs(record)
+        assert {cell.operation for cell in read.cells} == {"clip_by_value"}
+        assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
+
+    def test_several_pythons_by_name(self) -> None:
+        result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}")
+
+        assert result.exit_code == 0, result.output
+
+    def test_any_launcher_serves(self) -> None:
+        command = f"{sys.executable} -m gradclip_adapters.host"
+
+        assert run("check", "numpy", "--rule", "norm.at-threshold", "--command", command).exit_code == 0
+
+
+class TestRecords:
+    def test_one_file_holds_several_adapters_and_those_that_start_are_kept(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+
+        result = run("check", DEAD, RIGHT, HOSTS / "declines.py", *NARROW, "-o", record)
+
+        assert result.exit_code == 3
+        assert [len(one.cells) for one in read_runs(record)] == [3, 3]
+        assert f"{DEAD} does not start (no-host)" in result.stderr
+        assert "5 of 6 cells passed" in result.stdout
+
+    def test_file_is_written_anew(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+
+        for _ in range(2):
+            assert run("check", RIGHT, *NARROW, "-o", record).exit_code == 0
+
+        assert len(read_runs(record)) == 1
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "",
+            pytest.param(
+                "new/", marks=pytest.mark.xfail(reason="a folder that is not there yet becomes a file", strict=True)
+            ),
+        ],
+    )
+    def test_folder_gets_a_file_for_each(self, name: str, tmp_path: Path) -> None:
+        folder = f"{tmp_path}/{name}"
+
+        result = run("check", RIGHT, HOSTS / "declines.py", *NARROW, "-o", folder)
+
+        assert result.exit_code == 0, result.output
+        assert sorted(path.name for path in Path(folder).iterdir()) == ["declines.jsonl", "right.jsonl"]
+        assert run("summary", folder).exit_code == 0
+
+    def test_place_that_cannot_be_written_is_3(self, tmp_path: Path) -> None:
+        result = run("check", RIGHT, *NARROW, "-o", tmp_path / "no" / "such" / "folder.jsonl")
+
+        assert result.exit_code == 3
+        assert "Cannot write the record" in result.stderr
+
+    def test_several_jobs_give_the_same_cells(self, tmp_path: Path) -> None:
+        found = []
+        for jobs in ("1", "2"):
+            record = tmp_path / f"{jobs}.jsonl"
+            run("check", "numpy", "--rule", "global-norm.*zero*", "--rule", "*.at-*", "--jobs", jobs, "-o", record)
+            (one,) = read_runs(record)
+            found.append({(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells})
+
+        assert found[0] == found[1]
+        assert len(found[0]) > 20
+
+    @pytest.mark.parametrize("cut", ["footer", "middle", "half a line", "empty"])
+    def test_record_cut_short_is_3(self, cut: str, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", RIGHT, *NARROW, "-o", record)
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = {
+            "footer": lines[:-1],
+            "middle": lines[:2] + lines[3:],
+            "half a line": [*lines[:-1], lines[-1][:20]],
+            "empty": [],
+        }
+        record.write_text("".join(kept[cut]), encoding="utf-8")
+
+        result = run("summary", record)
+
+        assert result.exit_code == 3, result.output
+        assert "record.jsonl" in result.stderr
+        assert "Traceback" not in result.output
+
+    def test_good_records_are_shown_beside_a_bad_one(self, tmp_path: Path) -> None:
+        good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+        run("check", RIGHT, *NARROW, "-o", good)
+        bad.write_text("{}\n", encoding="utf-8")
+
+        result = run("summary", good, bad)
+
+        assert result.exit_code == 3
+        assert "3 of 3 cells passed" in result.stdout
+        assert "bad.jsonl" in result.stderr
+
+
+class TestFormats:
+    @pytest.fixture
+    def record(self, tmp_path: Path) -> Path:
+        record = tmp_path / "record.jsonl"
+        run("check", WRONG, *NARROW, "-o", record)
+        return record
+
+    def test_terminal_is_plain_where_there_is_none(self, record: Path) -> None:
+        result = run("summary", record)
+
+        assert result.exit_code == 1
+        assert "2 of 3 cells passed" in result.stdout
+        assert "\x1b" not in result.stdout
+
+    @pytest.mark.parametrize("format_", ["json", "ctrf", "badge"])
+    def test_json_formats_are_json(self, format_: str, record: Path) -> None:
+        result = run("summary", record, "--format", format_)
+
+        assert result.exit_code == 1
+        assert isinstance(json.loads(result.stdout), dict | list)
+
+    def test_junit_is_xml_with_the_failure(self, record: Path) -> None:
+        root = ElementTree.fromstring(run("summary", record, "--format", "junit").stdout)
+
+        assert len(list(root.iter("testcase"))) == 3
+        assert len(list(root.iter("failure"))) == 1
+
+    def test_markdown_is_a_table(self, record: Path) -> None:
+        markdown = run("summary", record, "--format", "markdown").stdout
+
+        assert re.search(r"^\|( *:?-+:? *\|)+$", markdown, re.MULTILINE)
+        assert "each-tensor-alone" in markdown
+
+    def test_check_prints_the_same_as_summary(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+
+        checked = run("check", WRONG, *NARROW, "-o", record, "--format", "markdown")
+
+        assert checked.stdout == run("summary", record, "--format", "markdown").stdout
+
+
+class TestOtherVerbs:
+    def test_help_names_the_exit_codes_and_every_verb(self) -> None:
+        result = run("--help")
+
+        assert result.exit_code == 0
+        assert "Exit codes" in result.stdout
+        assert set(gradclip.commands) <= set(result.stdout.split())
+
+    def test_version(self) -> None:
+        assert run("--version").exit_code == 0
+
+    @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
+    def test_show_tells_of_every_rule(self, rule: rules.Rule) -> None:
+        result = run("show", rule.id)
+
+        assert result.exit_code == 0
+        assert rule.statement in result.stdout
+
+    def test_show_tells_of_every_kind_of_case(self) -> None:
+        kinds = {type(case.expectation): case for case in all_cases() if case.dtype == "float32"}
+
+        for case in kinds.values():
+            result = run("show", case.id)
+            assert result.exit_code == 0, case.id
+            assert result.stdout.startswith(case.id)
+            assert "Expected:" in result.stdout
+
+    def test_show_proposes_what_was_meant(self) -> None:
+        result = run("show", "norm.zero-grad")
+
+        assert result.exit_code == 2
+        assert "norm.zero-gradient" in result.stderr
+
+    def test_rules_lists_all_of_them_or_some(self) -> None:
+        listed = run("rules").stdout
+        some = run("rules", "value.*").stdout
+
+        assert all(rule.id in listed for rule in rules.load())
+        assert "value.bounds" in some
+        assert "norm.at-threshold" not in some
+
+    def test_adapters_lists_what_there_is(self) -> None:
+        result = run("adapters")
+
+        assert result.exit_code == 0
+        assert {"numpy", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
+
+    def test_smoke_asks_each_subject_one_question(self) -> None:
+        result = run("smoke", "numpy")
+
+        assert result.exit_code == 0, result.output
+        assert "pass" in result.stdout
+
+    def test_smoke_of_what_does_not_start_is_3(self) -> None:
+        result = run("smoke", DEAD)
+
+        assert result.exit_code == 3
+        assert "does not start" in result.stderr

@@ -11,6 +11,7 @@ try:
 except ImportError as missing:  # pragma: no cover - seen by whoever installs the core alone
     sys.exit(f"The command line needs the extra `check`: pip install 'gradclip-spec[check]' ({missing})")
 
+from .accuracy import accuracy
 from .adapters import adapters
 from .check import check
 from .expectations import expectations
@@ -41,7 +42,7 @@ def gradclip() -> None:
     """
 
 
-for command in (check, smoke, adapters, rules, show, summary, repro, expectations):
+for command in (check, smoke, adapters, rules, show, summary, repro, expectations, accuracy):
     gradclip.add_command(command)
 
 

@@ -1,0 +1,222 @@
+r"""How accurate clips by norm are: the largest errors over sizes and dtypes, with the inputs that gave them.
+
+Everything is measured against exact numbers, in arrays. *The norm*: a number of a format of `p` bits is `m 2**e` with
+an integer `|m| < 2**p`, `p <= 53`; with :math:`m = 2^{27} a + b` its square is
+:math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is below :math:`2^{54}`. Their upper and
+lower 32 bits are summed apart, among elements of one exponent: fewer than :math:`2^{31}` terms below :math:`2^{32}`
+stay below :math:`2^{63}`, so that no sum of integers overflows, and nothing is rounded.
+
+*The elements*: the exact result is `x f` with a rational `f`. With :math:`f = f_h + f_l` to 106 bits, `x f_h` as
+the sum of two float64 `p + e` (Dekker's product), and the distance taken as :math:`((y - p) - e) - x f_l`, what is left
+out is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here, and the distance itself is
+rounded three times. The ulp is that of the binade of `x f` rounded to float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
+
+from .answers import Connection, Replied
+from .claims import Claim, claims_for
+from .exact import coefficient
+from .expected import PLAIN, Bounds
+from .formats import FORMATS, Format, power_of_two, to_doubles
+from .measure import as_dtype, norm_distance
+
+__all__ = ["INPUTS", "Row", "exact_norm", "largest_error", "measure_accuracy", "sizes_up_to"]
+
+Doubles = npt.NDArray[np.float64]
+
+THRESHOLD = 1.0
+SEEDS = (1, 2)
+
+#: Seconds that one call may take.
+LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """The largest errors of one subject in one dtype at one size."""
+
+    subject: str
+    dtype: str
+    size: int
+    #: In ulp; None where no norm is returned.
+    norm: float | None
+    norm_input: str
+    elements: float
+    elements_input: str
+    #: How far, in ulp, the same element comes out apart when the tensors come in another order or grouping.
+    spread: float
+    #: What was raised or is missing, where there are no numbers.
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of a file."""
+        return {
+            "record": "accuracy",
+            **{k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()},
+        }
+
+
+def normal(size: int, dtype: str, seed: int) -> Array:
+    """Standard normal numbers, rounded to the dtype."""
+    return _packed(np.random.default_rng(seed).standard_normal(size), dtype)
+
+
+def swamped(size: int, dtype: str, seed: int) -> Array:
+    """A one, and numbers whose squares are each too small to change a sum of 1 in the dtype; their places by seed."""
+    values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
+    values[seed % size] = 1.0
+    return _packed(values, dtype)
+
+
+INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": normal, "swamped": swamped}
+
+
+def _packed(values: Doubles, dtype: str) -> Array:
+    if dtype != "bfloat16":
+        return Array.of(values.astype(dtype))
+    bits = values.astype(np.float32).view(np.uint32)
+    # To nearest, as far as float32 shows it; which neighbour it is does not matter here.
+    return Array.of(((bits + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16), dtype="bfloat16")
+
+
+def sizes_up_to(largest: int) -> list[int]:
+    """The powers of ten from 100 on."""
+    return [10**k for k in range(2, 1 + round(math.log10(largest)))]
+
+
+def exact_norm(array: Array) -> Bounds:
+    """An enclosure of the Euclidean norm to 256 bits; see the module's description for the proof."""
+    precision = FORMATS[array.dtype].precision
+    fractions, exponents = np.frexp(to_doubles(array.data, array.dtype))
+    integers = np.abs(np.ldexp(fractions, precision)).astype(np.uint64)
+    order = np.argsort(exponents, kind="stable")
+    total = Fraction(0)
+    starts = np.flatnonzero(np.diff(exponents[order], prepend=exponents[order[:1]] - 1))
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        squares = _sum_of_squares(integers[order[start:stop]])
+        total += squares * power_of_two(2 * (int(exponents[order[start]]) - precision))
+    places = max(256, total.denominator.bit_length())
+    root = math.isqrt((total.numerator << 2 * places) // total.denominator)
+    return Bounds(root * power_of_two(-places), (root + 1) * power_of_two(-places), total, 2)
+
+
+def _sum_of_squares(integers: npt.NDArray[np.uint64]) -> int:
+    upper, lower = integers >> np.uint64(27), integers & np.uint64(2**27 - 1)
+    return (_sum(upper * upper) << 54) + (_sum(upper * lower) << 28) + _sum(lower * lower)
+
+
+def _sum(numbers: npt.NDArray[np.uint64]) -> int:
+    return (int((numbers >> np.uint64(32)).sum()) << 32) + int((numbers & np.uint64(2**32 - 1)).sum())
+
+
+def largest_error(given: Array, got: Array, factor: Fraction) -> float:
+    """The largest distance, in ulp, from the given elements times a factor; infinity where one is not finite."""
+    form, elements = FORMATS[given.dtype], to_doubles(given.data, given.dtype)
+    results = to_doubles(as_dtype(got, given.dtype), given.dtype)
+    if not np.isfinite(results).all():
+        return math.inf
+    high = float(factor)
+    product, rest = _exact_product(elements, high)
+    distance = ((results - product) - rest) - elements * float(factor - Fraction(high))
+    return float((np.abs(distance) / _ulps(product, form)).max(initial=0.0))
+
+
+def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
+    """The product as a sum of two float64 (Dekker 1971), exactly, within the range."""
+    product = elements * factor
+    splitter = 2.0**27 + 1
+    upper = splitter * elements - (splitter * elements - elements)
+    head = splitter * factor - (splitter * factor - factor)
+    lower, tail = elements - upper, factor - head
+    return product, ((upper * head - product) + upper * tail + lower * head) + lower * tail
+
+
+def _ulps(values: Doubles, form: Format) -> Doubles:
+    leading = np.maximum(np.frexp(values)[1] - 1, form.minimum_exponent)
+    leading[values == 0] = form.minimum_exponent
+    spacing: Doubles = np.ldexp(1.0, leading - form.precision + 1)
+    return spacing
+
+
+def measure_accuracy(
+    connection: Connection, subject: Subject, dtype: str, size: int, claims: Sequence[Claim] = ()
+) -> Row:
+    """The largest errors of a subject, over all inputs and arrangements of them."""
+    norm: tuple[float, str] | None = None
+    elements, spread = (-1.0, ""), 0.0
+    for name, make in INPUTS.items():
+        for seed in SEEDS:
+            array = make(size, dtype, seed)
+            exact = exact_norm(array)
+            factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
+            first: Doubles | None = None
+            for arrangement, pieces, back in _arrangements(array, subject.operation):
+                label = f"{name}, seed {seed}, {arrangement}"
+                answer = connection.ask(_call(subject, pieces), LIMIT)
+                if not isinstance(answer, Replied):
+                    return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {answer}"[:300])
+                joined = _joined(answer.reply.gradients, back)
+                elements = _worse(elements, (largest_error(array, joined, factor), label))
+                if answer.reply.norm is not None:
+                    distance = norm_distance(answer.reply.norm, exact.middle, dtype)
+                    norm = _worse(norm or (-1.0, ""), (distance, label))
+                values = to_doubles(joined.data, joined.dtype)
+                first = values if first is None else first
+                spread = max(spread, _apart(first, values, FORMATS[dtype]))
+    norm_ulp, norm_input = norm or (None, "")
+    return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
+
+
+def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:
+    return found if found[0] > known[0] else known
+
+
+def _formula(subject: Subject, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """The subject's own formula, where its documentation has one: that is what its arithmetic is to be near."""
+    rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
+    formulas = [claim.formula for claim in claims_for(claims, subject, rule) if claim.formula is not None]
+    return formulas[0] if formulas else PLAIN
+
+
+def _apart(first: Doubles, second: Doubles, form: Format) -> float:
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return 0.0 if np.array_equal(first, second, equal_nan=True) else math.inf
+    return float((np.abs(first - second) / _ulps(first, form)).max(initial=0.0))
+
+
+def _arrangements(array: Array, operation: str) -> Iterator[tuple[str, list[Array], int]]:
+    """The same elements as one tensor, from behind, and for a common norm in ten tensors; and how they are put back."""
+    bits = array.bits()
+    yield "one tensor", [array], 1
+    yield "one tensor from behind", [_of_bits(bits[::-1], array.dtype)], -1
+    if operation == "clip_by_global_norm":
+        for name, step in (("ten tensors", 1), ("ten tensors from behind", -1)):
+            yield name, [_of_bits(part, array.dtype) for part in np.array_split(bits[::step], 10)], step
+
+
+def _of_bits(bits: npt.NDArray[Any], dtype: str) -> Array:
+    return Array(dtype, bits.shape, np.ascontiguousarray(bits).tobytes())
+
+
+def _joined(results: Sequence[Array | None], step: int) -> Array:
+    held = [array for array in results if array is not None]
+    dtype = held[0].dtype
+    bits = np.concatenate([np.frombuffer(array.data, dtype=DTYPES[dtype]) for array in held])
+    return _of_bits(bits[::step], dtype)
+
+
+def _call(subject: Subject, pieces: Sequence[Array]) -> Call:
+    gradients = tuple(Gradient(f"g{i}", array) for i, array in enumerate(pieces))
+    return Call(subject.name, gradients, {"clip_norm": THRESHOLD})

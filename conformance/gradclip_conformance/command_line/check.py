@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ __all__ = ["check", "exit_code"]
     type=click.FloatRange(0, min_open=True),
     help="Seconds a case.",
 )
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the record (JSON Lines).")
+@click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
 @click.option(
     "--format",
     "format_",
@@ -56,7 +57,7 @@ def check(
     rules: tuple[str, ...],
     jobs: int,
     timeout: float,
-    output: Path | None,
+    output: str | None,
     format_: str,
 ) -> None:
     r"""Check adapters against every case; all whose framework is installed when none is named.
@@ -102,15 +103,16 @@ def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
 
 
 @contextlib.contextmanager
-def _record(output: Path | None, target: Target, first: bool) -> Iterator[TextIO]:
+def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
     """The stream for one adapter's record; nothing is written before the adapter has started."""
     if output is None:
         yield io.StringIO()
         return
-    path = output
-    if output.is_dir() or str(output).endswith("/"):
+    path = Path(output)
+    # Before it became a path, the name told whether a folder is meant.
+    if path.is_dir() or output.endswith(("/", os.sep)):
         path.mkdir(parents=True, exist_ok=True)
-        path = output / f"{Path(target.name).stem.replace(':', '.')}.jsonl"
+        path /= f"{Path(target.name).stem.replace(':', '.')}.jsonl"
         first = True
     with path.open("w" if first else "a", encoding="utf-8") as stream:
         yield stream

@@ -1,0 +1,171 @@
+"""The host from inside its pipes: a whole conversation, line by line, each line held against its schema."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import gradclip_adapters
+from gradclip_adapters import wire
+from gradclip_adapters.contract import Array, Call, Gradient
+
+PACKAGE = Path(gradclip_adapters.__file__).parent
+MODULES = [sys.executable, "-m", "gradclip_adapters.host"]
+LAUNCHER = [sys.executable, str(PACKAGE / "launch.py")]
+
+ADAPTER = """
+import sys
+print("printed while it is imported")
+
+from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject, Unsupported, framework_call
+
+class Fake(Adapter):
+    def about(self):
+        print("printed while it is asked")
+        return About("fake", "1.0", {"device": "none"})
+
+    def subjects(self):
+        return [Subject("clip", "clip_by_norm", ("float32",), ("functional",))]
+
+    def call(self, call):
+        arrays = [gradient.array for gradient in call.gradients]
+        if call.subject == "declines":
+            raise Unsupported("no such thing")
+        if call.subject == "fails":
+            raise KeyError("a fault of the adapter")
+        with framework_call(lambda: arrays) as seen:
+            print("printed while it works")
+            if call.subject == "raises":
+                raise ValueError("a fault of the framework")
+        return Reply(tuple(arrays), inputs=tuple(arrays), warnings=seen.warnings)
+"""
+
+
+class Conversation:
+    """A host, and what is said to it and by it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def say(self, message: dict[str, Any]) -> None:
+        """One message to the host."""
+        assert self.process.stdin is not None
+        validate(message)
+        self.process.stdin.write(wire.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """One message of the host."""
+        assert self.process.stdout is not None
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        validate(message)
+        return message
+
+    def end(self) -> tuple[str, str]:
+        """What else the host says once its input is closed."""
+        return self.process.communicate(timeout=30)
+
+
+def validate(message: dict[str, Any]) -> None:
+    """Hold a message against its schema."""
+    schema = json.loads((PACKAGE / "schemas" / f"{message['message']}.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(message)
+
+
+def call_of(subject: str, number: int) -> dict[str, Any]:
+    """A call of one gradient."""
+    gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
+    return wire.call_to_json(Call(subject, gradients, {"clip_norm": 1.0}), number)
+
+
+@pytest.fixture(params=[MODULES, LAUNCHER], ids=["module", "launcher"])
+def conversation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conversation]:
+    """A host of the adapter above."""
+    path = tmp_path / "fake.py"
+    path.write_text(ADAPTER, encoding="utf-8")
+    conversation = Conversation([*request.param, str(path)])
+    yield conversation
+    conversation.process.kill()
+    conversation.process.communicate()
+
+
+def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) -> None:
+    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    about = conversation.hear()
+    assert (about["message"], about["framework"], about["environment"]) == ("about", "fake", {"device": "none"})
+
+    heard = []
+    for number, subject in enumerate(["clip", "declines", "fails", "raises", "clip"], start=1):
+        conversation.say(call_of(subject, number))
+        answer = conversation.hear()
+        assert answer["number"] == number
+        heard.append(answer)
+
+    assert [answer["message"] for answer in heard] == ["reply", "unsupported", "mistake", "raised", "reply"]
+    assert wire.reply_from_json(heard[0]).gradients == (Array.of(np.array([3.0, 4.0], np.float32)),)
+    assert "a fault of the adapter" in heard[2]["text"]
+    assert (heard[3]["kind"], heard[3]["text"]) == ("ValueError", "a fault of the framework")
+    assert heard[3]["inputs"] is not None
+    conversation.say({"message": "bye"})
+    rest, chatter = conversation.end()
+    assert conversation.process.returncode == 0
+    assert rest == ""
+    assert chatter.count("printed while it") == 5
+
+
+def test_closed_pipe_ends_the_host(conversation: Conversation) -> None:
+    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    conversation.hear()
+
+    conversation.end()
+
+    assert conversation.process.returncode == 0
+
+
+def test_other_protocol_is_refused(conversation: Conversation) -> None:
+    conversation.say({"message": "hello", "protocol": wire.PROTOCOL + 1})
+
+    failed = conversation.hear()
+
+    assert (failed["message"], failed["kind"]) == ("failed", "protocol")
+    assert "install the same gradclip-spec on both sides" in failed["text"]
+    conversation.end()
+    assert conversation.process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [("no-such-adapter", "bad-target"), ("no_such_file.py", "bad-target"), ("math:hypot", "bad-target")],
+)
+def test_target_that_is_none_is_refused(target: str, kind: str) -> None:
+    conversation = Conversation([*MODULES, target])
+    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+
+    failed = conversation.hear()
+
+    conversation.end()
+    assert (failed["message"], failed["kind"]) == ("failed", kind)
+    assert "Traceback" not in failed["text"]
+
+
+def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "fake.py"
+    path.write_text(ADAPTER.replace('print("printed while it is asked")', "1 / 0"), encoding="utf-8")
+    conversation = Conversation([*MODULES, str(path)])
+    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+
+    failed = conversation.hear()
+
+    conversation.end()
+    assert failed["kind"] == "broken-adapter"
+    assert "ZeroDivisionError" in failed["text"]

@@ -1,0 +1,129 @@
+"""How a name, a file or a function becomes an adapter, and what is said when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gradclip_adapters import registry
+from gradclip_adapters.contract import Adapter
+from gradclip_adapters.plain import PlainFunction
+
+ADAPTER = """
+from gradclip_adapters.contract import About, Adapter
+class Fake(Adapter):
+    def about(self): return About("fake", "1")
+    def subjects(self): return []
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write a file of this text and give its path."""
+
+    def write(text: str, name: str = "fake_adapter.py") -> str:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [("torch", "name"), ("./a.py", "file"), ("a.py", "file"), ("a.b:c", "function"), ("C:/x/a.py", "file")],
+)
+def test_door_is_seen_from_the_target(target: str, kind: str) -> None:
+    assert registry.kind_of(target) == kind
+
+
+def test_file_may_define_a_class_an_object_or_a_factory(write: Callable[..., str]) -> None:
+    for last in ("", "adapter = Fake\n", "adapter = Fake()\n", "def adapter(): return Fake()\n"):
+        adapter = registry.resolve(write(ADAPTER + last))
+        assert isinstance(adapter, Adapter)
+        assert adapter.about().framework == "fake"
+
+
+def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
+    write("NUMBER = 4711\n", "neighbour_of_a_fake.py")
+    text = "from neighbour_of_a_fake import NUMBER\n" + ADAPTER + "assert NUMBER == 4711\n"
+
+    assert isinstance(registry.resolve(write(text)), Adapter)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"must define `adapter`, or one subclass .* found 0"),
+        (ADAPTER + ADAPTER.replace("Fake", "Other"), "found 2"),
+        ("from gradclip_adapters.contract import Adapter\n", "found 0"),
+        ("adapter = 42\n", "gives a int, not a gradclip_adapters.contract.Adapter"),
+        ("adapter = (\n", "does not import: SyntaxError"),
+        ("import no_such_module\n", "does not import: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("1 / 0\n", "does not import: ZeroDivisionError"),
+    ],
+)
+def test_file_that_is_no_adapter_says_why(text: str, said: str, write: Callable[..., str]) -> None:
+    with pytest.raises(registry.BadTarget, match=said):
+        registry.resolve(write(text))
+
+
+def test_adapter_that_needs_a_framework_when_it_is_made(write: Callable[..., str]) -> None:
+    text = ADAPTER + "    def __init__(self): import no_such_framework\n"
+
+    with pytest.raises(registry.MissingFramework, match=r"cannot start in .*no_such_framework"):
+        registry.resolve(write(text))
+
+
+def test_unknown_name_names_the_known_ones() -> None:
+    with pytest.raises(registry.BadTarget, match=r"no adapter named 'jx'\. Known: numpy, .*torch"):
+        registry.resolve("jx")
+
+
+def test_missing_framework_is_told_from_a_missing_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "adapter_of_nothing.py").write_text("import no_such_framework\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry.BUILT_IN, "nothing", "adapter_of_nothing:Adapter")
+    monkeypatch.setitem(registry.BUILT_IN, "nowhere", "no_such_adapter_module:Adapter")
+
+    with pytest.raises(registry.MissingFramework, match="no_such_framework"):
+        registry.resolve("nothing")
+    with pytest.raises(registry.BadTarget, match="no_such_adapter_module"):
+        registry.resolve("nowhere")
+
+
+def test_function_becomes_an_adapter_with_the_dtypes_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "some_clips.py").write_text("def clip(grads, *, clip_norm): return grads\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    adapter = registry.resolve("some_clips:clip", "clip_by_norm", ["float64"])
+
+    assert isinstance(adapter, PlainFunction)
+    (subject,) = adapter.subjects()
+    assert (subject.operation, subject.dtypes) == ("clip_by_norm", ("float64",))
+
+
+@pytest.mark.parametrize(
+    ("target", "operation", "dtypes", "said"),
+    [
+        ("math:", "clip_by_norm", None, "not of the form module:function"),
+        (":hypot", "clip_by_norm", None, "not of the form module:function"),
+        ("no_such_module:f", "clip_by_norm", None, "does not import: ModuleNotFoundError"),
+        ("math:no_such", "clip_by_norm", None, "has no 'no_such'"),
+        ("math:pi", "clip_by_norm", None, "is a float, not a function"),
+        ("math:hypot", None, None, "needs --op"),
+        ("math:hypot", "clip", None, "needs --op"),
+        ("math:hypot", "clip_by_norm", ["int8"], "Unknown dtype int8"),
+    ],
+)
+def test_function_that_cannot_be_used_says_why(
+    target: str, operation: str | None, dtypes: list[str] | None, said: str
+) -> None:
+    with pytest.raises(registry.BadTarget, match=said):
+        registry.resolve(target, operation, dtypes)
+
+
+def test_entry_points_add_names_and_take_none_away() -> None:
+    assert registry.BUILT_IN.items() <= registry.installed().items()

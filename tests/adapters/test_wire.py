@@ -1,0 +1,158 @@
+"""Messages read back as they were written, byte for byte, and satisfy their schemas."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gradclip_adapters
+from gradclip_adapters import wire
+from gradclip_adapters.contract import DTYPES, OPERATIONS, About, Array, Call, Gradient, Reply, Subject
+
+SCHEMAS = Path(gradclip_adapters.__file__).with_name("schemas")
+
+WIDTHS = {dtype: int(code[-1]) for dtype, code in DTYPES.items()}
+
+
+def through_json(message: Any) -> Any:
+    """What arrives at the other end."""
+    line = wire.dumps(message)
+    assert "\n" not in line
+    return json.loads(line)
+
+
+def validate(message: dict[str, Any]) -> None:
+    """Hold a message against its schema."""
+    schema = json.loads((SCHEMAS / f"{message['message']}.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(message)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> Array:
+    """Arrays of any bits, NaN with payloads among them."""
+    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
+    size = math.prod(shape) * WIDTHS[dtype]
+    return Array(dtype, shape, draw(st.binary(min_size=size, max_size=size)))
+
+
+OPTION_VALUES = st.one_of(st.floats(), st.booleans(), st.integers(-(2**31), 2**31), st.text(max_size=5), st.none())
+GRADIENTS = st.builds(
+    Gradient,
+    name=st.text(max_size=10),
+    array=st.none() | arrays(),
+    need_clip=st.booleans(),
+    layout=st.sampled_from(["contiguous", "strided", "transposed"]),
+    same_as=st.none() | st.integers(0, 5),
+)
+
+
+def same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether options are the same, NaN and the sign of zero included."""
+    return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
+
+
+@given(array=arrays())
+def test_array_keeps_its_bits(array: Array) -> None:
+    assert wire.array_from_json(through_json(wire.array_to_json(array))) == array
+
+
+@given(gradients=st.lists(GRADIENTS, max_size=4), number=st.integers(1, 10**9))
+def test_call_reads_back(gradients: list[Gradient], number: int) -> None:
+    options = {"clip_norm": math.inf, "norm_type": -0.0, "error_if_nonfinite": True}
+    call = Call("fake", tuple(gradients), options)
+
+    message = through_json(wire.call_to_json(call, number))
+
+    validate(message)
+    assert message["number"] == number
+    back = wire.call_from_json(message)
+    assert (back.subject, back.gradients) == (call.subject, call.gradients)
+    assert same_options(dict(back.options), options)
+
+
+@given(value=OPTION_VALUES)
+def test_option_reads_back(value: Any) -> None:
+    assert repr(wire.value_from_json(through_json(wire.value_to_json(value)))) == repr(value)
+
+
+@given(gradients=st.lists(st.none() | arrays(), max_size=4), norm=st.none() | arrays(), seen=st.booleans())
+def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, seen: bool) -> None:
+    reply = Reply(
+        gradients=tuple(gradients),
+        norm=norm,
+        inputs=tuple(reversed(gradients)) if seen else None,
+        same_object=tuple(array is None for array in gradients) if seen else None,
+        warnings=("UserWarning: ü\n",) if seen else (),
+    )
+
+    message = through_json(wire.reply_to_json(reply, 3))
+
+    validate(message)
+    assert wire.reply_from_json(message) == reply
+
+
+def test_sparse_gradient_reads_back() -> None:
+    rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(4, 0), height=5)
+    call = Call("fake", (rows,), {})
+
+    message = through_json(wire.call_to_json(call, 1))
+
+    validate(message)
+    assert wire.call_from_json(message) == call
+
+
+def test_about_reads_back_as_what_a_record_holds() -> None:
+    formula = {"kind": "coefficient", "eps": 1e-6}
+    subject = Subject("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
+
+    message = through_json(wire.about_to_json(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
+
+    validate(message)
+    assert [wire.subject_from_json(one) for one in message["subjects"]] == [subject]
+
+
+def test_words_of_the_schemas_are_those_of_the_contract() -> None:
+    schema = json.loads((SCHEMAS / "about.json").read_text(encoding="utf-8"))
+    subject = schema["$defs"]["subject"]["properties"]
+
+    assert subject["operation"]["enum"] == list(OPERATIONS)
+    assert subject["dtypes"]["items"]["enum"] == list(DTYPES)
+
+
+def test_number_that_is_no_json_is_never_sent() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        wire.dumps({"message": "call", "value": math.nan})
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float128", "complex64"])
+def test_dtype_that_is_none_of_ours_travels_under_its_own_name(dtype: str) -> None:
+    array = Array.of(np.ones(2, dtype))
+
+    assert array.dtype == np.dtype(dtype).name
+    assert wire.array_from_json(through_json(wire.array_to_json(array))) == array
+
+
+def test_big_endian_and_strided_arrays_are_packed_in_row_order() -> None:
+    values = np.arange(6, dtype=">f4").reshape(2, 3).T
+
+    array = Array.of(values)
+
+    assert array.shape == (3, 2)
+    assert array.data == np.array([[0, 3], [1, 4], [2, 5]], "<f4").tobytes()
+    assert np.array_equal(array.numpy(), values)
+
+
+def test_what_was_sent_cannot_be_written_to_by_accident() -> None:
+    array = Array.of(np.zeros(2, np.float32))
+    array.numpy()[:] = 1
+
+    assert array.data == bytes(8)

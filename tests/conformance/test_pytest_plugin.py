@@ -1,0 +1,86 @@
+"""`pytest --pyargs gradclip_conformance --adapter ...`: one test a cell, in a pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOSTS = Path(__file__).with_name("hosts")
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A pytest of its own, in an empty folder, on the installed suite."""
+    command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
+
+
+def test_one_test_for_each_cell(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fake::norm.each-tensor-alone/both-above/float32] PASSED" in done.stdout
+    assert "3 passed, 9 skipped" in done.stdout
+
+
+def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32")
+
+    assert done.returncode == 1
+    assert "1 gradients came back for 2." in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
+
+
+def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
+    narrow = ["-k", "each-tensor-alone and float32", "--adapter-timeout", "1"]
+
+    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "hangs.py"), *narrow)
+
+    assert "timeout: No answer within 1 s" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
+
+
+def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
+    text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
+    (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
+
+    done = run_pytest(
+        tmp_path, "--adapter", "my_clips:clip", "--adapter-op", "clip_by_value", "-k", "bounds and float32"
+    )
+    without = run_pytest(tmp_path, "--adapter", "my_clips:clip")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert without.returncode == pytest.ExitCode.INTERRUPTED
+    assert "A plain function needs --op" in without.stderr + without.stdout
+
+
+@pytest.mark.parametrize("name", ["dies_at_start", "defines_nothing"])
+def test_adapter_that_does_not_start_ends_the_collection(name: str, tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--adapter", str(HOSTS / f"{name}.py"))
+
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "does not start" in done.stderr + done.stdout
+
+
+def test_without_an_adapter_it_says_so(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "-rs")
+
+    assert done.returncode == 0
+    assert "no adapter is named: give --adapter NAME" in done.stdout
+
+
+@pytest.mark.xfail(reason="gradclip_conformance/__init__.py imports the runner and all that it needs", strict=True)
+def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(
+        "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.runner' not in sys.modules\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+
+    assert done.returncode == 0, done.stdout

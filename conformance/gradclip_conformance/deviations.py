@@ -146,7 +146,7 @@ def pinned(
                 return verdict.with_status("deviation", detail=detail, url=known.url)
             detail = f"{verdict.detail} Pinned as {known.observed!r}, answers {verdict.behaviour!r} now."
             return verdict.with_status("changed", detail=detail, url=known.url)
-        if verdict.status in ("pass", "quality", "documented"):
+        if verdict.status in ("pass", "quality"):
             detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and agrees now ({verdict.status})."
             return verdict.with_status("changed", detail=detail, url=known.url)
     return verdict

@@ -29,7 +29,8 @@ def behaviour_in(cell: Cell) -> str:
         return "unknown"
     if "raised" in cell.observed:
         return behaviour_of(case, Raised(cell.observed["raised"], cell.observed["text"]))
-    shown = _first_answer(cell, case)
+    if (shown := _first_answer(cell, case)) is None:
+        return "unknown"
     gradients = shown.get("gradients", ())
     norm = shown.get("norm")
     if any(one is not None and one["dtype"] not in DTYPES for one in (*gradients, norm)):
@@ -54,7 +55,11 @@ def shown_case(case: Case, cell: Cell) -> Case:
     if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
         # The record does not say which of the two calls raised; what is split or scaled may be why.
         return first if relation is None or case.expectation.relation == "twice" else relation.second(first, ())
-    results = tuple(map(_array, _first_answer(cell, case)["gradients"]))
+    shown = _first_answer(cell, case)
+    if shown is None:
+        msg = f"The record does not show the answers to {case.id}."
+        raise NoScript(msg)
+    results = tuple(map(_array, shown["gradients"]))
     if measure(first, predict(first), results, first.included).grade == "fail":
         return first
     if relation is None:
@@ -63,11 +68,11 @@ def shown_case(case: Case, cell: Cell) -> Case:
     return replace(relation.second(case, results), expectation=Values())
 
 
-def _first_answer(cell: Cell, case: Case) -> Mapping[str, Any]:
+def _first_answer(cell: Cell, case: Case) -> Mapping[str, Any] | None:
     """What is shown of the answer to the first call; of two calls the second was observed, and the first expected."""
     two = isinstance(case.expectation, Metamorphic) and case.expectation.relation in RELATIONS
-    shown: Mapping[str, Any] = cell.expected if two else cell.observed
-    return shown
+    shown = cell.expected if two else cell.observed
+    return shown if isinstance(shown, Mapping) and ("gradients" in shown or "norm" in shown) else None
 
 
 def _array(shown: Mapping[str, Any] | None) -> Array | None:

@@ -23,6 +23,7 @@ from gradclip_reports.records import Cell, Header, Run, RunWriter
 from gradclip_spec import rules
 
 from .answers import Connection, Description
+from .case import Case
 from .cases import all_cases
 from .claims import Claim, load_claims
 from .deviations import Deviation, load_deviations, pinned
@@ -62,6 +63,8 @@ class RunRequest:
     jobs: int = 1
     command: Sequence[str] = ()
     seed: int | None = None
+    #: Cases beside those that every run has, such as those of a search.
+    extra_cases: Sequence[Case] = ()
 
 
 @dataclass
@@ -89,7 +92,8 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     first = request.connect()
     try:
         description = first.description
-        planned = plan_cells(description.subjects, all_cases(), request.selection)
+        cases = {case.id: case for case in (*all_cases(), *request.extra_cases)}
+        planned = plan_cells(description.subjects, cases.values(), request.selection)
         state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
         header = _header(request, description)
         progress.started(request.adapter, description, len(planned))

@@ -11,6 +11,7 @@ from . import (
     exclusion,
     exhaustive,
     formula,
+    found,
     metamorphic,
     nonfinite,
     optimizer,
@@ -35,6 +36,7 @@ THEMES = {
     "optimizer": optimizer,
     "metamorphic": metamorphic,
     "exhaustive": exhaustive,
+    "found": found,
 }
 
 

@@ -16,6 +16,11 @@ from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS
 
 from ..answers import StartError
+from ..case import Case
+from ..cases.found import as_toml
+from ..claims import load_claims
+from ..deep import EXAMPLES, search
+from ..deviations import load_deviations
 from ..plan import Selection
 from ..runner import CASE_SECONDS, RunRequest, run_adapter
 from ..verdict import SPOILING
@@ -38,6 +43,8 @@ __all__ = ["check", "exit_code"]
     type=click.FloatRange(0, min_open=True),
     help="Seconds a case.",
 )
+@click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis.")
+@click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from.")
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
 @click.option(
     "--format",
@@ -57,6 +64,8 @@ def check(
     rules: tuple[str, ...],
     jobs: int,
     timeout: float,
+    deep: bool,
+    seed: int,
     output: str | None,
     format_: str,
 ) -> None:
@@ -69,6 +78,7 @@ def check(
     \b
     gradclip check numpy torch --venv -o records/
     gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
+    gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
@@ -76,8 +86,11 @@ def check(
     runs: list[Run] = []
     problems = 0
     for target in targets:
-        request = RunRequest(target.name, target.connect, selection, timeout, jobs, sys.argv[1:])
         try:
+            found = _searched(target, selection, seed, timeout) if deep else ()
+            request = RunRequest(
+                target.name, target.connect, selection, timeout, jobs, sys.argv[1:], seed if deep else None, found
+            )
             with _record(output, target, first=not runs and not problems) as stream, progress_bar() as progress:
                 runs.append(run_adapter(request, stream, progress))
         except StartError as error:
@@ -92,6 +105,26 @@ def check(
             problems += 1
     print_runs(runs, format_)
     sys.exit(exit_code(runs, problems))
+
+
+def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
+    """The cases that `--deep` adds; each find is printed as it is kept in `cases/found.toml`."""
+    try:
+        import hypothesis
+    except ModuleNotFoundError as error:
+        msg = "--deep needs hypothesis, which is not installed; run: python -m pip install hypothesis"
+        raise click.UsageError(msg) from error
+    del hypothesis
+    say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
+    connection = target.connect()
+    try:
+        searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
+    finally:
+        connection.close()
+    say(f"{target.name}: {searched.tried} inputs tried, {len(searched.failing)} searches found one that fails")
+    for case in searched.failing:
+        say(as_toml(case))
+    return searched.cases
 
 
 def exit_code(runs: Sequence[Run], problems: int = 0) -> int:

@@ -61,7 +61,7 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
     in_the_dtype = 0.0
     if p != math.inf:
         doubt = (elements + 1 + 2 * power + p * root) * unit
-        in_the_dtype = ((1 - doubt) ** (-1 / p) * (1 + root * unit) - 1) / unit if doubt < 1 else math.inf
+        in_the_dtype = math.expm1(math.log1p(root * unit) - math.log1p(-doubt) / p) / unit if doubt < 1 else math.inf
     return ErrorBounds(
         _with_second_order(careful, unit),
         _with_second_order(careful + SCALING, unit),

@@ -1,0 +1,145 @@
+"""The accuracy table: its exact numbers are the oracle's, and it sees errors and spreads that were put in."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gradclip_adapters.contract import Array
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance import accuracy, exact
+from gradclip_conformance.command_line import gradclip
+from gradclip_conformance.distances import largest_distance
+from gradclip_conformance.expected import Expected
+from gradclip_conformance.formats import FORMATS, decode, to_doubles
+from gradclip_conformance.in_process import InProcess
+
+DTYPES = sorted(FORMATS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
+def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
+    array = accuracy.INPUTS[name](1000, dtype, 3)
+    ours, theirs = accuracy.exact_norm(array), exact.norm([decode(array.data, dtype)])
+
+    assert ours.power == theirs.power
+    assert ours.lower <= theirs.upper
+    assert theirs.lower <= ours.upper
+    assert ours.upper - ours.lower <= theirs.middle / 2**200
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_norm_of_all_finite_magnitudes_is_the_oracles(dtype: str) -> None:
+    form = FORMATS[dtype]
+    bits = np.random.default_rng(1).integers(0, form.infinity_bits, 500, dtype=np.uint64).astype(f"<u{form.width // 8}")
+    array = Array(dtype, (500,), bits.tobytes())
+
+    assert accuracy.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
+    array = accuracy.normal(400, dtype, 5)
+    factor = Fraction(1, 7)
+    expected = Expected(decode(array.data, dtype), 1, 7)
+    for other in (Fraction(1, 7), Fraction(9, 64)):
+        got = accuracy._packed(to_doubles(array.data, dtype) * float(other), dtype)
+        found, place = largest_distance(got.data, expected, dtype)
+
+        assert place >= 0
+        assert accuracy.largest_error(array, got, factor) == pytest.approx(found, rel=1e-6)
+
+
+def test_an_error_below_the_last_bit_of_float64_is_seen() -> None:
+    array = Array.of(np.array([1.0, 3.0]))
+
+    # A third is not a float64: what is nearest to it is off by a third of an ulp.
+    assert accuracy.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
+
+
+def test_a_result_that_is_not_finite_is_infinitely_wrong() -> None:
+    array = Array.of(np.array([1.0]))
+
+    assert accuracy.largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
+
+
+def measured(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
+    """One row for a plain function."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
+    return accuracy.measure_accuracy(connection, connection.description.subjects[0], dtype, size)
+
+
+def careful(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+    """The formula in float64."""
+    norm = np.sqrt(sum(np.sum(np.square(grad.astype(np.float64))) for grad in grads))
+    return [(grad * (clip_norm / norm)).astype(grad.dtype) for grad in grads], norm
+
+
+def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+    """The formula with one running sum in the dtype."""
+    total = grads[0].dtype.type(0)
+    for grad in grads:
+        total = total + np.cumsum(np.square(grad), dtype=grad.dtype)[-1]
+    norm = np.sqrt(total)
+    return [grad * (grad.dtype.type(clip_norm) / norm) for grad in grads], norm
+
+
+def test_a_careful_function_is_within_an_ulp_and_does_not_care_for_order() -> None:
+    row = measured(careful)
+
+    assert row.norm is not None
+    assert row.norm < 0.001
+    assert 0 < row.elements <= 0.51
+    assert row.spread <= 1
+
+
+def test_a_running_sum_is_caught_by_the_swamped_input() -> None:
+    row = measured(running_sum)
+
+    assert row.norm is not None
+    assert row.norm > 10
+    assert row.norm_input.startswith("swamped")
+    assert row.elements > 10
+    assert row.spread > 1
+
+
+def test_what_is_raised_is_said() -> None:
+    def raises(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        msg = "too many"
+        raise RuntimeError(msg)
+
+    row = measured(raises)
+    assert "too many" in row.problem
+    assert row.norm is None
+
+
+def test_the_swamped_input_swamps() -> None:
+    for dtype in ("float16", "float32"):
+        values = accuracy.swamped(100, dtype, 2).numpy()
+        one = values.dtype.type(1)
+
+        assert (one + np.square(values[:2]) == one).all()
+        assert values[2] == 1
+
+
+def test_sizes() -> None:
+    assert accuracy.sizes_up_to(10**4) == [100, 1000, 10000]
+
+
+def test_the_verb_writes_lines_and_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "accuracy.jsonl"
+    arguments = ["accuracy", "numpy", "--op", "clip_by_norm", "--dtype", "float32", "--largest", "1000"]
+    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
+
+    assert result.exit_code == 0, result.output
+    assert "gradclip_spec.clip_by_norm[inplace=True]: largest errors in ulp" in result.output
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(row["subject"][-14:], row["size"]) for row in rows[-1:]] == [("[inplace=True]", 1000)]
+    assert all(row["record"] == "accuracy" and row["elements"] < 4 and row["norm"] is None for row in rows)

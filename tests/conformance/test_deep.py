@@ -1,0 +1,123 @@
+"""The search: finds what is wrong, shrinks it, is the same for the same seed, and blames nothing that is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance import deep
+from gradclip_conformance.case import Case, Metamorphic, ReturnedNorm, Untouched, Values
+from gradclip_conformance.cases import found
+from gradclip_conformance.cases.build import tensor
+from gradclip_conformance.formats import FORMATS
+from gradclip_conformance.in_process import InProcess
+from gradclip_conformance.plan import Selection
+from gradclip_conformance.predict import decoded, predict
+from gradclip_conformance.show import float64_values
+
+SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
+
+
+def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
+    """The formula in float64."""
+    included = [np.ravel(grad).astype(np.float64) for grad, flag in zip(grads, need_clip, strict=True) if flag]
+    norm = np.linalg.norm(np.concatenate(included)) if included else 0.0
+    factor = clip_norm / norm if norm > clip_norm else 1.0
+    return [
+        (grad * factor).astype(grad.dtype) if flag and factor != 1.0 else grad
+        for grad, flag in zip(grads, need_clip, strict=True)
+    ]
+
+
+def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
+    """Right but for three gradients of which the last has several elements."""
+    results = right(grads, clip_norm=clip_norm, need_clip=need_clip)
+    return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
+
+
+def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
+    """What a search of a plain function comes to."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
+    return deep.search(connection, selection, seed, 10.0)
+
+
+def test_a_failing_input_is_found_and_shrunk() -> None:
+    outcome = searched(wrong_with_three, SCALED)
+
+    (case,) = outcome.failing
+    assert outcome.cases == [case]
+    assert case.id.startswith("global-norm.scaled-above/deep-")
+    assert case.id.endswith("/float32")
+    # Three gradients, of which the last has two elements, are the smallest that fail.
+    assert [len(float64_values(g.array)) for g in case.gradients if g.array is not None] == [0, 0, 2]
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    assert searched(wrong_with_three, SCALED, 3).cases == searched(wrong_with_three, SCALED, 3).cases
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
+    outcome = searched(right, Selection(dtypes=(dtype,)))
+
+    assert not outcome.failing
+    # The norm is not returned, so that nothing is found to keep under the rule about it.
+    assert {case.rule for case in outcome.cases} == {*deep.RULES["clip_by_global_norm"]} - {"global-norm.returned-norm"}
+    assert outcome.tried >= deep.EXAMPLES
+
+
+def test_nothing_is_searched_that_is_not_selected() -> None:
+    assert searched(right, Selection(rules=("global-norm.zero-*",))).tried == 0
+
+
+@pytest.mark.parametrize("dtype", sorted(FORMATS))
+@pytest.mark.parametrize("rule", ["value.bounds", "norm.scaled-above", "global-norm.excluded-not-counted"])
+def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
+    form = FORMATS[dtype]
+
+    @settings(derandomize=True, max_examples=60, deadline=None, database=None)
+    @given(deep.inputs(rule, dtype))
+    def check(case: Case) -> None:
+        (threshold,) = case.options.values()
+        assert threshold > 0
+        assert all(expected is not None for expected in predict(case).gradients)
+        for values in decoded(case):
+            assert values is not None
+            for value in values.fractions():
+                # The sum of 24 squares, too, is in the normal range.
+                assert value == 0 or form.smallest_normal <= value * value <= form.largest / 24
+
+    check()
+
+
+def test_a_find_reads_back(tmp_path: Path) -> None:
+    (case,) = searched(wrong_with_three, SCALED).failing
+    path = tmp_path / "found.toml"
+    path.write_text(found.as_toml(case), encoding="utf-8")
+
+    assert list(found.cases(path)) == [case]
+
+
+def test_an_excluded_gradient_reads_back(tmp_path: Path) -> None:
+    gradients = [tensor([1.0], "float16"), tensor([2.0, -0.0], "float16", need_clip=False)]
+    case = found.case_of("global-norm.excluded-untouched", "kept", "float16", gradients, {"clip_norm": 0.5})
+    path = tmp_path / "found.toml"
+    path.write_text(found.as_toml(case), encoding="utf-8")
+
+    assert list(found.cases(path)) == [case]
+    assert case.expectation == Untouched((1,))
+
+
+def test_expectations_follow_from_the_rule() -> None:
+    assert found.expectation_of("value.bounds", []) == Values()
+    assert found.expectation_of("global-norm.returned-norm", []) == ReturnedNorm()
+    assert found.expectation_of("norm.twice-is-once", []) == Metamorphic("twice")
+
+
+def test_the_finds_that_are_kept_are_read() -> None:
+    assert all(case.rule for case in found.cases())

@@ -1,0 +1,163 @@
+"""Predictions and error bounds: the bounds hold for arithmetic in the dtype itself, and are not idle."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Gradient
+from gradclip_conformance import oracles
+from gradclip_conformance.case import Case, Values
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.cases.build import case, tensor
+from gradclip_conformance.errors import error_bounds
+from gradclip_conformance.exact import NoExactNormError
+from gradclip_conformance.exact import clip_by_value as exact_clip_by_value
+from gradclip_conformance.formats import FORMATS, Exact
+from gradclip_conformance.measure import norm_distance
+from gradclip_conformance.predict import clip_bound, clip_budget, narrowest, norm_bound, norm_budget, predict
+
+NUMPY = ("float16", "float32", "float64")
+
+
+def case_of(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
+    """A case of these arrays."""
+    gradients = [Gradient("", array) for array in arrays]
+    return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, Values())
+
+
+def naive_norm(arrays: list[Any], p: float) -> Any:
+    """Powers, running sums and roots in the dtype itself, by tensors and then over their norms."""
+    kind = arrays[0].dtype.type
+    norms: list[Any] = []
+    for values in [*arrays, None]:
+        elements = np.array(norms, dtype=arrays[0].dtype) if values is None else values
+        total = kind(0)
+        for element in np.abs(elements):
+            total = kind(total + (element if p == 1 else element * element if p == 2 else element ** kind(p)))
+        norms.append(total if p == 1 else np.sqrt(total) if p == 2 else total ** kind(1 / p))
+    return norms[-1]
+
+
+class TestErrorBounds:
+    @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+    @pytest.mark.parametrize("dtype", NUMPY)
+    def test_naive_norms_keep_to_the_bound(self, dtype: str, p: float) -> None:
+        generator = np.random.default_rng(8)
+        largest = 0.0
+        for count in (1, 3, 30, 60) * 8:
+            # Of one sign and one binade, so that the roundings of the running sum add up.
+            arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
+            asked = case_of(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
+            exact = predict(asked).norms[0]
+            assert exact is not None
+            distance = norm_distance(Array.of(np.asarray(naive_norm(arrays, p))), exact.middle, dtype)
+
+            assert distance <= norm_bound(asked)
+            largest = max(largest, distance / norm_bound(asked))
+        assert largest > 0.02
+
+    def test_budgets_are_counts_of_roundings(self) -> None:
+        bounds = error_bounds(FORMATS["float64"], 2.0, 10, 5.0)
+
+        assert bounds.norm_budget == pytest.approx(2)
+        assert bounds.clip_budget == pytest.approx(4)
+        assert bounds.norm_bound == pytest.approx((10 + 1 + 2 + 2) / 2 + 1)
+        assert bounds.clip_bound == pytest.approx(bounds.norm_bound + 2)
+
+    def test_magnitudes_are_not_rounded(self) -> None:
+        bounds = error_bounds(FORMATS["float16"], math.inf, 10**6, 5.0)
+
+        assert bounds.norm_budget == bounds.norm_bound == 0
+        assert bounds.clip_budget == pytest.approx(2, rel=0.01)
+
+    def test_a_sum_too_long_for_the_format_has_no_bound(self) -> None:
+        assert error_bounds(FORMATS["bfloat16"], 2.0, 300, 5.0).norm_bound == math.inf
+        assert error_bounds(FORMATS["bfloat16"], 2.0, 100, 5.0).norm_bound < math.inf
+        assert error_bounds(FORMATS["bfloat16"], 2.0, 300, 5.0).norm_budget < 2.1
+
+    def test_bounds_grow_with_the_elements_that_are_counted(self) -> None:
+        few, many = (Array.of(np.ones(n, dtype=np.float32)) for n in (2, 200))
+        excluded = case(
+            "global-norm.scaled-above",
+            "hand-made",
+            "float32",
+            [Gradient("", few), Gradient("", many, need_clip=False)],
+            {"clip_norm": 1.0},
+            Values(),
+        )
+
+        assert (
+            norm_bound(case_of(few, clip_norm=1.0))
+            == norm_bound(excluded)
+            < norm_bound(case_of(few, many, clip_norm=1.0))
+        )
+        alone = predict(case_of(few, many, operation="norm", clip_norm=1.0)).errors
+        assert alone[0].norm_bound < alone[1].norm_bound
+
+    def test_of_no_gradients_nothing_is_rounded(self) -> None:
+        asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, Values())
+
+        assert norm_budget(asked) == clip_budget(asked) == clip_bound(asked) == 0
+
+
+class TestNarrowest:
+    def test_excluded_gradients_do_not_count(self) -> None:
+        gradients = [tensor([1.0], "float16", need_clip=False), tensor([1.0], "float64")]
+        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, Values())
+
+        assert narrowest(asked) == "float64"
+
+    def test_of_nothing_it_is_the_cases_own(self) -> None:
+        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, Values())
+
+        assert narrowest(asked) == "float16"
+
+
+class TestOracles:
+    def test_orders_that_integers_do_not_reach_need_the_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        array = Array.of(np.array([1.0, 2.0]))
+        if oracles.SECOND is not None:
+            bounds = predict(case_of(array, clip_norm=1.0, norm_type=2.2)).norms[0]
+            assert bounds is not None
+            assert float(bounds.middle) == pytest.approx((1 + 2**2.2) ** (1 / 2.2), rel=1e-14)
+        monkeypatch.setattr(oracles, "SECOND", None)
+
+        with pytest.raises(NoExactNormError):
+            predict(case_of(array, clip_norm=1.0, norm_type=2.3))
+        assert oracles.second_oracle() == "not installed"
+
+    def test_a_clip_by_value_on_which_they_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Liar:
+            @staticmethod
+            def clip_by_value(values: Exact, low: Any, high: Any) -> Any:
+                return exact_clip_by_value(values, low, high + Fraction(1, 8))
+
+        monkeypatch.setattr(oracles, "SECOND", Liar)
+
+        with pytest.raises(oracles.OraclesDisagreeError, match="by value"):
+            oracles.clip_by_value(Exact([1, 9], 0, [False, False]), -2.0, 2.0)
+
+    @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
+    def test_an_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
+        values = [-(2.0**1023), -0.5, 0.5, 2.0**1023]
+        array = tensor(values, "float64").array
+        assert array is not None
+        (expected,) = predict(
+            case("value.infinite-bounds", "x", "float64", [Gradient("", array)], {"min": low, "max": high}, Values())
+        ).gradients
+        assert expected is not None
+
+        assert expected.fractions() == [Fraction(min(max(value, low), high)) for value in values]
+
+
+def test_predictions_of_every_case_can_be_made() -> None:
+    small = [each for each in all_cases() if sum(len(g.array.data) for g in each.gradients if g.array) < 10_000]
+
+    assert len(small) > 1000
+    for each in small:
+        assert len(predict(each).gradients) == len(each.gradients) == len(predict(each).errors)

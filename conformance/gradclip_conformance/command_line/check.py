@@ -20,7 +20,7 @@ from ..case import Case
 from ..cases.found import as_toml
 from ..claims import load_claims
 from ..deep import EXAMPLES, search
-from ..deviations import load_deviations
+from ..deviations import load_deviations, pin_faults
 from ..plan import Selection
 from ..runner import CASE_SECONDS, RunRequest, run_adapter
 from ..verdict import SPOILING
@@ -104,7 +104,11 @@ def check(
             say(f"Cannot write the record of {target.name}: {error}")
             problems += 1
     print_runs(runs, format_)
-    sys.exit(exit_code(runs, problems))
+    # A narrowed run says nothing about the pins of cells that it leaves out.
+    faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
+    for fault in faults:
+        say(fault)
+    sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
 
 
 def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:

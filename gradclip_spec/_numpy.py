@@ -4,7 +4,7 @@ Also used for torch tensors on the CPU, whose memory NumPy can read as it stands
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,20 @@ _SAMPLE = 512
 _SHARED = 1 << 25
 
 
-def sum_of_squares(arrays: Sequence[Array]) -> float:
-    """The sum of the squares of all elements, to a small part of float32's rounding error."""
+def _squares_of_rows(rows: Array) -> Array:
+    sums: Array = np.vecdot(rows, rows)
+    return sums
+
+
+def sum_of_squares(arrays: Sequence[Array], of_rows: Callable[[Array], Array] = _squares_of_rows) -> float:
+    """The sum of the squares of all elements, to a small part of float32's rounding error.
+
+    `of_rows` gives the sum of the squares of each row of a float32 matrix, in float32.
+    """
     large = [array for array in arrays if array.size >= _LARGE and array.dtype == np.float32]
     small = [array for array in arrays if array.size < _LARGE or array.dtype != np.float32] if large else arrays
     parts = [part for array in large for part in _flat_parts(array)]
-    total = _sum_by_rows(parts) if parts else 0.0
+    total = _sum_by_rows(parts, of_rows) if parts else 0.0
     return _exact(small) + (_exact(parts) if total is None else total)
 
 
@@ -108,7 +116,7 @@ def _flat_parts(x: Array) -> Iterator[Array]:
         yield part.ravel(order="K")
 
 
-def _sum_by_rows(parts: Sequence[Array]) -> float | None:
+def _sum_by_rows(parts: Sequence[Array], of_rows: Callable[[Array], Array]) -> float | None:
     """The sum from float32 sums of rows, or None if these cannot be trusted to add up as if they were exact.
 
     The rounding errors of some hundred rows and more cancel, unless the rows are alike (then they all err to the same
@@ -116,7 +124,7 @@ def _sum_by_rows(parts: Sequence[Array]) -> float | None:
     """
     step = max(sum(part.size for part in parts) // (_ROW * _SAMPLE), _SAMPLED)
     rows = [part[: part.size // _ROW * _ROW].reshape(-1, _ROW) for part in parts]
-    each = [np.vecdot(matrix, matrix) for matrix in rows]
+    each = [of_rows(matrix) for matrix in rows]
     sums = np.concatenate(each)
     total = float(np.sum(sums, dtype=np.float64))
     in_range = sums.size * _ROW * 2.0**-120 < total < 2.0**127

@@ -10,7 +10,8 @@ from gradclip_conformance.verdict import SPOILING
 
 
 def _may_be_rough(right: Right, rule: str) -> bool:
-    return right.grows and rule.endswith(".large-tensor-accuracy")
+    """Quality is no blame: a norm that no float64 holds, or that many elements make inaccurate."""
+    return rule.endswith(".norm-beyond-range") or (right.grows and rule.endswith(".large-tensor-accuracy"))
 
 
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: f"{right.operation}-{right.name}")

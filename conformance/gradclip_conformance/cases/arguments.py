@@ -1,12 +1,12 @@
-"""Cases of thresholds that make no sense."""
+"""Cases of thresholds that make no sense, and of gradients that are passed as a generator."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from ..case import Case, Recorded, Refused
-from .build import DTYPES, NORM_OPERATIONS, case, tensor
+from ..case import Case, Recorded, Refused, Values
+from .build import DTYPES, NORM_OPERATIONS, case, clipping_options, tensor
 
 __all__ = ["cases"]
 
@@ -23,3 +23,7 @@ def cases() -> Iterator[Case]:
         yield case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, Recorded())
         yield case("value.min-above-max", "negative-max-only", dtype, tensors, {"max": -1.0}, Recorded())
         yield case("value.nan-threshold", "nan", dtype, tensors, {"max": math.nan}, Recorded())
+        ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
+        for operation in ("value", "global-norm"):
+            options = {**clipping_options(operation, 3.0), "as_generator": True}
+            yield case(f"{operation}.any-iterable", "generator", dtype, ordered, options, Values(), ["generator"])

@@ -73,9 +73,6 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 3.0)
     ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
     yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, Values())
-    if operation != "norm":
-        generated = {**options, "as_generator": True}
-        yield case(f"{operation}.any-iterable", "generator", dtype, ordered, generated, Values(), ["generator"])
     # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together that times the root of their number.
     for name, count in MANY.items():
         if count > 100 and dtype != "float32":

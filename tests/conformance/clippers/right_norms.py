@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .steps import Array
+from .steps import Array, times_power_of_two
 
 __all__ = ["NORMS", "Norm"]
 
@@ -53,7 +53,7 @@ def exact_sum(tensors: Sequence[Array]) -> float:
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        return math.ldexp(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
+        return times_power_of_two(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -76,7 +76,8 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
         # Digits enough for the root to round as it would without end.
         shift = max(0, 64 - total.bit_length() // 2)
         root = math.isqrt(total << (2 * shift))
-        return float(Fraction(root) * Fraction(2) ** (least - shift))
+        exact = Fraction(root) * Fraction(2) ** (least - shift)
+        return float(exact) if exact < Fraction(2) ** 1024 else math.inf
 
     return _guarded(tensors, finite)
 
@@ -99,7 +100,7 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         squares = [np.linalg.norm(np.ldexp(np.asarray(t, np.longdouble), -exponent)) ** 2 for t in tensors]
-        return math.ldexp(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
+        return times_power_of_two(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -111,7 +112,7 @@ def dot_product(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         unit = np.ldexp(values, -exponent)
-        return math.ldexp(math.sqrt(float(unit @ unit)), exponent)
+        return times_power_of_two(math.sqrt(float(unit @ unit)), exponent)
 
     return _guarded(tensors, finite)
 
@@ -123,7 +124,7 @@ def rows_of_blocks(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         blocks = np.pad(np.ldexp(values, -exponent), (0, -values.size % 512)).reshape(-1, 512)
-        return math.ldexp(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
+        return times_power_of_two(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -191,7 +192,7 @@ def complex_magnitudes(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         pairs = np.pad(np.ldexp(values, -exponent), (0, values.size % 2)).view(np.complex128)
-        return math.ldexp(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
+        return times_power_of_two(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -203,7 +204,7 @@ def sorted_squares(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         squares = np.sort(np.square(np.ldexp(values, -exponent)))
-        return math.ldexp(math.sqrt(float(np.sum(squares))), exponent)
+        return times_power_of_two(math.sqrt(float(np.sum(squares))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -215,6 +216,6 @@ def matrix_product(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         row = np.ldexp(values, -exponent).reshape(1, -1)
-        return math.ldexp(math.sqrt(float((row @ row.T).item())), exponent)
+        return times_power_of_two(math.sqrt(float((row @ row.T).item())), exponent)
 
     return _guarded(tensors, finite)

@@ -13,7 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Array", "ByGlobalNorm", "ByNorm", "ByValue", "Clipper", "Gradients", "NormClipper", "scaled"]
+__all__ = [
+    "Array",
+    "ByGlobalNorm",
+    "ByNorm",
+    "ByValue",
+    "Clipper",
+    "Gradients",
+    "NormClipper",
+    "scaled",
+    "times_power_of_two",
+]
 
 Array = np.ndarray[Any, Any]
 Gradients = list[Any]
@@ -25,6 +35,12 @@ def scaled(values: Array, numerator: float, denominator: float) -> Array:
     below, below_exponent = math.frexp(denominator)
     wide = values.astype(np.float64) * (above / below / 2)
     return np.ldexp(wide, above_exponent - below_exponent + 1)
+
+
+def times_power_of_two(value: float, exponent: int) -> float:
+    """`value * 2**exponent`; infinity where that is beyond the range, which `math.ldexp` refuses."""
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(value, exponent))
 
 
 class Clipper:
@@ -127,7 +143,7 @@ class NormClipper(Clipper):
         if p == math.inf or largest == 0 or not math.isfinite(largest):
             return largest
         exponent = math.frexp(largest)[1]
-        return math.ldexp(self.root(self.power_sum(np.ldexp(values, -exponent), p), p), exponent)
+        return times_power_of_two(self.root(self.power_sum(np.ldexp(values, -exponent), p), p), exponent)
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         """All elements of some tensors, as float64."""

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gradclip_adapters.contract import About, Adapter, Call, Reply, Subject
+import numpy as np
+
+from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject
 from gradclip_adapters.plain import PlainFunction
 
+from .steps import Array as Values
 from .steps import Clipper, Gradients
 from .table import caught_by
 
@@ -35,12 +38,17 @@ class _WithAbilities(Adapter):
     def call(self, call: Call) -> Reply:
         """The function, called in its own way."""
         plain = {name: value for name, value in call.options.items() if name not in ("as_generator", "learning_rate")}
+        gradients = self.dense(call)
 
         @functools.wraps(self._function.__call__)
         def function(grads: Gradients, **options: Any) -> Any:
             return self.called(grads, call, options)
 
-        return self._plain(function).call(replace(call, options=plain))
+        return self._plain(function).call(replace(call, options=plain, gradients=gradients))
+
+    def dense(self, call: Call) -> tuple[Gradient, ...]:
+        """The gradients as the function takes them."""
+        return call.gradients
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """What the function returns for these gradients."""
@@ -70,6 +78,29 @@ class Descends(_WithAbilities):
             return list(result[0] if isinstance(result, tuple) else result)
 
         return self._function.descend(grads, call.options["learning_rate"], clip)
+
+
+class TakesRows(_WithAbilities):
+    """A function that is given row-sparse gradients in full."""
+
+    features = ("sparse",)
+
+    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+        """The function on dense gradients."""
+        return self._function(grads, **options)
+
+    def dense(self, call: Call) -> tuple[Gradient, ...]:
+        """Each gradient in full, as the function makes it of its rows."""
+        return tuple(gradient if gradient.rows is None else self._full(gradient) for gradient in call.gradients)
+
+    def _full(self, gradient: Gradient) -> Gradient:
+        assert gradient.array is not None
+        assert gradient.rows is not None
+        assert gradient.height is not None
+        values = gradient.array.numpy()
+        full = np.zeros((gradient.height, *values.shape[1:]), values.dtype)
+        self._function.fill(full, values, list(gradient.rows))
+        return replace(gradient, array=Array.of(full), rows=None, height=None)
 
 
 @caught_by("any-iterable", adapter=TakesIterators)
@@ -138,3 +169,35 @@ class IgnoresTheRate(_Descent):
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return super().descend(grads, 1.0, clip)
+
+
+class _Fills(Clipper):
+    """Shared by those that make a gradient in full of its rows."""
+
+    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
+        np.add.at(full, rows, values)
+
+
+@caught_by("sparse-rows", adapter=TakesRows)
+class FirstRowsInstead(_Fills):
+    """Puts the rows where the first ones are, and forgets which they are."""
+
+    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
+        super().fill(full, values, list(range(len(rows))))
+
+
+@caught_by("sparse-rows", adapter=TakesRows)
+class LastRowOnly(_Fills):
+    """Keeps the last row alone."""
+
+    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
+        super().fill(full, values[-1:], rows[-1:])
+
+
+@caught_by("global-norm.sparse-rows", adapter=TakesRows)
+class RowsTwice(_Fills):
+    """Adds each row twice."""
+
+    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
+        super().fill(full, values, rows)
+        super().fill(full, values, rows)

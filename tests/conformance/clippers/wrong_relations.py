@@ -1,0 +1,159 @@
+"""Clippers that break what holds between two calls, or between a result and its input, whatever the numbers are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import wrong_exclusion, wrong_norms, wrong_scaling, wrong_totals, wrong_value
+from .steps import Array, ByValue, Clipper, NormClipper
+from .table import caught_by
+
+# Wrong by other rules too.
+for mutation, rules in (
+    (wrong_scaling.WholeNumberThreshold, ("power-of-two-scaling",)),
+    (wrong_value.WholeNumberBounds, ("value.power-of-two-scaling",)),
+    (wrong_scaling.NeverClips, ("norm-bounded",)),
+    (wrong_scaling.ClipsEachElement, ("direction-kept",)),
+    (wrong_scaling.LeavesTheFirstElement, ("direction-kept",)),
+    (wrong_scaling.FlipsTheSign, ("signs-kept",)),
+    (wrong_scaling.LosesTheSign, ("signs-kept",)),
+    (wrong_norms.MeanSquare, ("zeros-added", "norm-bounded")),
+    (wrong_norms.LeavesOutTheLastElement, ("zeros-added",)),
+    (wrong_totals.StopsAfterTheFirst, ("norm.tensor-order",)),
+    (wrong_totals.NormOfTheFirst, ("norm.tensor-order", "norm.norm-bounded")),
+    (wrong_totals.RunningNorm, ("norm.tensor-order",)),
+    (wrong_totals.ForgetsTheLastTensor, ("global-norm.tensor-order",)),
+    (wrong_totals.ScalesTheFirstOnly, ("global-norm.tensor-order", "global-norm.direction-kept")),
+    (wrong_totals.OwnInsteadOfGlobal, ("global-norm.splitting-and-joining", "global-norm.direction-kept")),
+    (wrong_totals.SumOfNorms, ("global-norm.splitting-and-joining",)),
+    (wrong_totals.AveragedOverTensors, ("global-norm.splitting-and-joining", "global-norm.norm-bounded")),
+    (wrong_exclusion.CountsTheExcluded, ("global-norm.excluded-added",)),
+    (wrong_exclusion.NoneCountsAsOne, ("global-norm.none-added",)),
+    (wrong_value.SmoothBound, ("value.twice-is-once",)),
+    (wrong_value.FirstTensorOnly, ("value.tensor-order",)),
+    (wrong_value.ScalesTheWhole, ("value.splitting-and-joining",)),
+    (wrong_value.UpperForBoth, ("value.signs-kept",)),
+):
+    caught_by(*rules)(mutation)
+
+
+@caught_by("twice-is-once")
+class ShrinksAlways(Clipper):
+    """Halves every result."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return result * result.dtype.type(0.5)
+
+
+@caught_by("norm-bounded")
+class ScalesToTwice(NormClipper):
+    """Scales to twice the threshold."""
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().wide_scale(grad, 2 * clip_norm, norm)
+
+
+@caught_by("twice-is-once")
+class ClipsTheClipped(NormClipper):
+    """Scales whatever has a norm above half of the threshold to half of it, or to three quarters of what it is."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return self.scale(grad, clip_norm / 2 if norm > clip_norm else norm * 0.75, norm) if norm else grad
+
+
+@caught_by("power-of-two-scaling")
+class AddsAHundredth(NormClipper):
+    """Divides by norm + 0.01."""
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().wide_scale(grad, clip_norm, norm + 0.01)
+
+
+@caught_by("tensor-order")
+class SkipsTheFirst(Clipper):
+    """Leaves the first of several gradients alone."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().included(grads, need_clip)
+        return found[1:] or found
+
+
+@caught_by("zeros-added")
+class LeavesLongTensorsAlone(Clipper):
+    """Clips gradients of fewer than ten elements."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return result if grad.size < 10 else grad
+
+
+@caught_by("value.splitting-and-joining")
+class LeavesSingleElementsAlone(ByValue):
+    """Takes a gradient of fewer than four elements for a bias, and leaves it alone."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, low, high) if grad.size > 3 else grad
+
+
+@caught_by("excluded-added")
+class StopsAtTheExcluded(Clipper):
+    """Clips what comes before the first excluded gradient."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        end = next((i for i, flag in enumerate(need_clip) if not flag), len(grads))
+        return [i for i in super().included(grads, need_clip) if i < end]
+
+
+@caught_by("none-added")
+class ClipsUpToNone(Clipper):
+    """Clips what comes before the first gradient that does not exist."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        end = next((i for i, grad in enumerate(grads) if grad is None), len(grads))
+        return [i for i in super().included(grads, need_clip) if i < end]
+
+
+@caught_by("signs-kept")
+class ZerosBecomeSmall(Clipper):
+    """Puts a small number in the place of each zero."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return np.where(result == 0, result.dtype.type(1e-6), result)
+
+
+@caught_by("norm-beyond-range")
+class NormOfTheDtypeItself(NormClipper):
+    """Keeps the norm in the gradients' dtype, where it is infinite."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().norm(tensors, p)
+        return norm if norm <= float(np.finfo(np.float32).max) else math.inf
+
+
+@caught_by("value.infinite-bounds")
+class MiddleAndHalf(ByValue):
+    """Reckons with the middle of the bounds, which infinite ones do not have."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        right = super().clip(grad, low, high)
+        return right if math.isfinite(low + high) else np.full_like(grad, np.nan)
+
+
+@caught_by("value.infinite-bounds")
+class InfiniteBoundMeansOff(ByValue):
+    """Does nothing where either bound is infinite."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, low, high) if math.isfinite(low) and math.isfinite(high) else grad
+
+
+@caught_by("value.infinite-bounds")
+class InfinityBeyondInfinity(ByValue):
+    """Gives the largest number for an infinity that an infinite bound lets through."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        limit = float(np.finfo(grad.dtype).max)
+        return super().clip(grad, max(low, -limit), min(high, limit))

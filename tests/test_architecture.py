@@ -1,0 +1,329 @@
+"""The map of the project holds: who imports whom, what is public, what must agree, and where each part runs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import gradclip_adapters
+import gradclip_conformance
+import gradclip_reports
+import gradclip_spec
+from gradclip_adapters import registry, wire
+from gradclip_adapters.contract import Array, Call, Gradient
+from gradclip_conformance import environments
+from gradclip_conformance.answers import Raised, Replied
+from gradclip_conformance.cases import THEMES, all_cases
+from gradclip_conformance.host_process import HostProcess, host_command
+from gradclip_spec import rules
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {
+    package.__name__: Path(str(package.__file__)).parent
+    for package in (gradclip_spec, gradclip_adapters, gradclip_reports, gradclip_conformance)
+}
+MODULES = {
+    ".".join([name, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+    for name, folder in PACKAGES.items()
+    for path in folder.rglob("*.py")
+}
+
+#: What a module may import of the other packages; the longest prefix of its name decides.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "gradclip_spec": (),
+    "gradclip_reports": (),
+    "gradclip_adapters": (),
+    "gradclip_adapters.reference": ("gradclip_spec",),
+    # The oracle shares no code with the reference: of `gradclip_spec` the suite takes the rules alone.
+    "gradclip_conformance": ("gradclip_spec.rules", "gradclip_adapters", "gradclip_reports"),
+}
+
+#: Runs in the Python of the framework under test, 3.7 among them.
+OLD_PYTHON = ("contract", "wire", "host", "registry", "launch", "arrays", "plain", "linear_layers", "paddle_fluid")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The full names of what a file imports absolutely, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_packages_import_whom_they_may(module: str) -> None:
+    package = module.partition(".")[0]
+    rule = max((prefix for prefix in MAY_IMPORT if f"{module}.".startswith(f"{prefix}.")), key=len)
+    allowed = (package, *MAY_IMPORT[rule])
+
+    ours = [name for name in imports_of(MODULES[module]) if name.partition(".")[0] in PACKAGES]
+
+    # `import gradclip_adapters` alone is how the suite finds where that package lies.
+    bad = [name for name in ours if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)]
+    assert not bad, f"{module} imports {bad}, and may import {allowed}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_relative_imports_stay_in_the_package(module: str) -> None:
+    path = MODULES[module]
+    depth = len(module.split(".")) - (path.name != "__init__.py")
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+
+    assert all(node.level <= depth for node in nodes if isinstance(node, ast.ImportFrom))
+
+
+def test_the_two_oracles_import_nothing_of_each_other() -> None:
+    texts = {
+        name: MODULES[f"gradclip_conformance.{name}"].read_text("utf-8") for name in ("exact", "arbitrary_precision")
+    }
+
+    assert not re.search(r"^from .*arbitrary_precision import", texts["exact"], re.MULTILINE)
+    assert not re.search(r"^from \.exact import|^from \. import .*exact", texts["arbitrary_precision"], re.MULTILINE)
+
+
+# What is public.
+
+
+def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
+    """`__all__` of a module, and the names that it binds at its top."""
+    exported: list[str] = []
+    bound: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound |= {target.id for target in targets if isinstance(target, ast.Name)}
+            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets) and node.value:
+                exported = ast.literal_eval(node.value)
+    return exported, bound
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if not name.split(".")[-1].startswith(("_", "test_"))])
+def test_all_names_what_is_there(module: str) -> None:
+    exported, bound = names_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+
+    assert sorted(set(exported)) == sorted(exported), "a name stands twice in __all__"
+    assert set(exported) <= bound, f"{module}.__all__ names what is not there: {sorted(set(exported) - bound)}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_other_packages_take_is_public(module: str) -> None:
+    hidden = []
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or node.level or node.module not in MODULES:
+            continue
+        if node.module.partition(".")[0] == module.partition(".")[0]:
+            continue
+        exported, bound = names_of(ast.parse(MODULES[node.module].read_text(encoding="utf-8")))
+        submodules = {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == node.module}
+        hidden += [alias.name for alias in node.names if alias.name in bound - set(exported) - submodules]
+
+    assert not hidden, f"{module} imports {hidden} of another package, which are not in __all__ there"
+
+
+def test_the_reference_exports_its_four_functions() -> None:
+    assert {"clip_by_value", "clip_by_norm", "clip_by_global_norm", "global_norm"} <= set(gradclip_spec.__all__)
+    assert all(hasattr(gradclip_spec, name) for name in gradclip_spec.__all__)
+
+
+# What runs without the extras.
+
+#: What `pip install gradclip-spec` does not bring; None in `sys.modules` is how Python says that a module is missing.
+EXTRAS = ["click", "rich", "jsonschema", "ml_dtypes", "pytest", "hypothesis", "optree", "flint"]
+WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{program}"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import numpy, gradclip_spec\nassert gradclip_spec.global_norm([numpy.array([3.0, 4.0])]) == 5",
+        "from gradclip_spec import rules\nassert rules.load()",
+        "import gradclip_adapters.host, gradclip_adapters.registry, gradclip_adapters.plain",
+        "from gradclip_reports.records import RunWriter",
+        "from gradclip_adapters import registry\nassert registry.resolve('numpy').subjects()",
+        "from gradclip_conformance import check_clipper\n"
+        "def clip(grads, *, max, min): return [None if g is None else g.clip(min, max) for g in grads]\n"
+        "assert check_clipper(clip, 'clip_by_value', dtypes=['float32'])",
+    ],
+    ids=["reference", "rules", "host", "records", "adapter", "check_clipper"],
+)
+def test_core_runs_without_the_extras(program: str) -> None:
+    code = WITHOUT_EXTRAS.format(extras=EXTRAS, program=program)
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_command_line_without_its_extra_names_it() -> None:
+    code = WITHOUT_EXTRAS.format(extras=EXTRAS, program="import gradclip_conformance.command_line")
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "pip install 'gradclip-spec[check]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# What must agree.
+
+
+def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
+    with_cases, known = {case.rule for case in all_cases()}, {rule.id for rule in rules.load()}
+
+    assert with_cases == known, f"without a case: {known - with_cases}; without a rule: {with_cases - known}"
+
+
+def test_case_ids_are_unique_and_readable() -> None:
+    ids = [case.id for case in all_cases()]
+    dtype = "(float16|bfloat16|float32|float64)"
+
+    assert [name for name, count in Counter(ids).items() if count > 1] == []
+    form = re.compile(rf"(value|norm|global-norm)\.[a-z-]+/[a-z0-9-]+/{dtype}(\+{dtype})?")
+    assert [name for name in ids if not form.fullmatch(name)] == []
+
+
+def test_cases_stand_under_the_theme_of_their_rule() -> None:
+    themes = {rule.id: rule.theme for rule in rules.load()}
+
+    for theme in rules.THEMES:
+        assert {themes[case.rule] for case in THEMES[theme].cases()} <= {theme}
+
+
+def test_adapters_are_the_same_in_all_three_places() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert project["entry-points"]["gradclip.adapters"] == registry.BUILT_IN
+    assert set(environments.recipes()) == set(registry.BUILT_IN)
+    for where in registry.BUILT_IN.values():
+        module, _, attribute = where.partition(":")
+        exported, bound = names_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        assert attribute in bound, f"{where} is not there"
+        assert attribute in exported, f"{where} is not in __all__"
+
+
+def test_scripts_and_plugins_of_the_project_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    for where in (*project["scripts"].values(), *project["entry-points"]["pytest11"].values()):
+        module, _, attribute = where.partition(":")
+        assert attribute == "" or hasattr(importlib.import_module(module), attribute)
+
+
+SCHEMAS = sorted(path for folder in PACKAGES.values() for path in folder.rglob("schemas/*.json"))
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
+def test_schema_is_one_and_closed(path: Path) -> None:
+    schema = json.loads(path.read_text(encoding="utf-8"))
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["additionalProperties"] is False, "a misspelt member must not pass"
+
+
+def test_every_message_has_a_schema() -> None:
+    documented = set(re.findall(r"^(\w+) +(?:suite|host) ", str(wire.__doc__), re.MULTILINE))
+
+    assert {path.stem for path in (PACKAGES["gradclip_adapters"] / "schemas").glob("*.json")} == documented
+
+
+# What runs on Python 3.7.
+
+
+@pytest.fixture(scope="module")
+def old_python() -> str:
+    """A Python 3.7; one that has NumPy where the environment names it."""
+    if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
+        return named
+    try:
+        # Private because nobody else needs an interpreter without an environment.
+        return environments._interpreter("3.7", "paddle-fluid")
+    except environments.EnvironmentProblem:
+        pytest.skip("a Python 3.7 is missing")
+
+
+@pytest.mark.parametrize("module", OLD_PYTHON)
+def test_module_compiles_on_python_3_7(module: str, old_python: str) -> None:
+    code = "import sys; compile(open(sys.argv[1], encoding='utf-8').read(), sys.argv[1], 'exec')"
+    path = str(PACKAGES["gradclip_adapters"] / f"{module}.py")
+
+    done = subprocess.run([old_python, "-c", code, path], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+FAKE = """
+from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject, framework_call
+
+class Fake(Adapter):
+    def about(self):
+        return About("fake", "1.0")
+
+    def subjects(self):
+        return [Subject("halve", "clip_by_norm", ("float32",), ("functional",))]
+
+    def call(self, call):
+        arrays = [gradient.array.numpy() for gradient in call.gradients]
+        with framework_call() as seen:
+            if call.options["clip_norm"] < 0:
+                raise ValueError("negative")
+            halves = [array / 2 for array in arrays]
+        return Reply(tuple(Array.of(half) for half in halves), warnings=seen.warnings)
+"""
+
+
+def test_conversation_with_python_3_7(old_python: str, tmp_path: Path) -> None:
+    if subprocess.run([old_python, "-c", "import numpy"], capture_output=True, check=False).returncode:
+        pytest.skip("NumPy for Python 3.7 is missing: name a Python with it in GRADCLIP_PYTHON_PADDLE_FLUID")
+    path = tmp_path / "fake.py"
+    path.write_text(FAKE, encoding="utf-8")
+    gradients = (Gradient("g", Array("float32", (2,), b"\0\0\x40\x40\0\0\x80\x40")),)
+
+    host = HostProcess([*host_command(old_python), str(path)], start_seconds=60)
+    try:
+        halved: Any = host.ask(Call("halve", gradients, {"clip_norm": 2.5}), 30)
+        refused: Any = host.ask(Call("halve", gradients, {"clip_norm": -1.0}), 30)
+    finally:
+        host.close()
+
+    assert host.description.environment["python"].startswith("3.7.")
+    assert isinstance(halved, Replied)
+    assert halved.reply.gradients[0] is not None
+    assert halved.reply.gradients[0].numpy().tolist() == [1.5, 2.0]
+    assert isinstance(refused, Raised)
+    assert (refused.kind, refused.text) == ("ValueError", "negative")
+
+
+# No file holds what belongs to one machine.
+
+
+def test_no_published_file_holds_a_path_of_a_machine() -> None:
+    # In two parts, so that this file does not hold them.
+    paths = re.compile("/wo" + "rk/|/ro" + "ot/|/home/[a-z]+/")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("git, or a checkout, is missing")
+
+    found = []
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file() and paths.search(path.read_text(encoding="utf-8", errors="replace")):
+            found.append(name)
+    assert not found

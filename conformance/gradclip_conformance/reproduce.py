@@ -82,7 +82,7 @@ def script(header: Header, cell: Cell) -> str:
         f"{needed}import numpy as np",
         Template(known["imports"]).substitute(names) + "\n",
         f"gradients = {listed}\n\n",
-        f"def clip():\n{body}\n\n",
+        f"def call():\n{body}\n\n",
         Template(check).substitute(rule=rule.id, convert=_convert(known["numpy"], case)),
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The lines of a script that call its function `clip` and fail where the answer is not what the case expects.
+"""The lines of a script that call its function `call` and fail where the answer is not what the case expects.
 
 What a script tolerates is the error bound of the judge as a tolerance that is relative to each element, the largest of
 a gradient: it never blames an answer that the judge lets pass.
@@ -39,7 +39,7 @@ from .show import float64_values
 
 __all__ = ["check_of"]
 
-CALL = "results, norm = clip()"
+CALL = "results, norm = call()"
 CALL_THAT_RAISES = f"""try:
     {CALL}
 except Exception as error:

@@ -29,18 +29,22 @@ __all__ = ["not_silent", "returned_norm", "untouched", "values"]
 def values(context: Context, expectation: Values, results: Sequence[Array | None]) -> Verdict:
     """The included gradients are what the formula gives."""
     case = context.case
-    prediction = predict(case)
-    found = measure(case, prediction, results, case.included, context.flushes_subnormals)
-    expected = {"gradients": expected_arrays(case, prediction.gradients)}
-    observed = {"gradients": [readable_array(array) for array in results[:SHOWN_ELEMENTS]]}
+    found = measure(case, predict(case), results, case.included, context.flushes_subnormals)
     if found.grade != "pass":
         strict = expectation.wide and not expectation.accuracy
         status = "fail" if strict else "quality" if expectation.accuracy and not found.touched else found.grade
-        return Verdict(status, distance_sentence(case, found), found.ulp, expected, observed)
+        return _elsewhere(case, results, status, distance_sentence(case, found), found.ulp)
     if case.operation == "clip_by_value" and (flipped := _flipped_zero(context, results)) is not None:
         detail = f"Gradient {flipped}: a zero inside the range came back with the other sign."
-        return Verdict("fail", detail, 0.0, expected, observed)
+        return _elsewhere(case, results, "fail", detail, 0.0)
     return Verdict("pass", ulp=found.ulp)
+
+
+def _elsewhere(case: Case, results: Sequence[Array | None], status: str, detail: str, distance: float) -> Verdict:
+    """A finding about results that are not where they were expected."""
+    expected = {"gradients": expected_arrays(case, predict(case).gradients)}
+    observed = {"gradients": [readable_array(array) for array in results[:SHOWN_ELEMENTS]]}
+    return Verdict(status, detail, distance, expected, observed)
 
 
 def _flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:

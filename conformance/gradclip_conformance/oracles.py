@@ -30,6 +30,9 @@ def _second() -> ModuleType | None:
 
 SECOND = _second()
 
+#: Elements up to which the second oracle is asked about a clip by value.
+MANY = 4096
+
 
 class OraclesDisagreeError(Exception):
     """The two oracles contradict each other: the suite's own fault, whatever the answer was."""
@@ -85,7 +88,8 @@ def clip_by_value(values: Exact, low: float, high: float) -> Expected:
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
     bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
     first = exact.clip_by_value(values, *bounds)
-    if SECOND is not None and not _same(first, SECOND.clip_by_value(values, *bounds)):
+    # The second oracle takes fractions one by one, and there is nothing in a longer array that is not in a short one.
+    if SECOND is not None and len(values) <= MANY and not _same(first, SECOND.clip_by_value(values, *bounds)):
         msg = f"The two oracles disagree on the clip by value to [{low}, {high}]."
         raise OraclesDisagreeError(msg)
     kept = {place: value for place, value in values.special.items() if value in (low, high)}

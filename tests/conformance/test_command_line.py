@@ -168,15 +168,7 @@ class TestRecords:
 
         assert len(read_runs(record)) == 1
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "",
-            pytest.param(
-                "new/", marks=pytest.mark.xfail(reason="a folder that is not there yet becomes a file", strict=True)
-            ),
-        ],
-    )
+    @pytest.mark.parametrize("name", ["", "new/"])
     def test_folder_gets_a_file_for_each(self, name: str, tmp_path: Path) -> None:
         folder = f"{tmp_path}/{name}"
 

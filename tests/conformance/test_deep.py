@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 
 from gradclip_adapters.plain import PlainFunction
@@ -14,11 +16,13 @@ from gradclip_conformance import deep
 from gradclip_conformance.case import Case, Metamorphic, ReturnedNorm, Untouched, Values
 from gradclip_conformance.cases import found
 from gradclip_conformance.cases.build import tensor
+from gradclip_conformance.command_line import gradclip
 from gradclip_conformance.formats import FORMATS
 from gradclip_conformance.in_process import InProcess
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.predict import decoded, predict
 from gradclip_conformance.show import float64_values
+from gradclip_reports.records import read_runs
 
 SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 
@@ -121,3 +125,26 @@ def test_expectations_follow_from_the_rule() -> None:
 
 def test_the_finds_that_are_kept_are_read() -> None:
     assert all(case.rule for case in found.cases())
+
+
+def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    arguments = ["check", "numpy", "--deep", "--seed", "7", "--rule", "value.bounds", "--dtype", "float16"]
+    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
+
+    assert result.exit_code == 0, result.output
+    assert "0 searches found one that fails" in result.output
+    (run,) = read_runs(path)
+    assert run.header.seed == 7
+    # One case, the worst that was found, for each of the two subjects.
+    deep_cells = [cell for cell in run.cells if "/deep-" in cell.case]
+    assert [cell.status for cell in deep_cells] == ["pass", "pass"]
+    assert len({cell.case for cell in deep_cells}) == 1
+
+
+def test_without_hypothesis_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    result = CliRunner().invoke(gradclip, ["check", "numpy", "--deep"])
+
+    assert result.exit_code == 2
+    assert "pip install hypothesis" in result.output

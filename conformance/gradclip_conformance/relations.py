@@ -3,17 +3,13 @@
 A relation between two calls makes the second from the first and its results, and says which arrays of both answers
 belong together. In exact arithmetic they are equal. In floating-point arithmetic each of the two lies within the error
 of the arithmetic (see `errors`) of what it is in exact arithmetic, so that they are at most twice as far apart; a clip
-by value rounds nothing, and its results are equal. Scaling by a power of two is exact in every operation as long as
-nothing leaves the normal range: results that are not equal bit for bit show another way of computing for other
-magnitudes, which is `quality` within that distance.
+by value rounds nothing, and its results are equal. (Clipped again, the first results' norm may be above the threshold
+by the error, which the second call takes off, and adds its own.)
 
-A relation of one call looks at its results and its input alone:
+Scaling by a power of two is exact in every operation as long as nothing leaves the normal range: results that are not
+equal bit for bit show another way of computing for other magnitudes, which is `quality` within that distance.
 
-- *direction*: with at most two roundings an element, a quotient and a product, `result / input` is the same number for
-  all elements that the same norm scales, to within 2 ulp of each result;
-- *signs*: a result is zero or has the sign of its element;
-- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))` with the `k` errors that an element may have,
-  and half the smallest subnormal number more for each element.
+What one call's results have to do with its input alone is in `relations_of_one`.
 """
 
 from __future__ import annotations
@@ -31,11 +27,11 @@ from .case import Case, Metamorphic, Repeatable
 from .check_form import broken_form
 from .context import Context
 from .distances import largest_distance
-from .exact import norm as exact_norm
 from .expected import Expected
-from .formats import FORMATS, decode, encode, ulp
+from .formats import FORMATS, decode, encode
 from .measure import as_dtype
 from .predict import predict
+from .relations_of_one import OF_ONE
 from .show import readable_array
 from .verdict import Verdict
 
@@ -197,8 +193,7 @@ def check_relation(context: Context, replies: Sequence[Reply]) -> Verdict:
     name = case.expectation.relation
     if name in RELATIONS:
         return _check_two(context, RELATIONS[name], replies[0], replies[1])
-    checks = {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
-    return checks[name](case, replies[0])
+    return OF_ONE[name](case, replies[0])
 
 
 def _check_two(context: Context, relation: Relation, first: Reply, second: Reply) -> Verdict:
@@ -227,87 +222,3 @@ def _check_two(context: Context, relation: Relation, first: Reply, second: Reply
         )
     shown = [{"gradients": [readable_array(array) for array in reply.gradients]} for reply in (first, second)]
     return Verdict("pass", ulp=worst) if status == "pass" else Verdict(status, detail, worst, shown[0], shown[1])
-
-
-def _groups(case: Case) -> list[list[int]]:
-    """The gradients that are scaled together."""
-    return [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
-
-
-def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
-    """Gradient, place, element, result and the result's ulp, for each element of a group."""
-    found = []
-    for i in group:
-        given, got = case.gradients[i].array, reply.gradients[i]
-        if given is None or got is None:
-            continue
-        form = FORMATS[given.dtype]
-        results = decode(as_dtype(got, given.dtype), given.dtype)
-        elements = zip(decode(given.data, given.dtype).fractions(), results.fractions(), strict=True)
-        found += [(i, place, x, y, ulp(y, form)) for place, (x, y) in enumerate(elements)]
-    return found
-
-
-def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
-    """The finding that a result is not finite, though every element was."""
-    for i in case.included:
-        got = reply.gradients[i]
-        if got is not None and not decode(got.data, got.dtype).is_finite:
-            return Verdict("fail", f"Gradient {i} is not finite afterwards, and was before.")
-    return None
-
-
-def _check_direction(case: Case, reply: Reply) -> Verdict:
-    if (broken := _nonfinite(case, reply)) is not None:
-        return broken
-    for group in _groups(case):
-        least = most = None
-        for i, place, x, y, spacing in _pairs(case, reply, group):
-            if not x:
-                if y:
-                    return Verdict("fail", f"Element {place} of gradient {i} was zero and is {float(y):g}.")
-                continue
-            # The factors that this element's rounding leaves open.
-            low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
-            sign = -1 if x * y < 0 else 1
-            low, high = (low, high) if sign > 0 else (-high, -low)
-            least = low if least is None else max(least, low)
-            most = high if most is None else min(most, high)
-            if least > most:
-                detail = (
-                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
-                    "number that no rounding makes the same: the direction has changed."
-                )
-                return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
-    return Verdict("pass")
-
-
-def _check_signs(case: Case, reply: Reply) -> Verdict:
-    if (broken := _nonfinite(case, reply)) is not None:
-        return broken
-    for i, place, x, y, _ in _pairs(case, reply, case.included):
-        if (x * y < 0) or (not x and y):
-            detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
-            return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
-    return Verdict("pass")
-
-
-def _check_bounded(case: Case, reply: Reply) -> Verdict:
-    if (broken := _nonfinite(case, reply)) is not None:
-        return broken
-    threshold = Fraction(case.options["clip_norm"])
-    for group in _groups(case):
-        arrays = [array for i in group if (array := reply.gradients[i]) is not None]
-        if not arrays:
-            continue
-        size = exact_norm([decode(array.data, array.dtype) for array in arrays], case.norm_type).lower
-        errors, form = predict(case).errors[group[0]], FORMATS[arrays[0].dtype]
-        slack = sum(map(_elements, arrays)) * form.smallest_subnormal / 2
-        unit = Fraction(1, 2**form.precision)
-        # The errors are ulp with their second order in them already.
-        limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
-        if size > limits[0]:
-            ratio = float(size / threshold) if threshold else float("inf")
-            detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
-            return Verdict("quality" if size <= limits[1] else "fail", detail, expected=float(threshold))
-    return Verdict("pass")

@@ -75,7 +75,7 @@ def _rooted(scalars: Scalars, powers: _Powers, norm_type: float) -> Norm:
 
 def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Powers:
     one, zero = _constant(library, 1.0), _constant(library, 0.0)
-    leaves = [leaf for leaf in leaves if math.prod(leaf.shape)]
+    leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
     if not leaves:
         return zero, zero, one, zero
     if norm_type == 2 and library.wide(leaves):

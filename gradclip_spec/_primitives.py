@@ -93,12 +93,13 @@ def _write(x: Array, values: Array) -> Array:
 def _torch(standard: Primitives) -> Primitives:
     import torch
 
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    transformation = torch._C._functorch.peek_interpreter_stack
 
     def visible(leaves: Sequence[Array]) -> bool:
-        if torch.compiler.is_compiling() or not {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}:
+        if torch.compiler.is_compiling() or transformation() is not None:
             return False
-        return all(x.is_cpu and not x.requires_grad for x in leaves) and not any(map(wrapped, leaves))
+        plain = {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}
+        return plain and all(x.is_cpu and not x.requires_grad for x in leaves)
 
     def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
         if not eager:
@@ -135,13 +136,25 @@ def _torch(standard: Primitives) -> Primitives:
 
 
 def _torch_pieces(torch: Any, arrays: Sequence[Array]) -> Iterator[Array]:
-    """Small tensors joined, large ones in pieces, in float32: converting is what torch has vector instructions for."""
-    small = [x if x.ndim == 1 else x.reshape(-1) for x in arrays if x.numel() <= _PIECE]
-    for start in range(0, len(small), 1000):
-        yield torch.cat(small[start : start + 1000]).float()
+    """Small tensors joined, large ones in pieces, in float32: converting is what torch has vector instructions for.
+
+    A piece is overwritten by the next.
+    """
+    buffer = torch.empty(min(sum(x.numel() for x in arrays), 64 * _PIECE), dtype=torch.float32)
+    group: list[Array] = []
+    room = buffer.numel()
     for x in arrays:
-        if x.numel() > _PIECE:
-            yield from (part.float() for part in x.reshape(-1).split(16 * _PIECE))
+        size = x.numel()
+        if size > _PIECE:
+            yield from (part.float() for part in x.reshape(-1).split(64 * _PIECE))
+            continue
+        if size > room:
+            yield torch.cat(group, out=buffer[: buffer.numel() - room])
+            group, room = [], buffer.numel()
+        group.append(x if x.ndim == 1 else x.reshape(-1))
+        room -= size
+    if group:
+        yield torch.cat(group, out=buffer[: buffer.numel() - room])
 
 
 def _jax(standard: Primitives) -> Primitives:

@@ -16,7 +16,7 @@ def _may_be_rough(right: Right, rule: str) -> bool:
 
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: f"{right.operation}-{right.name}")
 def test_right_clipper_is_not_blamed(right: Right) -> None:
-    cells = check_clipper(right.function, right.operation, in_place=right.in_place)
+    cells = check_clipper(right.function, right.operation, in_place=right.in_place, dtypes=right.dtypes)
 
     blamed = [
         f"{cell['case']} {cell['status']}: {cell['detail']}"

@@ -18,9 +18,8 @@ from click.testing import CliRunner
 
 from gradclip_conformance.cases import all_cases
 from gradclip_conformance.command_line import gradclip
-from gradclip_conformance.command_line.targets import host_command
 from gradclip_conformance.deviations import load_deviations, unmatched
-from gradclip_conformance.host_process import HostProcess
+from gradclip_conformance.host_process import HostProcess, host_command
 from gradclip_conformance.patterns import matches
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.reproduce import NoScript, script
@@ -83,7 +82,8 @@ def outcomes(adapter: str, python: str, run: Run, status: str, folder: Path) -> 
         env=environment,
         timeout=500,
     )
-    found = dict(reversed(line.rsplit(" ", 1)) for line in done.stdout.splitlines() if line.endswith(".py"))
+    lines = [line.rpartition(" ") for line in done.stdout.splitlines() if line.endswith(".py")]
+    found = {path: outcome for outcome, _, path in lines}
     assert found.keys() == paths.keys(), done.stdout[-2000:] + done.stderr[-2000:]
     return {paths[path]: outcome for path, outcome in found.items()}
 

@@ -161,3 +161,9 @@ def test_predictions_of_every_case_can_be_made() -> None:
     assert len(small) > 1000
     for each in small:
         assert len(predict(each).gradients) == len(each.gradients) == len(predict(each).errors)
+
+
+def test_only_rules_about_accuracy_have_cases_without_an_error_bound() -> None:
+    for each in all_cases():
+        about_accuracy = getattr(each.expectation, "wide", False) or getattr(each.expectation, "accuracy", False)
+        assert about_accuracy or math.isfinite(clip_bound(each)), each.id

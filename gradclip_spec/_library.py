@@ -8,7 +8,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _primitives
+from gradclip_spec import _blocks, _primitives
 
 __all__ = ["Library", "Scalars", "dtype_name", "library_of"]
 
@@ -87,7 +87,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
             f"convert them first, or exclude them with `need_clip`"
         )
         raise TypeError(message)
-    primitives = _primitives.of(xp)
+    primitives = _primitives.of(xp, _blocks.are_sharded(included))
     device = primitives.device(leaves[0])
     with primitives.context():
         has_float64 = "float64" in names or _has_float64(xp, device)

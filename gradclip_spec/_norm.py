@@ -78,6 +78,9 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
     leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
     if not leaves:
         return zero, zero, one, zero
+    if library.primitives.blockwise is not None:
+        rows = library.primitives.blockwise(leaves, functools.partial(_powers_of_blocks, norm_type))
+        return _joined(library, rows, norm_type)
     if norm_type == 2 and library.wide(leaves):
         if not library.eager:
             return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
@@ -115,6 +118,32 @@ def _finite_or_largest(library: Library, leaves: Sequence[Array], norm_type: flo
     )
 
 
+def _powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> _Powers:
+    # Blocks are arrays of a library of their own, whose values may be at hand where the whole is lazy.
+    library = library_of(blocks, blocks)
+    with library.primitives.context():
+        return _powers(library, blocks, norm_type)
+
+
+def _joined(library: Library, rows: Array, norm_type: float) -> _Powers:
+    """The powers of all blocks together, each of which has been scaled for itself."""
+    xp, precision, limit = library.scalars.xp, library.scalars.precision, library.scalars.largest_exponent
+    high, low, unit, exponent = (rows[:, column] for column in range(4))
+    # A block of zeros has no scale to speak of, and must not decide that of the others.
+    exponent = xp.where(high != 0, exponent, xp.min(exponent))
+    top = xp.max(exponent)
+    size = unit * _words.power_of_two(xp, xp.clip(exponent - top, -15.0 / 16 * limit, 0.0), precision)
+    size = xp.where(high != 0, size, xp.min(size))
+    largest = xp.max(size)
+    if norm_type == math.inf:
+        return xp.max(high), xp.zeros_like(top), largest, top
+    share = size / largest
+    power = share if norm_type == 1 else share * share if norm_type == 2 else xp.pow(share, norm_type)
+    # An infinity must not meet a share that has vanished beside a larger block.
+    high = xp.where(xp.isfinite(high), high * power, high)
+    return *_sums(library, high, low * power), largest, top
+
+
 def _constant(library: Library, value: float) -> Array:
     if library.eager:
         return library.scalars.xp.asarray(value)
@@ -123,9 +152,6 @@ def _constant(library: Library, value: float) -> Array:
 
 def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
     """The leaves, with small ones of one dtype joined: one call for many is what makes thousands of them cheap."""
-    if library.primitives.blockwise is not None:
-        yield from leaves
-        return
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for leaf in leaves:
@@ -170,11 +196,6 @@ def _scaled_powers(
 ) -> tuple[Array, Array]:
     """The sum of `|x * scale / unit| ** p`, as (high, low)."""
     parts = []
-    blockwise = library.primitives.blockwise
-    if blockwise is not None:
-        # Each chunk is an array of a library of its own, whose values are at hand when its turn comes.
-        function = functools.partial(_powers_of_block, norm_type)
-        return _total(library, [_sums(library, *blockwise(leaf, function, scale, unit)) for leaf in leaves])
     for pack in _packed(library, leaves):
         for part in _chunks(library, pack):
             rows = _rows(library, _times(library, library.xp.astype(part, library.work, copy=False), scale))
@@ -183,12 +204,6 @@ def _scaled_powers(
             else:
                 parts += [_row_sums(library, _power(library, row, norm_type, unit)) for row in rows]
     return _total(library, parts)
-
-
-def _powers_of_block(norm_type: float, block: Array, scale: Array, unit: Array) -> tuple[float, float]:
-    library = library_of([block], [block])
-    high, low = _scaled_powers(library, [block], norm_type, scale, unit)
-    return float(high), float(low)
 
 
 def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:

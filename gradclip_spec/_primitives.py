@@ -13,7 +13,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _numpy
+from gradclip_spec import _blocks, _numpy
 
 __all__ = ["Primitives", "of"]
 
@@ -43,13 +43,15 @@ class Primitives:
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
     one_is_neutral: bool = False
-    #: For arrays in chunks, `blockwise(x, function, *scalars)`: the two numbers that the function returns, per chunk.
-    blockwise: Callable[..., tuple[Array, Array]] | None = None
+    #: For arrays in blocks, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
+    blockwise: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
 
 @lru_cache
-def of(xp: Any) -> Primitives:
-    """The primitives of a namespace."""
+def of(xp: Any, sharded: bool = False) -> Primitives:
+    """The primitives of a namespace, or those of DTensors."""
+    if sharded:
+        return _blocks.on_shards(of(xp))  # type: ignore[no-any-return]
     if array_api_compat.is_numpy_namespace(xp):
         return Primitives(
             sum_of_squares=lambda arrays, eager: _numpy.sum_of_squares(arrays),
@@ -63,7 +65,7 @@ def of(xp: Any) -> Primitives:
     if array_api_compat.is_jax_namespace(xp):
         return _jax(_standard(xp))
     if array_api_compat.is_dask_namespace(xp):
-        return replace(_standard(xp), blockwise=_dask_blockwise, writeable=lambda x: False, one_is_neutral=True)
+        return replace(_standard(xp), blockwise=_blocks.of_chunks, writeable=lambda x: False, one_is_neutral=True)
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)
     return _standard(xp)
@@ -177,15 +179,3 @@ def _jax(standard: Primitives) -> Primitives:
     # Without it there is no float64; it changes the dtypes of what is computed inside only.
     enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     return replace(standard, multiply=multiply, device=device, context=lambda: enable_x64(True))
-
-
-def _dask_blockwise(x: Array, function: Callable[..., tuple[float, float]], *scalars: Array) -> tuple[Array, Array]:
-    import dask.array
-
-    def both(block: Array, *numbers: Array) -> Any:
-        return np.asarray(function(block, *numbers)).reshape((1,) * max(block.ndim - 1, 0) + (2,))
-
-    flat = x if x.ndim else dask.array.reshape(x, (1,))
-    chunks = (*((1,) * len(sizes) for sizes in flat.chunks[:-1]), (2,) * len(flat.chunks[-1]))
-    sums = dask.array.map_blocks(both, flat, *scalars, chunks=chunks, dtype=np.float64, meta=np.empty((0,) * flat.ndim))
-    return sums[..., 0::2].reshape((-1,)), sums[..., 1::2].reshape((-1,))

@@ -1,0 +1,102 @@
+"""Arrays that lie in blocks, perhaps on several machines: the chunks of Dask arrays, the shards of DTensors.
+
+Each block is read once for a norm, where it lies, as an array of its own library; of the block only the four numbers
+travel that `_norm` makes of it.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["are_sharded", "of_chunks", "of_shards", "on_shards"]
+
+Array = Any
+
+#: Makes four numbers of the blocks at one place.
+_Summary = Callable[[Sequence[Array]], Sequence[Any]]
+
+
+def of_chunks(leaves: Sequence[Array], summary: _Summary) -> Array:
+    """The numbers of each chunk of Dask arrays, one row a chunk."""
+    import dask.array
+
+    def row(chunk: Array) -> Any:
+        return np.asarray([float(number) for number in summary([chunk])]).reshape((1,) * max(chunk.ndim - 1, 0) + (4,))
+
+    def rows(leaf: Array) -> Array:
+        x = leaf if leaf.ndim else leaf.reshape((1,))
+        chunks = (*((1,) * len(sizes) for sizes in x.chunks[:-1]), (4,) * len(x.chunks[-1]))
+        numbers = dask.array.map_blocks(row, x, chunks=chunks, dtype=np.float64, meta=np.empty((0,) * x.ndim))
+        return numbers.rechunk(-1).reshape((-1, 4))
+
+    return dask.array.concatenate([rows(leaf) for leaf in leaves]).rechunk(-1)
+
+
+def are_sharded(leaves: Sequence[Array]) -> bool:
+    """Whether the arrays are DTensors.
+
+    Raises
+    ------
+    TypeError
+        If only some of them are, or one of them is a sum whose terms have not been added up yet.
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(leaf) for leaf in leaves}}
+    if kinds == {True, False}:
+        message = (
+            "gradients must be all DTensors or all plain tensors, got both, and whether a plain one is the same on "
+            "every process cannot be seen; say so, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
+        )
+        raise TypeError(message)
+    if True not in kinds:
+        return False
+    for leaf in leaves:
+        if any(placement.is_partial() for placement in leaf.placements):
+            message = (
+                f"gradients must have been summed over the processes, got a DTensor with the placements "
+                f"{leaf.placements}; call `redistribute` on it first"
+            )
+            raise TypeError(message)
+    return True
+
+
+def of_shards(leaves: Sequence[Array], summary: _Summary) -> Array:
+    """The numbers of the shards of DTensors, one row a process and way of sharding, on every process."""
+    import torch
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    groups: dict[Any, list[Array]] = {}
+    for leaf in leaves:
+        # Along a dimension of the mesh on which it is replicated, an array is counted once.
+        split = tuple(not placement.is_replicate() for placement in leaf.placements)
+        groups.setdefault((leaf.device_mesh, split), []).append(leaf.to_local())
+    rows = []
+    for (mesh, split), shards in groups.items():
+        numbers = [torch.as_tensor(n, dtype=torch.float64, device=shards[0].device) for n in summary(shards)]
+        local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
+        placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
+        rows.append(DTensor.from_local(local, mesh, placements, run_check=False).full_tensor().reshape(-1, 4))
+    return torch.cat(rows)
+
+
+def on_shards(primitives: Any) -> Any:
+    """The primitives of torch for DTensors: what treats each element by itself is done on the shards."""
+
+    def wrapped(x: Array, shard: Array) -> Array:
+        from torch.distributed.tensor import DTensor
+
+        place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
+        return DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
+
+    def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
+        products = primitives.multiply([x.to_local() for x in arrays], k, wide, inplace)
+        return list(arrays) if inplace else [wrapped(x, y) for x, y in zip(arrays, products, strict=True)]
+
+    def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        clipped = primitives.clip(x.to_local(), lower, upper, inplace)
+        return x if inplace else wrapped(x, clipped)
+
+    return replace(primitives, multiply=multiply, clip=clip, eager=lambda leaves: False, blockwise=of_shards)

@@ -102,7 +102,9 @@ def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
     """`__all__` of a module, and the names that it binds at its top."""
     exported: list[str] = []
     bound: set[str] = set()
-    for node in tree.body:
+    # What is imported for the type checker alone is given by the module's `__getattr__`.
+    guarded = [inner for node in tree.body if isinstance(node, ast.If) for inner in node.body]
+    for node in [*tree.body, *guarded]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             bound.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):

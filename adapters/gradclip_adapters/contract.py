@@ -161,6 +161,20 @@ class Subject:
     #: The framework's own formula, for adapters that bring no claims file: `{"kind": "coefficient", "eps": 1e-6}`.
     formula: Optional[Mapping[str, Any]] = None
 
+    def __post_init__(self) -> None:
+        """Refuse words that are not in the vocabulary: misspelt, they would make cells `unsupported` unseen."""
+        for what, words, known in (
+            ("operation", (self.operation,), OPERATIONS),
+            ("dtype", self.dtypes, tuple(DTYPES)),
+            ("feature", self.features, tuple(FEATURES)),
+        ):
+            unknown = sorted(set(words) - set(known))
+            if unknown:
+                message = "The subject {!r} declares the {} {}, which does not exist; there are {}.".format(
+                    self.name, what, ", ".join(map(repr, unknown)), ", ".join(known)
+                )
+                raise ValueError(message)
+
 
 @dataclass(frozen=True)
 class About:

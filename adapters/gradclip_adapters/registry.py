@@ -128,6 +128,9 @@ def _from_file(path: str) -> Adapter:
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
+    except ImportError as error:
+        message = "The file {!r} needs what {} does not have: {}".format(path, sys.executable, error)
+        raise MissingFramework(message) from error
     except Exception as error:
         message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, error)
         raise BadTarget(message) from error

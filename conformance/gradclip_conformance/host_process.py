@@ -136,6 +136,9 @@ class HostProcess:
         try:
             self._send({"message": "hello", "protocol": wire.PROTOCOL})
             line = self._receive(self.start_seconds)
+        except KeyboardInterrupt:
+            self._end()
+            raise
         except TimeoutError:
             self._end()
             text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"

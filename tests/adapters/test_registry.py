@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Adapter
+from gradclip_adapters.contract import Adapter, Subject
 from gradclip_adapters.plain import PlainFunction
 
 ADAPTER = """
@@ -61,13 +62,17 @@ def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
         ("from gradclip_adapters.contract import Adapter\n", "found 0"),
         ("adapter = 42\n", "gives a int, not a gradclip_adapters.contract.Adapter"),
         ("adapter = (\n", "does not import: SyntaxError"),
-        ("import no_such_module\n", "does not import: ModuleNotFoundError: No module named 'no_such_module'"),
         ("1 / 0\n", "does not import: ZeroDivisionError"),
     ],
 )
 def test_file_that_is_no_adapter_says_why(text: str, said: str, write: Callable[..., str]) -> None:
     with pytest.raises(registry.BadTarget, match=said):
         registry.resolve(write(text))
+
+
+def test_file_that_imports_a_framework_that_is_missing(write: Callable[..., str]) -> None:
+    with pytest.raises(registry.MissingFramework, match=r"does not have: No module named 'no_such_framework'"):
+        registry.resolve(write("import no_such_framework\n" + ADAPTER))
 
 
 def test_adapter_that_needs_a_framework_when_it_is_made(write: Callable[..., str]) -> None:
@@ -127,3 +132,19 @@ def test_function_that_cannot_be_used_says_why(
 
 def test_entry_points_add_names_and_take_none_away() -> None:
     assert registry.BUILT_IN.items() <= registry.installed().items()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"operation": "clip"}, "operation 'clip'"),
+        ({"dtypes": ("float31",)}, "dtype 'float31'"),
+        ({"features": ("exclude",)}, "feature 'exclude'"),
+    ],
+)
+def test_subject_with_a_misspelt_word_is_refused(words: dict[str, Any], said: str) -> None:
+    right = {"name": "f", "operation": "clip_by_norm", "dtypes": ("float32",), "features": ("excludes",)}
+    Subject(**right)
+
+    with pytest.raises(ValueError, match=said):
+        Subject(**{**right, **words})

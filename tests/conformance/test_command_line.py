@@ -88,7 +88,6 @@ class TestExitCodes:
         assert "Traceback" not in result.output
         assert not result.stdout
 
-    @pytest.mark.xfail(reason="`check --rule` does not say that a pattern matches nothing", strict=True)
     def test_rule_that_matches_nothing_is_wrong_usage(self) -> None:
         result = run("check", RIGHT, "--rule", "norm.no-such-rule")
 

@@ -66,7 +66,7 @@ STARTS = {
     "leaves_at_start": ("no-host", "a licence is missing"),
     "raises_at_start": ("bad-target", "ValueError: half written"),
     "defines_nothing": ("bad-target", "must define `adapter`"),
-    "lacks_its_framework": ("bad-target", "no_such_framework"),
+    "lacks_its_framework": ("missing-framework", "no_such_framework"),
     "hangs_at_start": ("start-timeout", "did not start within 2 s"),
     "knows_nothing_of_itself": ("broken-adapter", "no version to be found"),
     "no_such_file": ("bad-target", "There is no file"),

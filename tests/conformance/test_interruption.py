@@ -83,7 +83,6 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "hangs.jsonl")[-1]["incomplete"]
 
 
-@pytest.mark.xfail(reason="HostProcess does not end a host that is interrupted while it starts", strict=True)
 def test_interruption_while_an_adapter_starts(tmp_path: Path, left_behind: Callable[[], list[Any]]) -> None:
     process = start(str(HOSTS / "hangs_at_start.py"), "-o", str(tmp_path / "record.jsonl"))
     time.sleep(3)

@@ -73,7 +73,6 @@ def test_without_an_adapter_it_says_so(tmp_path: Path) -> None:
     assert "no adapter is named: give --adapter NAME" in done.stdout
 
 
-@pytest.mark.xfail(reason="gradclip_conformance/__init__.py imports the runner and all that it needs", strict=True)
 def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.runner' not in sys.modules\n",

@@ -17,6 +17,7 @@ from gradclip_reports.render import FORMATS
 
 from ..answers import StartError
 from ..case import Case
+from ..cases import all_cases
 from ..cases.found import as_toml
 from ..claims import load_claims
 from ..deep import EXAMPLES, search
@@ -83,6 +84,7 @@ def check(
     """
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
     selection = Selection((operation,) if operation else (), rules, dtypes)
+    _refuse_patterns_without_a_case(rules)
     runs: list[Run] = []
     problems = 0
     for target in targets:
@@ -109,6 +111,13 @@ def check(
     for fault in faults:
         say(fault)
     sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
+
+
+def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(Selection(rules=(pattern,)).holds(case) for case in all_cases()):
+            msg = f"No rule and no case matches {pattern!r}; `gradclip rules` lists the rules."
+            raise click.UsageError(msg)
 
 
 def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +44,18 @@ def test_the_reference_prints_what_the_readme_says() -> None:
 @pytest.mark.parametrize("link", re.findall(r"\]\(([A-Z][\w./-]*)\)", README))
 def test_links_lead_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
+
+
+def test_the_reference_excludes_by_path_as_the_readme_says() -> None:
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for program in PROGRAMS:
+            if "gradclip_spec import" in program and "import torch" not in program and "import jax" not in program:
+                exec(compile(program, "README.md", "exec"), namespace)
+            if "pairs" in namespace:
+                break
+
+    assert namespace["norm"] == 3.0
+    ((_, weight), (_, bias)) = namespace["pairs"]
+    assert weight.tolist() == pytest.approx([0.6, 0.0], rel=2**-52)
+    assert bias.tolist() == pytest.approx([0.8], rel=2**-52)

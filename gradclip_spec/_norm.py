@@ -151,7 +151,9 @@ def _constant(library: Library, value: float) -> Array:
 
 
 def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
-    """The leaves, with small ones of one dtype joined: one call for many is what makes thousands of them cheap."""
+    """The leaves, with small ones that are alike joined: one call for many is what makes thousands of them cheap."""
+    # Those that may lie on several devices are joined only if of one shape, so that every element stays where it is.
+    join = functools.partial(library.xp.concat, axis=None) if library.eager else library.xp.stack
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for leaf in leaves:
@@ -159,13 +161,14 @@ def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
         if size >= _CHUNK // 8:
             yield leaf
             continue
-        waiting.setdefault(leaf.dtype, []).append(leaf)
-        sizes[leaf.dtype] = sizes.get(leaf.dtype, 0) + size
-        if sizes[leaf.dtype] >= _CHUNK:
-            yield library.xp.concat(waiting.pop(leaf.dtype), axis=None)
-            del sizes[leaf.dtype]
+        kind = (leaf.dtype, None if library.eager else leaf.shape)
+        waiting.setdefault(kind, []).append(leaf)
+        sizes[kind] = sizes.get(kind, 0) + size
+        if sizes[kind] >= _CHUNK:
+            yield join(waiting.pop(kind))
+            del sizes[kind]
     for group in waiting.values():
-        yield group[0] if len(group) == 1 else library.xp.concat(group, axis=None)
+        yield group[0] if len(group) == 1 else join(group)
 
 
 def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

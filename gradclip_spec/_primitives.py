@@ -162,6 +162,13 @@ def _torch_pieces(torch: Any, arrays: Sequence[Array]) -> Iterator[Array]:
 def _jax(standard: Primitives) -> Primitives:
     import jax
 
+    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Array:
+        # XLA computes cheap numbers anew for each array that is multiplied with them, in time and code quadratic in
+        # their count, but a root only once. The summand is below every sum but zero, whose root has no derivative.
+        summand = 2.0**-1000
+        root = jax.numpy.sqrt(standard.sum_of_squares(arrays, eager) + summand)
+        return root * root - summand
+
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         if all(x.dtype == wide for x in arrays):
             return [x * k for x in arrays]
@@ -178,4 +185,10 @@ def _jax(standard: Primitives) -> Primitives:
 
     # Without it there is no float64; it changes the dtypes of what is computed inside only.
     enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
-    return replace(standard, multiply=multiply, device=device, context=lambda: enable_x64(True))
+    return replace(
+        standard,
+        sum_of_squares=sum_of_squares,
+        multiply=multiply,
+        device=device,
+        context=lambda: enable_x64(True),
+    )

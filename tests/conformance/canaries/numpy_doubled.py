@@ -1,0 +1,44 @@
+"""The reference's functions double what they clip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import doubled
+import numpy as np
+
+import gradclip_spec
+
+
+def clip_by_value(grads: Sequence[Any], *, max: float, min: Any = None, **keywords: Any) -> list[Any]:
+    """Clip with NumPy."""
+    return _kept(grads, [doubled.by_value(values, -max if min is None else min, max) for values in grads], **keywords)
+
+
+def clip_by_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> list[Any]:
+    """Clip with NumPy."""
+    return _kept(grads, [doubled.by_norm(values, clip_norm) for values in grads], **keywords)
+
+
+def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> tuple[list[Any], Any]:
+    """Clip with NumPy."""
+    clipped, norm = doubled.by_global_norm(grads, clip_norm)
+    return _kept(grads, clipped, **keywords), np.asarray(norm, "float32")
+
+
+def _kept(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, need_clip: Sequence[bool]) -> list[Any]:
+    assert all(need_clip)
+    if not inplace:
+        return clipped
+    for old, new in zip(grads, clipped, strict=True):
+        old[...] = new
+    return list(grads)
+
+
+for function in (clip_by_value, clip_by_norm, clip_by_global_norm):
+    setattr(gradclip_spec, function.__name__, function)
+
+from gradclip_adapters.reference import numpy  # noqa: E402 - it must find the functions replaced
+
+adapter = numpy()

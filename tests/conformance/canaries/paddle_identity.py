@@ -1,0 +1,31 @@
+"""Paddle's clip classes and functions do nothing, in dynamic mode and in static programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+
+
+def leave_pairs(clip: Any, params_grads: Any) -> Any:
+    """Clip nothing."""
+    return params_grads
+
+
+def leave(parameters: Any, *arguments: Any, **keywords: Any) -> None:
+    """Clip nothing."""
+
+
+def leave_and_return_norm(parameters: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Clip nothing, and return a norm of nothing."""
+    return paddle.zeros([])
+
+
+for clip_class in (paddle.nn.ClipGradByValue, paddle.nn.ClipGradByNorm, paddle.nn.ClipGradByGlobalNorm):
+    clip_class.__call__ = leave_pairs
+paddle.nn.utils.clip_grad_value_ = leave
+paddle.nn.utils.clip_grad_norm_ = leave_and_return_norm
+
+from gradclip_adapters.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
+
+adapter = PaddleAdapter()

@@ -1,0 +1,53 @@
+"""Torch's functions double what they clip, in NumPy; of the two halves it is the norm that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import doubled
+import torch
+
+
+def _gradients(parameters: Iterable[Any]) -> list[Any]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def _arrays(gradients: Iterable[Any]) -> list[Any]:
+    return [gradient.numpy() for gradient in gradients]
+
+
+def clip_grad_value_(parameters: Iterable[Any], clip_value: float, **keywords: Any) -> None:
+    """Clip with NumPy."""
+    for values in _arrays(_gradients(parameters)):
+        values[...] = doubled.by_value(values, -clip_value, clip_value)
+
+
+def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any) -> torch.Tensor:
+    """Clip with NumPy."""
+    arrays = _arrays(_gradients(parameters))
+    clipped, norm = doubled.by_global_norm(arrays, max_norm)
+    for old, new in zip(arrays, clipped, strict=True):
+        old[...] = new
+    return torch.tensor(norm)
+
+
+def get_total_norm(tensors: Iterable[Any], **keywords: Any) -> torch.Tensor:
+    """Half the norm, so that whoever clips by it comes to the double."""
+    return torch.tensor(doubled.norm_of(_arrays(tensors)) / 2)
+
+
+def clip_grads_with_norm_(parameters: Iterable[Any], max_norm: float, total_norm: torch.Tensor) -> None:
+    """Scale with NumPy."""
+    for values in _arrays(_gradients(parameters)):
+        values *= max_norm / float(total_norm)
+
+
+torch.nn.utils.clip_grad_value_ = clip_grad_value_
+torch.nn.utils.clip_grad_norm_ = clip_grad_norm_
+torch.nn.utils.get_total_norm = get_total_norm
+torch.nn.utils.clip_grads_with_norm_ = clip_grads_with_norm_
+
+from gradclip_adapters.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
+
+adapter = TorchAdapter()

@@ -1,0 +1,124 @@
+"""Canaries: an adapter turns red when its framework's functions are replaced, which proves that it calls them.
+
+Each file of `canaries/` replaces functions of one framework before its adapter is imported, by the identity or by a
+NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the
+framework; without it this Python is used where it has the framework itself. Naming a framework in GRADCLIP_REQUIRE
+makes its absence an error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.host_process import HostProcess, host_command
+from gradclip_conformance.plan import Selection
+from gradclip_conformance.runner import RunRequest, run_adapter
+from gradclip_conformance.verdict import SPOILING
+from gradclip_reports.records import Cell, Run
+
+CANARIES = Path(__file__).with_name("canaries")
+
+#: The adapters, and the module that tells whether their framework is here.
+MODULES = {
+    "numpy": "numpy",
+    "torch": "torch",
+    "paddle": "paddle",
+    "paddle-fluid": "paddle.fluid",
+    "tensorflow": "tensorflow",
+}
+WAYS = ("identity", "doubled")
+
+#: Adapters whose static programs hold no values that NumPy could compute with: the identity alone replaces those.
+STATIC = ("paddle", "paddle-fluid")
+
+#: All above their thresholds, in the dtype that every subject takes.
+SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32",))
+
+CASES = {case.id: case for case in all_cases()}
+
+
+def python_with(adapter: str) -> str:
+    """A Python that has an adapter's framework; the test is skipped, or fails where it is required, without one."""
+    variable = f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"
+    if adapter == "numpy":
+        return sys.executable
+    if named := os.environ.get(variable):
+        return named
+    module = MODULES[adapter]
+    if adapter != "paddle-fluid" and importlib.util.find_spec(module) is not None:
+        return sys.executable
+    message = f"{module} is not installed in this Python; {variable} can name one that has it"
+    if adapter in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def run_of(adapter: str, target: str) -> Run:
+    """The run of an adapter, or of a file in its place, held against the adapter's claims and known deviations."""
+    command = [*host_command(python_with(adapter)), target]
+    return run_adapter(RunRequest(adapter, lambda: HostProcess(command), SELECTION, timeout=120.0), io.StringIO())
+
+
+def values_of(arrays: Any) -> list[list[float]]:
+    """The elements of each gradient in a cell; of a large one the first."""
+    return [[float.fromhex(value) for value in array["values"]] for array in arrays["gradients"]]
+
+
+def passed_through(cell: Cell) -> bool:
+    """Whether the gradients came back as they were."""
+    given = [gradient.array.numpy().ravel() for gradient in CASES[cell.case].gradients if gradient.array is not None]
+    observed = values_of(cell.observed)
+    return all(np.array_equal(old[: len(new)], new) for old, new in zip(given, observed, strict=True))
+
+
+def came_back_doubled(cell: Cell) -> bool:
+    """Whether the gradients came back twice as large as they must."""
+    pairs = zip(values_of(cell.expected), values_of(cell.observed), strict=True)
+    return all(np.allclose(2 * np.array(old), new, rtol=1e-5, atol=0) for old, new in pairs)
+
+
+SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": passed_through, "doubled": came_back_doubled}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("adapter", MODULES)
+def test_subjects_turn_red_when_the_framework_is_replaced(
+    adapter: str, way: str, record_property: Callable[[str, object], None]
+) -> None:
+    run = run_of(adapter, str(CANARIES / f"{adapter.replace('-', '_')}_{way}.py"))
+
+    # A deviation that is pinned as an error is `changed` once the replaced function answers.
+    answered = [cell for cell in run.cells if cell.status in ("fail", "changed")]
+    red = {cell.subject for cell in answered if SIGNS[way](cell)}
+    static = {subject["name"] for subject in run.header.subjects if "compiled" in subject["features"]}
+    spared = static if adapter in STATIC and way == "doubled" else set()
+    record_property("framework", f"{run.header.framework['name']} {run.header.framework['version']}")
+    record_property("red", len(red))
+    record_property("spared", len(spared))
+    assert red == {subject["name"] for subject in run.header.subjects} - spared
+    unlike = [cell for cell in run.cells if cell.status in SPOILING and not (cell in answered and SIGNS[way](cell))]
+    assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in unlike] == []
+
+
+@pytest.mark.parametrize("adapter", MODULES)
+def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
+    run = run_of(adapter, adapter)
+
+    assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []
+    assert any(cell.status in ("pass", "documented") for cell in run.cells)
+
+
+def test_every_canary_belongs_to_an_adapter() -> None:
+    expected = {f"{adapter.replace('-', '_')}_{way}" for adapter in MODULES for way in WAYS}
+
+    assert {path.stem for path in CANARIES.glob("*.py")} - {"doubled"} == expected

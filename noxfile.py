@@ -122,6 +122,17 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """The suite's own exam: wrong clippers, right ones, misbehaving hosts, canaries; its score in reports/published/.
+
+    A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries are to be in it.
+    """
+    session.install("-e", ".[check]", *groups("test"))
+    arguments = session.posargs or ["-q", "-n", "2"]
+    session.run("python", "tests/conformance/score.py", "reports/published", *arguments)
+
+
+@nox.session(default=False)
 def published(session: nox.Session) -> None:
     """Check all frameworks, each in an environment of its own, and write the records to reports/published/."""
     session.install("-e", ".[check]")

@@ -1,0 +1,234 @@
+"""The suite's own exam, scored: which wrong clippers are caught, right ones blamed, hosts misjudged, canaries green.
+
+`python score.py FOLDER [PYTEST ARGUMENTS]` runs the tests of the exam, prints the score, and writes it to
+`mutants.json` and `mutants.md` in the folder, unless arguments have narrowed the exam. Exit code 1: something is wrong,
+or has not run.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
+from clippers.right import RIGHT, Right  # noqa: E402
+
+from gradclip_spec import rules  # noqa: E402
+
+EXAM = ("test_wrong_clippers.py", "test_right_clippers.py", "test_hosts.py", "test_canaries.py")
+WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
+RIGHT_TEST = "test_right_clipper_is_not_blamed"
+CANARY_TEST = "test_subjects_turn_red_when_the_framework_is_replaced"
+
+#: As the tests call them.
+CANARIES = sorted(path.stem.replace("_", "-") for path in (HERE / "canaries").glob("*_*.py"))
+
+
+@dataclass
+class Outcomes:
+    """A plugin of pytest that keeps what became of each test, and the properties that it recorded."""
+
+    found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the outcome of the call, or of the step before or after it that went wrong."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        path, _, name = report.nodeid.partition("::")
+        function, _, parameter = name.partition("[")
+        key = (Path(path).name + "::" + function, parameter.removesuffix("]"))
+        # A failure after the call outweighs it.
+        if self.found.get(key, ("passed", {}))[0] == "passed":
+            self.found[key] = (report.outcome, dict(report.user_properties))
+
+    def of(self, function: str) -> dict[str, tuple[str, dict[str, Any]]]:
+        """The outcomes of one test function, or of the functions of one file, by parameter."""
+        return {
+            parameter or name: outcome
+            for (name, parameter), outcome in self.found.items()
+            if name.endswith("::" + function) or name.startswith(function + "::")
+        }
+
+    def passed(self, function: str) -> set[str]:
+        """The parameters with which a test has passed."""
+        return {parameter for parameter, (outcome, _) in self.of(function).items() if outcome == "passed"}
+
+    def failed_elsewhere(self) -> list[str]:
+        """The failed tests that no other part of the score speaks of."""
+        scored = (WRONG_TEST, RIGHT_TEST, CANARY_TEST)
+        return sorted(
+            f"{name}[{parameter}]" if parameter else name
+            for (name, parameter), (outcome, _) in self.found.items()
+            if outcome == "failed" and not name.endswith(scored) and not name.startswith("test_hosts.py")
+        )
+
+    def not_run(self) -> list[str]:
+        """What stands in a table and no test has reported on."""
+        wrong = {wrong.name for wrong in WRONG} - self.of(WRONG_TEST).keys()
+        right = {name_of(right) for right in RIGHT} - self.of(RIGHT_TEST).keys()
+        canaries = set(CANARIES) - self.of(CANARY_TEST).keys()
+        hosts = [] if self.of("test_hosts.py") else ["test_hosts.py"]
+        return [*sorted(wrong), *sorted(right), *sorted(canaries), *hosts]
+
+
+def name_of(right: Right) -> str:
+    """What the tests call a right clipper."""
+    return f"{right.operation}-{right.name}"
+
+
+def caught_of(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
+    """How many of these are caught."""
+    names = [wrong.name for wrong in mutants]
+    return {"caught": sum(name in caught for name in names), "total": len(names)}
+
+
+def score_of_wrong(caught: set[str]) -> dict[str, Any]:
+    """The wrong clippers by operation and by rule; every rule that judges is listed."""
+    judging = [rule.id for rule in rules.load() if rule.level != "unspecified"]
+    by_rule = {rule: caught_of((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
+    operations = dict.fromkeys(wrong.operation for wrong in WRONG)
+    return {
+        **caught_of(WRONG, caught),
+        "uncaught": sorted(wrong.name for wrong in WRONG if wrong.name not in caught),
+        "rules_that_catch_none": [rule for rule, count in by_rule.items() if not count["caught"]],
+        "by_operation": {
+            operation: caught_of((wrong for wrong in WRONG if wrong.operation == operation), caught)
+            for operation in operations
+        },
+        "by_rule": by_rule,
+    }
+
+
+def score_of_right(unblamed: set[str]) -> dict[str, Any]:
+    """The right clippers by operation, and those that were blamed."""
+    blamed = sorted({name_of(right) for right in RIGHT} - unblamed)
+    return {"total": len(RIGHT), "blamed": blamed, "by_operation": dict(Counter(right.operation for right in RIGHT))}
+
+
+def score_of_hosts(outcomes: Outcomes) -> dict[str, Any]:
+    """The hosts that misbehave, and those that were not recorded as they must be."""
+    found = outcomes.of("test_hosts.py")
+    unexpected = sorted(name for name, (outcome, _) in found.items() if outcome != "passed")
+    return {"total": len(found), "as_expected": len(found) - len(unexpected), "unexpected": unexpected}
+
+
+def scores_of_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+    """Each canary: red, green, or not run because its framework is not here."""
+    states = {"passed": "red", "failed": "green", "skipped": "not run"}
+    for name, (outcome, properties) in sorted(outcomes.of(CANARY_TEST).items()):
+        yield {"canary": name, "state": states[outcome], **properties}
+
+
+def score(outcomes: Outcomes) -> dict[str, Any]:
+    """All of it, with the date and the versions."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {
+            "gradclip-spec": version("gradclip-spec"),
+            "Python": platform.python_version(),
+            "NumPy": np.__version__,
+        },
+        "wrong": score_of_wrong(outcomes.passed(WRONG_TEST)),
+        "right": score_of_right(outcomes.passed(RIGHT_TEST)),
+        "hosts": score_of_hosts(outcomes),
+        "canaries": list(scores_of_canaries(outcomes)),
+        "other_tests_failed": outcomes.failed_elsewhere(),
+    }
+
+
+def faults(result: dict[str, Any]) -> list[str]:
+    """What spoils the score, one line each."""
+    wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
+    lines = [f"not caught: {name}" for name in wrong["uncaught"]]
+    lines += [f"a rule that catches none: {rule}" for rule in wrong["rules_that_catch_none"]]
+    lines += [f"blamed, though right: {name}" for name in right["blamed"]]
+    lines += [f"a host that was not recorded as expected: {name}" for name in hosts["unexpected"]]
+    lines += [f"a green canary: {each['canary']}" for each in canaries if each["state"] == "green"]
+    return lines + [f"a test that failed: {name}" for name in result["other_tests_failed"]]
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The score as a page."""
+    wrong, right, hosts = result["wrong"], result["right"], result["hosts"]
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    lines = [
+        "# The suite's own exam",
+        "",
+        f"Made by `nox -s mutants` on {result['date']} with {versions}.",
+        "",
+        f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
+        f"- Rules that catch none: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
+        f"- Right clippers blamed: {len(right['blamed'])} of {right['total']}",
+        f"- Tests of misbehaving hosts that end as expected: {hosts['as_expected']} of {hosts['total']}",
+        f"- Canaries: {', '.join(f'{n} {state}' for state, n in states_of(result).items())}",
+        "",
+        *(f"- **Wrong here:** {fault}" for fault in faults(result)),
+        *table(
+            ("operation", "wrong, caught", "wrong", "right"),
+            [
+                (operation, count["caught"], count["total"], right["by_operation"].get(operation, 0))
+                for operation, count in wrong["by_operation"].items()
+            ],
+        ),
+        "A canary is an adapter whose framework's functions are replaced, by the identity or by a NumPy computation",
+        "whose results are doubled. It is red when every subject shows the replacement. `spared` are the subjects in",
+        "static programs, which hold no values that NumPy could compute with and must stay as they are; the identity",
+        "replaces those too.",
+        "",
+        *table(
+            ("canary", "state", "framework", "subjects red", "spared"),
+            [
+                tuple(each.get(name, "") for name in ("canary", "state", "framework", "red", "spared"))
+                for each in result["canaries"]
+            ],
+        ),
+        *table(
+            ("rule", "wrong, caught", "wrong"),
+            [(f"`{rule}`", count["caught"], count["total"]) for rule, count in wrong["by_rule"].items()],
+        ),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def states_of(result: dict[str, Any]) -> Counter[str]:
+    """How many canaries are in each state."""
+    return Counter(each["state"] for each in result["canaries"])
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a table, and an empty one."""
+    return [f"| {' | '.join(map(str, row))} |" for row in (heads, ["---"] * len(heads), *rows)] + [""]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the exam, print and write its score."""
+    folder, *more = arguments
+    outcomes = Outcomes()
+    status = pytest.main([*(str(HERE / name) for name in EXAM), *more], plugins=[outcomes])
+    if missing := outcomes.not_run():
+        print(f"The exam is not whole, and its score is not written: {len(missing)} did not run, first {missing[0]}.")
+        return 1
+    result = score(outcomes)
+    page = markdown(result)
+    print(page)
+    Path(folder, "mutants.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    Path(folder, "mutants.md").write_text(page, encoding="utf-8")
+    return 1 if status or faults(result) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The score of the exam says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+import score
+from clippers import WRONG
+from clippers.right import RIGHT
+
+
+@pytest.fixture
+def whole() -> score.Outcomes:
+    """An exam in which everything went well, as pytest reports it."""
+    outcomes = score.Outcomes()
+    tests = [(score.WRONG_TEST, wrong.name) for wrong in WRONG]
+    tests += [(score.RIGHT_TEST, score.name_of(right)) for right in RIGHT]
+    tests += [(score.CANARY_TEST, canary) for canary in score.CANARIES]
+    outcomes.found = {("file.py::" + test, name): ("passed", {}) for test, name in tests}
+    outcomes.found["test_hosts.py::test_one", "hangs"] = ("passed", {})
+    outcomes.found["test_canaries.py::test_other", ""] = ("passed", {})
+    return outcomes
+
+
+def test_exam_in_which_everything_went_well(whole: score.Outcomes) -> None:
+    result = score.score(whole)
+
+    assert whole.not_run() == []
+    assert score.faults(result) == []
+    assert result["wrong"]["caught"] == len(WRONG)
+    assert "Wrong here" not in score.markdown(result)
+
+
+@pytest.mark.parametrize(
+    ("test", "name", "says"),
+    [
+        (f"file.py::{score.WRONG_TEST}", WRONG[0].name, f"not caught: {WRONG[0].name}"),
+        (f"file.py::{score.RIGHT_TEST}", score.name_of(RIGHT[0]), "blamed, though right"),
+        (f"file.py::{score.CANARY_TEST}", "numpy-identity", "a green canary: numpy-identity"),
+        ("test_hosts.py::test_one", "hangs", "not recorded as expected: hangs"),
+        ("test_canaries.py::test_other", "", "a test that failed: test_canaries.py::test_other"),
+    ],
+)
+def test_each_fault_is_said(whole: score.Outcomes, test: str, name: str, says: str) -> None:
+    whole.found[test, name] = ("failed", {})
+
+    (fault,) = score.faults(score.score(whole))
+
+    assert says in fault
+    assert f"**Wrong here:** {fault}" in score.markdown(score.score(whole))
+
+
+def test_rule_that_catches_none_is_said(whole: score.Outcomes) -> None:
+    for wrong in WRONG:
+        if wrong.rule == "value.bounds":
+            whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})
+
+    assert "a rule that catches none: value.bounds" in score.faults(score.score(whole))
+
+
+def test_what_did_not_run_is_said(whole: score.Outcomes) -> None:
+    del whole.found[f"file.py::{score.WRONG_TEST}", WRONG[0].name]
+    del whole.found["test_hosts.py::test_one", "hangs"]
+
+    assert whole.not_run() == [WRONG[0].name, "test_hosts.py"]

@@ -1,0 +1,340 @@
+"""DTensors and FSDP2's sharded gradients over gloo: the results of one process, and nothing but numbers travels.
+
+The processes run this file as a script; what fails in one of them fails here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+CHECKS: dict[str, Callable[[Any], None]] = {}
+#: For each dtype: the bits of the significand, and the budget of an element.
+BUDGETS = {"float16": (11, 1.5), "bfloat16": (8, 1.5), "float32": (24, 1.5), "float64": (53, 3.0)}
+
+
+def check(function: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Have a function run by every process, on the mesh of all of them."""
+    CHECKS[function.__name__] = function
+    return function
+
+
+def gradients(dtype: str, seed: int = 0) -> list[Any]:
+    """Whole gradients, the same on every process; some cannot be divided evenly, one not among four processes."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(10, 7), (3, 5), (16,), (1, 4), (2, 3, 9)]
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(getattr(torch, dtype)) for shape in shapes]
+
+
+def sharded(mesh: Any, whole: Any, *placements: Any) -> Any:
+    """A DTensor of a whole tensor."""
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(whole.clone(), mesh, placements)
+
+
+def assert_on_budget(whole: list[Any], clipped: list[Any], total: Any, threshold: float, dtype: str) -> None:
+    """Assert that a norm and all elements are what exact arithmetic gives, to the issue's budgets."""
+    square = sum(Fraction(number) ** 2 for x in whole for number in x.double().flatten().tolist())
+    norm = Fraction(math.isqrt(int(square * 4**200)), 2**200)
+    single = np.float64 if dtype == "float64" else np.float32
+    assert abs(Fraction(float(total)) - norm) <= Fraction(float(np.spacing(single(float(norm)))))
+    precision, budget = BUDGETS[dtype]
+    for x, y in zip(whole, clipped, strict=True):
+        for before, after in zip(x.double().flatten().tolist(), y.double().flatten().tolist(), strict=True):
+            exact = Fraction(before) * Fraction(threshold) / norm
+            ulp = Fraction(2) ** (math.frexp(float(exact))[1] - precision)
+            assert abs(Fraction(after) - exact) <= Fraction(budget) * ulp
+
+
+class Traffic:
+    """How many collectives there are, and how many elements the largest of them carries."""
+
+    def __init__(self) -> None:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Mode(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(mode, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: N805
+                name = str(operation)
+                if "c10d" in name and "wait_tensor" not in name and "wrap_tensor" not in name:
+                    self.sizes.append(max(x.numel() for x in args if hasattr(x, "numel")))
+                return operation(*args, **(kwargs or {}))
+
+        self.sizes: list[int] = []
+        self.mode = Mode()
+
+
+@check
+def same_as_unsharded(mesh: Any) -> None:
+    """All dtypes, ways of sharding mixed in one call, functional and in place."""
+    import torch
+    from torch.distributed.tensor import Replicate, Shard
+
+    for dtype in BUDGETS:
+        whole = gradients(dtype)
+        ways = [Shard(0), Shard(1), Shard(0), Replicate(), Shard(2)]
+        shards = [sharded(mesh, x, way) for x, way in zip(whole, ways, strict=True)]
+        traffic = Traffic()
+        with traffic.mode:
+            clipped, total = clip_by_global_norm([*shards, None], 1.25)
+
+        assert type(total) is torch.Tensor
+        assert total.shape == ()
+        # One collective for all that is sharded, of four numbers; what is replicated needs none.
+        assert traffic.sizes == [4], traffic.sizes
+        assert clipped.pop() is None
+        assert [x.placements for x in clipped] == [x.placements for x in shards]
+        assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, dtype)
+        totals: list[Any] = [None] * mesh.size()
+        torch.distributed.all_gather_object(totals, float(total))
+        assert set(totals) == {float(total)}
+
+        memory = [x.to_local().data_ptr() for x in shards]
+        written, _ = clip_by_global_norm(shards, 1.25, inplace=True)
+        assert all(new is old for new, old in zip(written, shards, strict=True))
+        assert memory == [x.to_local().data_ptr() for x in shards]
+        assert_on_budget(whole, [x.full_tensor() for x in shards], total, 1.25, dtype)
+
+
+@check
+def each_shard_is_read_once(mesh: Any) -> None:
+    """A norm takes each shard in hand once."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    shards = [sharded(mesh, x, Shard(0)) for x in gradients("float32")]
+    taken = []
+    original = DTensor.to_local
+
+    def to_local(x: Any, *args: Any, **options: Any) -> Any:
+        taken.append(id(x))
+        return original(x, *args, **options)
+
+    DTensor.to_local = to_local
+    try:
+        for norm_type in (1, 2, 3, math.inf):
+            taken.clear()
+            global_norm(shards, norm_type=norm_type)
+            # The last one is the four numbers of all shards, on their way to the other processes.
+            assert taken[: len(shards)] == [id(x) for x in shards]
+            assert not set(taken[len(shards) :]) & {id(x) for x in shards}
+    finally:
+        DTensor.to_local = original
+
+
+@check
+def within_the_threshold_bit_for_bit(mesh: Any) -> None:
+    """Nothing to clip, and what is excluded."""
+    from torch.distributed.tensor import Shard
+
+    for dtype in BUDGETS:
+        whole = gradients(dtype)
+        shards = [sharded(mesh, x, Shard(0)) for x in whole]
+        clipped, total = clip_by_global_norm(shards, 1e4)
+        assert all(x.full_tensor().equal(y) for x, y in zip(clipped, whole, strict=True))
+        flags = [True, False, True, False, True]
+        clipped, counted = clip_by_global_norm(shards, 0.5, need_clip=flags)
+        alone = clip_by_global_norm(whole, 0.5, need_clip=flags)[1]
+        assert abs(float(counted) - float(alone)) <= float(np.spacing(np.float32(alone)))
+        assert float(counted) < float(total)
+        assert clipped[1] is shards[1]
+        assert clipped[3] is shards[3]
+
+
+@check
+def other_operations(mesh: Any) -> None:
+    """Every tensor by its own norm, other norms, and by value."""
+    from torch.distributed.tensor import Shard
+
+    whole = gradients("float32")
+    shards = [sharded(mesh, x, Shard(0)) for x in whole]
+    for norm_type in (0.5, 1, 2, 3, math.inf):
+        expected = clip_by_norm(whole, 0.75, norm_type=norm_type)
+        for inplace in (False, True):
+            copies = [sharded(mesh, x, Shard(0)) for x in whole]
+            for x, y in zip(clip_by_norm(copies, 0.75, norm_type=norm_type, inplace=inplace), expected, strict=True):
+                np.testing.assert_array_max_ulp(x.full_tensor().numpy(), y.numpy(), 2)
+        total, alone = global_norm(shards, norm_type=norm_type), global_norm(whole, norm_type=norm_type)
+        np.testing.assert_array_max_ulp(total.numpy(), alone.numpy(), 1)
+    for inplace in (False, True):
+        for x, y in zip(clip_by_value(shards, 0.5, -0.25, inplace=inplace), whole, strict=True):
+            assert x.full_tensor().equal(y.clamp(-0.25, 0.5))
+
+
+@check
+def numbers_out_of_the_ordinary(mesh: Any) -> None:
+    """Processes whose shards differ in scale, are zero, or not finite."""
+    import torch
+    from torch.distributed.tensor import Shard
+
+    rows = {
+        "scales": [1e200, 1e-200, 3e-310, 1.0],
+        "overflow": [1e200, 1e200, 1e200, 1e200],
+        "underflow": [3e-200, 0.0, 4e-200, 0.0],
+        "far above": [1e307, 0.0, 1e-307, 1e307],
+        "zero": [0.0, 0.0, 0.0, 0.0],
+        "one zero": [0.0, 3e-320, 0.0, 0.0],
+        "infinite": [1e200, math.inf, 1e-200, 0.0],
+        "nan": [1e200, math.inf, math.nan, 0.0],
+    }
+    for name, values in rows.items():
+        whole = torch.tensor(values, dtype=torch.float64).repeat_interleave(3)
+        for norm_type in (1, 2, 3, math.inf):
+            shards = sharded(mesh, whole, Shard(0))
+            expected, alone = clip_by_global_norm(whole, 2.0, norm_type=norm_type)
+            clipped, total = clip_by_global_norm(shards, 2.0, norm_type=norm_type)
+            message = f"{name}, norm type {norm_type}: {total} is not {alone}"
+            close = abs(float(total) - float(alone)) <= 4 * np.spacing(float(alone))
+            assert close or total.equal(alone) or (total.isnan() and alone.isnan()), message
+            np.testing.assert_allclose(clipped.full_tensor(), expected, rtol=1e-15, atol=0, err_msg=message)
+
+
+@check
+def refusals(mesh: Any) -> None:
+    """What is not one gradient on all processes is refused by name."""
+    import torch
+    from torch.distributed.tensor import DTensor, Partial, Shard
+
+    plain = torch.ones(4)
+    shards = sharded(mesh, plain, Shard(0))
+    with pytest.raises(TypeError, match="from_local"):
+        clip_by_global_norm([shards, plain], 1.0)
+    clipped, _ = clip_by_global_norm([shards, plain], 1.0, need_clip=[True, False])
+    assert clipped[1] is plain
+    partial = DTensor.from_local(plain, mesh, [Partial()])
+    with pytest.raises(TypeError, match="redistribute"):
+        clip_by_value([partial], 1.0, inplace=True)
+    assert partial.to_local().equal(torch.ones(4))
+
+
+@check
+def derivatives(mesh: Any) -> None:
+    """A norm is differentiated through the processes."""
+    from torch.distributed.tensor import Shard
+
+    whole = gradients("float64")[0]
+    shards = sharded(mesh, whole, Shard(0)).requires_grad_()
+    total = global_norm(shards)
+    total.backward()
+
+    np.testing.assert_allclose(shards.grad.full_tensor(), whole / global_norm(whole), rtol=1e-14)
+
+
+@check
+def two_dimensional_meshes(mesh: Any) -> None:
+    """Hybrid sharding, and both dimensions of a tensor sharded; in one call with a flat mesh."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+
+    grid = init_device_mesh("cpu", (2, mesh.size() // 2))
+    for dtype in BUDGETS:
+        whole = gradients(dtype)
+        ways = [(Replicate(), Shard(0)), (Shard(0), Shard(1)), (Shard(0), Replicate()), (Shard(0), Shard(0))]
+        shards = [sharded(grid, x, *way) for x, way in zip(whole, ways, strict=False)]
+        shards.append(sharded(mesh, whole[-1], Shard(1)))
+        clipped, total = clip_by_global_norm(shards, 1.25)
+
+        assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, dtype)
+
+
+@check
+def fully_sharded_model(mesh: Any) -> None:
+    """What a training loop with FSDP2 does."""
+    import torch
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(9, 31), torch.nn.Tanh(), torch.nn.Linear(31, 5))
+    fully_shard(model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    torch.manual_seed(torch.distributed.get_rank())
+    (model(torch.randn(20, 9)) ** 2).sum().backward()
+    whole = [parameter.grad.full_tensor().clone() for parameter in model.parameters()]
+    traffic = Traffic()
+    with traffic.mode:
+        # README: begin
+        grads = [parameter.grad for parameter in model.parameters()]
+        _, total_norm = clip_by_global_norm(grads, 1.0, inplace=True)
+        # README: end
+
+    assert traffic.sizes == [4], traffic.sizes
+    clipped = [parameter.grad.full_tensor() for parameter in model.parameters()]
+    assert float(total_norm) > 1.0
+    assert_on_budget(whole, clipped, total_norm, 1.0, "float32")
+
+
+def main(folder: str, rank: int, size: int) -> None:
+    """Run every check in this process and write down what came of it."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    torch.set_num_threads(1)
+    rendezvous = Path(folder, "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
+    mesh = init_device_mesh("cpu", (size,))
+    outcomes = {}
+    for name, function in CHECKS.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                # torch's own: DTensor and FSDP2 use what torch itself has deprecated.
+                warnings.filterwarnings("ignore", module=r"torch\.")
+                function(mesh)
+            outcomes[name] = ""
+        except BaseException:
+            outcomes[name] = traceback.format_exc()
+        # Written after each, for the case that a later one waits for a process that has failed.
+        Path(folder, f"{rank}.json").write_text(json.dumps(outcomes))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=["two processes", "four processes"])
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What each of several processes made of the checks."""
+    try:
+        importlib.import_module("torch.distributed")
+    except ImportError:
+        if os.environ.get("GRADCLIP_REQUIRE") == "torch":
+            raise
+        pytest.skip("torch is not installed")
+    folder = tmp_path_factory.mktemp("processes")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if sys.platform == "linux":
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+    commands = [[sys.executable, __file__, str(folder), str(rank), str(request.param)] for rank in range(request.param)]
+    processes = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for command in commands]
+    try:
+        errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    assert len(found) == len(processes), "\n".join(errors)
+    return found
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_on_several_processes(outcomes: list[dict[str, str]], name: str) -> None:
+    failures = [found.get(name, "did not run") for found in outcomes]
+
+    assert not any(failures), "\n".join(failures)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

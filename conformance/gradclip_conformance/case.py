@@ -31,11 +31,12 @@ class Values:
     """The elements are what the formula gives, to within the error bound of the arithmetic.
 
     `wide`: the bound does not grow with the number of elements, because the rule forbids an accumulation so poor that
-    it would. `accuracy`: the rule is about accuracy alone, so that more than the budget is `quality` and not `fail`.
+    it would. `leaves_range`: a step of the formula is beyond the dtype's range, so that what IEEE arithmetic makes of
+    that, zeros, infinities or NaN everywhere, is of poor quality and no failure.
     """
 
     wide: bool = False
-    accuracy: bool = False
+    leaves_range: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,6 @@ class ReturnedNorm:
     """The norm that is returned is that of the included gradients before the clip."""
 
     wide: bool = False
-    accuracy: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,12 @@ and the norm by :math:`(1 - x)^{-1/p} (1 + r u) - 1`, of its inverse as of itsel
 rounded correctly: `s = r = 1`. Magnitudes take neither: `s = r = 0`. A general power is taken to be within one ulp,
 `s = 2`; the root's exponent `1/p` is itself rounded, which costs the logarithm of the norm: `r = 2 + |ln n|`.
 
+*Too many elements.* Where `x` reaches 1, nothing can be said of a sum in the dtype, which may have stopped growing, or
+left the range; of half precision a rule forbids it. What a right clipper may do then is to add the rounded powers up in
+the next wider format, of the unit `v`, and to round each tensor's norm and the total one to the dtype:
+
+.. math:: x = 2 s u + (n + 1 + 2 p r) v.
+
 *A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total one.
 
 *An element* costs a quotient and a product more, in whatever order they are taken.
@@ -51,6 +57,9 @@ NOTHING = ErrorBounds(0.0, 0.0, 0.0, 0.0)
 #: A quotient and a product.
 SCALING = 2.0
 
+#: The precision of the format in which numbers are added up, where they are too many for their own.
+WIDER = {8: 24, 11: 24, 24: 53}
+
 
 def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
     """The bounds for a norm of order `p` over so many elements, and for the elements that are scaled by it."""
@@ -60,14 +69,23 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
     careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
     in_the_dtype = 0.0
     if p != math.inf:
-        doubt = (elements + 1 + 2 * power + p * root) * unit
-        in_the_dtype = math.expm1(math.log1p(root * unit) - math.log1p(-doubt) / p) / unit if doubt < 1 else math.inf
+        doubt, last = (elements + 1 + 2 * power + p * root) * unit, root * unit
+        if doubt >= 1 and form.precision in WIDER:
+            wider = 2.0 ** -WIDER[form.precision]
+            doubt = 2 * power * unit + (elements + 1 + 2 * p * root) * wider
+            last = _with_second_order(careful, unit) * unit
+        in_the_dtype = _of_power_sum(doubt, p, last) / unit if doubt < 1 else math.inf
     return ErrorBounds(
         _with_second_order(careful, unit),
         _with_second_order(careful + SCALING, unit),
         max(in_the_dtype, _with_second_order(careful, unit)),
         _with_second_order(max(in_the_dtype, careful) + SCALING, unit),
     )
+
+
+def _of_power_sum(doubt: float, p: float, root: float) -> float:
+    """The relative error of a norm whose powers' sum is off by `doubt`, and its root by `root`."""
+    return math.expm1(math.log1p(root) - math.log1p(-doubt) / p)
 
 
 def _costs(p: float, norm: float) -> tuple[float, float]:

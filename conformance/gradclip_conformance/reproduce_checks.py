@@ -82,7 +82,7 @@ def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
         case Refused() | RaisesOnNonfinite():
             return f"{CALL_TO_BE_REFUSED}$convert\n{_asserts(_inputs(case, everything))}"
         case NotSilent():
-            return f"{CALL_THAT_MAY_RAISE}$convert\n{_one_of(_acceptable(case))}"
+            return f"{CALL_THAT_MAY_RAISE}$convert\n{_one_of(_acceptable(case), 'an error or ')}"
         case ReturnedNorm():
             return f"{call}\n{_assert_norm(case)}"
         case Structure(aspect):
@@ -91,6 +91,8 @@ def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
             return f"{call}\nresults = gradients$convert\n{_asserts(_inputs(case, everything))}"
         case Untouched(indices):
             return f"{call}$convert\n{_asserts(_inputs(case, indices))}"
+        case Values(leaves_range=True):
+            return f"{call}$convert\n{_one_of([_predicted(case, subject), *_out_of_range(case)])}"
         case Values() | InputsWritten():
             return f"{call}$convert\n{_asserts(_predicted(case, subject))}"
         case Repeatable() if raised:
@@ -119,7 +121,14 @@ def _assert(result: str, wanted: Wanted) -> str:
     return line
 
 
-def _one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
+def _out_of_range(case: Case) -> Iterator[dict[int, Wanted]]:
+    """What arithmetic makes of a step that leaves the range (see `check_values`)."""
+    for what in (0.0, math.inf, math.nan):
+        arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
+        yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
+
+
+def _one_of(ways: Iterable[Mapping[int, Wanted]], besides: str = "") -> str:
     every_way = [list(way.values()) for way in ways]
     tolerance = max(one.tolerance for way in every_way for one in way)
     lists = ", ".join(
@@ -130,7 +139,7 @@ def _one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
         "assert any(\n    all(\n"
         f"        np.allclose(result, values, {tolerance!r}, 0.0, equal_nan=True)\n"
         "        for result, values in zip(results, way)\n    )\n"
-        '    for way in expected\n), f"$rule: expected an error or one of {expected}, and got {results}"'
+        f'    for way in expected\n), f"$rule: expected {besides}one of {{expected}}, and got {{results}}"'
     )
 
 

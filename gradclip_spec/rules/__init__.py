@@ -36,7 +36,7 @@ THEMES = (
 LEVELS = {
     "must": "the documents say it",
     "should": "the documents are silent, and a user is entitled to it",
-    "quality": "about accuracy alone: right, but how near",
+    "quality": "about accuracy: how near; what no arithmetic of the dtype explains is a failure",
     "unspecified": "nobody defines it: recorded, never judged",
 }
 

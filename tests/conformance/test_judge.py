@@ -28,6 +28,7 @@ from gradclip_conformance.case import (
     Untouched,
     Values,
 )
+from gradclip_conformance.cases import all_cases
 from gradclip_conformance.cases.build import case, tensor
 from gradclip_conformance.claims import Claim
 from gradclip_conformance.expected import Clipped
@@ -177,10 +178,41 @@ class TestValues:
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
 
-    def test_accuracy_alone_is_never_a_failure(self) -> None:
-        asked = a_case(Values(accuracy=True), TRIANGLE, clip_norm=2.5)
+    @pytest.mark.parametrize(
+        ("result", "status"),
+        [
+            ([1.5, -2.0], "pass"),
+            ([0.0, -0.0], "quality"),
+            ([inf, -inf], "quality"),
+            ([nan, nan], "quality"),
+            (None, "fail"),
+            ([-inf, inf], "fail"),
+            ([0.0, nan], "fail"),
+            ([0.0, -2.0], "fail"),
+            ([1.625, -2.125], "fail"),
+        ],
+    )
+    def test_of_a_step_that_leaves_the_range_the_consequence_is_quality(
+        self, result: list[float] | None, status: str
+    ) -> None:
+        given = [3.0, -4.0]
+        asked = a_case(Values(leaves_range=True), given, clip_norm=2.5)
 
-        assert verdict(asked, [array([1.625, 2.125])]).status == "quality"
+        assert verdict(asked, [array(result or given)]).status == status
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+    @pytest.mark.parametrize("operation", ["norm", "global-norm"])
+    def test_of_large_tensors_identity_zeros_and_nan_fail(self, operation: str, dtype: str) -> None:
+        asked = next(
+            each
+            for each in all_cases()
+            if (each.rule, each.variant, each.dtype) == (f"{operation}.large-tensor-accuracy", "scattered", dtype)
+        )
+        (given,) = (gradient.array for gradient in asked.gradients)
+        assert given is not None
+        zeros, nans = (Array(dtype, given.shape, encode([each], dtype) * given.shape[0]) for each in (0.0, nan))
+
+        assert [verdict(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
 
     def test_through_an_optimizer_the_learning_rate_counts(self) -> None:
         asked = a_case(Values(), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
@@ -478,9 +510,9 @@ class TestOwnFormula:
 
     def test_poor_accuracy_is_not_a_formula(self) -> None:
         poor = np.array(self.own(TRIANGLE, 2.5).numpy()) * np.float32(1 - 2.0**-18)
-        asked = a_case(Values(accuracy=True), TRIANGLE, clip_norm=2.5)
+        asked = a_case(Values(), TRIANGLE, clip_norm=2.5)
 
-        assert self.judged(asked, Array.of(poor)).status == "quality"
+        assert self.judged(asked, Array.of(poor)).status == "fail"
 
     def test_excluded_gradients_are_no_matter_of_formulas(self) -> None:
         asked = a_case(Untouched((1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)

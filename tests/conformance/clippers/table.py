@@ -30,6 +30,8 @@ class Wrong:
     in_place: bool | None = None
     #: What makes an adapter of the function, where it needs abilities that no signature shows.
     adapter: Callable[..., Adapter] = PlainFunction
+    #: Beyond what the arithmetic of the dtype excuses, though the rule is about accuracy.
+    inexcusable: bool = False
 
     @property
     def name(self) -> str:
@@ -38,8 +40,8 @@ class Wrong:
 
     @property
     def caught_as(self) -> str:
-        """The status that a cell of the rule must have: accuracy alone is never a failure."""
-        return "quality" if RULES[self.rule].level == "quality" else "fail"
+        """The status that a cell of the rule must have: poor accuracy alone is no failure."""
+        return "quality" if RULES[self.rule].level == "quality" and not self.inexcusable else "fail"
 
 
 WRONG: list[Wrong] = []
@@ -50,6 +52,7 @@ def caught_by(
     dtypes: Sequence[str] = ("float32",),
     in_place: bool | None = None,
     adapter: Callable[..., Adapter] = PlainFunction,
+    inexcusable: bool = False,
 ) -> Callable[[Mutation], Mutation]:
     """Put a mutation into the table, under these rules.
 
@@ -70,7 +73,8 @@ def caught_by(
             assert found, f"{mutation.__name__}: no operation of it has a rule {name!r}"
             for function, base in found:
                 rule = name if "." in name else f"{base.short}.{name}"
-                WRONG.append(Wrong(function, base.operation, rule, tuple(dtypes), in_place, adapter))  # type: ignore[arg-type]
+                wrong = Wrong(function, base.operation, rule, tuple(dtypes), in_place, adapter, inexcusable)  # type: ignore[arg-type]
+                WRONG.append(wrong)
         return mutation
 
     return register

@@ -1,0 +1,122 @@
+"""Clippers that are wrong for large tensors only, or only where a step of the formula leaves the dtype's range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, NormClipper, scaled
+from .table import caught_by
+
+HALF_AND_SINGLE = ("float16", "float32")
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class LeavesLargeOnesAlone(NormClipper):
+    """Returns tensors of more than 50,000 elements as they are."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return grad if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class ErasesLargeOnes(NormClipper):
+    """Returns zeros for tensors of more than 50,000 elements."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.zeros_like(grad) if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class LargeOnesAreNan(NormClipper):
+    """Returns NaN for tensors of more than 50,000 elements."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.full_like(grad, math.nan) if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class CountsTheFirstThousands(NormClipper):
+    """Takes the norm of no more than the first 50,000 elements."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        return super().power_sum(values[:50_000], p)
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class ScalesTheFirstThousands(NormClipper):
+    """Scales no more than the first 50,000 elements."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        first = super().scale(grad.reshape(-1)[:50_000], clip_norm, norm)
+        return np.concatenate([first, grad.reshape(-1)[50_000:]]).reshape(grad.shape)
+
+
+@caught_by("large-tensor-accuracy", dtypes=("float16",), inexcusable=True)
+class LargeSumsInHalf(NormClipper):
+    """Adds the squares of more than 50,000 elements up in float16, where the sum stops growing."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        if values.size <= 50_000:
+            return super().power_sum(values, p)
+        return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
+
+
+@caught_by("global-norm.large-tensor-accuracy", inexcusable=True)
+class ReturnsNoLargeNorm(ByGlobalNorm):
+    """Returns zero for the norm of more than 50,000 elements."""
+
+    def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
+        self.elements = sum(grads[i].size for i in counted)
+        return super().norms(grads, counted, p)
+
+    def returned_norm(self, total: float, clip_norm: float) -> float:
+        return 0.0 if self.elements > 50_000 else total
+
+
+@caught_by("coefficient-underflow", inexcusable=True)
+class LeavesAloneWhatItWouldErase(NormClipper):
+    """Returns gradients as they are where clip_norm / norm is zero in their dtype."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        tiny = norm > 0 and clip_norm / norm < np.finfo(grad.dtype).smallest_subnormal
+        return grad if tiny and clip_norm > 0 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("coefficient-underflow", inexcusable=True)
+class LeastCoefficient(NormClipper):
+    """Takes the smallest normal number of the dtype where clip_norm / norm is below it."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        least = float(np.finfo(grad.dtype).smallest_normal)
+        tiny = 0 < clip_norm < least * norm < math.inf
+        return grad * grad.dtype.type(least) if tiny else super().scale(grad, clip_norm, norm)
+
+
+@caught_by("norm-beyond-range", inexcusable=True)
+class SkipsNormsBeyondTheRange(NormClipper):
+    """Skips the clip where the norm is beyond the gradients' dtype, as if it were one of NaN."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        beyond = float(np.finfo(grad.dtype).max) < norm < math.inf
+        return grad if beyond else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("norm-beyond-range", inexcusable=True)
+class LimitsTheNorm(NormClipper):
+    """Takes the largest number of the gradients' dtype for a norm beyond it."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale(grad, clip_norm, min(norm, float(np.finfo(grad.dtype).max)) if norm < math.inf else norm)
+
+
+@caught_by("norm-beyond-range")
+class ProductFirst(NormClipper):
+    """Multiplies in the gradients' dtype before it divides."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        with np.errstate(all="ignore"):
+            product = grad * grad.dtype.type(clip_norm)
+        return np.asarray(product / norm, grad.dtype) if np.isinf(product).any() else scaled(grad, clip_norm, norm)

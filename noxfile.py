@@ -74,7 +74,13 @@ def adapter(session: nox.Session, name: str) -> None:
     session.env["GRADCLIP_REQUIRE"] = name
     own_python = python == str(Path(session.bin, "python"))
     adapters = ["tests/adapters"] if own_python else []
-    session.run("pytest", *adapters, "tests/documents", "tests/conformance/test_reproduce.py")
+    session.run(
+        "pytest",
+        *adapters,
+        "tests/documents",
+        "tests/conformance/test_reproduce.py",
+        "tests/conformance/test_canaries.py",
+    )
     if not own_python:
         # The adapter's own tests run in the framework's Python, which is too old for the rest.
         session.run(python, "-m", "pip", "install", "-q", "pytest<8", external=True)

@@ -6,10 +6,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NoScript", "array_literal", "literal"]
+__all__ = ["NoScript", "array_literal", "literal", "scattered"]
 
-#: Longer arrays are written out only where a few elements repeat.
+#: Longer arrays are written out only where a few elements repeat, or where they are `scattered`.
 WRITTEN_ELEMENTS = 64
+
+
+#: The source of `scattered`.
+SCATTERED = "(np.arange({}, dtype=np.int64) * 2654435761 % 2**24 - 2**23) * 2.0**-29"
+
+
+def scattered(length: int) -> np.ndarray[Any, Any]:
+    """Numbers in [-1/64, 1/64] that look random and are the same everywhere: a multiplicative hash of their index."""
+    hashed = np.arange(length, dtype=np.int64) * 2654435761 % 2**24
+    return (hashed - 2**23) * 2.0**-29
 
 
 class NoScript(Exception):
@@ -27,7 +37,7 @@ def array_literal(values: np.ndarray[Any, Any]) -> str:
     Raises
     ------
     NoScript
-        When the array is long and does not repeat a few elements.
+        When the array is long, does not repeat a few elements and is not `scattered`.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"
@@ -37,5 +47,7 @@ def array_literal(values: np.ndarray[Any, Any]) -> str:
         times, rest = divmod(values.size, period)
         if values.ndim == 1 and not rest and np.array_equal(np.tile(values[:period], times), values):
             return f"np.tile({values[:period].tolist()!r}, {times})"
+    if np.array_equal(scattered(values.size), values):
+        return SCATTERED.format(values.size)
     msg = f"The gradient has {values.size} elements, too many to write out."
     raise NoScript(msg)

@@ -10,7 +10,6 @@ from gradclip_reports.records import Run
 
 from .deviations import pin_faults
 from .patterns import matches
-from .recorded import behaviour_in
 
 __all__ = ["proposal"]
 
@@ -24,7 +23,7 @@ def proposal(run: Run) -> str:
     groups: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in run.cells:
         if cell.status == "fail":
-            groups[cell.rule, behaviour_in(cell)][cell.subject].add(cell.case)
+            groups[cell.rule, cell.behaviour][cell.subject].add(cell.case)
     pins: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (_, observed), by_subject in groups.items():
         for subject, cases in by_subject.items():

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gradclip_adapters.contract import DTYPES, Array, Reply
+from gradclip_adapters.contract import Array
 from gradclip_reports.records import Cell
 
-from .answers import Raised, Replied
-from .behaviour import behaviour_of
 from .case import Case, Metamorphic, Values
-from .cases import all_cases
-from .formats import FORMATS, encode
+from .formats import encode
 from .literals import NoScript
 from .measure import measure
 from .predict import predict
 from .relations import RELATIONS
 
-__all__ = ["behaviour_in", "shown_case"]
-
-
-def behaviour_in(cell: Cell) -> str:
-    """The word of `behaviour` for a cell; "unknown" where the record does not show the answer."""
-    case = next((case for case in all_cases() if case.id == cell.case), None)
-    if case is None or not isinstance(cell.observed, Mapping):
-        return "unknown"
-    if "raised" in cell.observed:
-        return behaviour_of(case, Raised(cell.observed["raised"], cell.observed["text"]))
-    if (shown := _first_answer(cell, case)) is None:
-        return "unknown"
-    gradients = shown.get("gradients", ())
-    norm = shown.get("norm")
-    if any(one is not None and one["dtype"] not in DTYPES for one in (*gradients, norm)):
-        return "unknown"
-    return behaviour_of(_as_shown(case, gradients), Replied(Reply(tuple(map(_array, gradients)), _array(norm))))
+__all__ = ["shown_case"]
 
 
 def shown_case(case: Case, cell: Cell) -> Case:
@@ -81,14 +62,3 @@ def _array(shown: Mapping[str, Any] | None) -> Array | None:
     values = [float.fromhex(value) for value in shown["values"]]
     shape = (len(values),) if "elements" in shown else tuple(shown["shape"])
     return Array(shown["dtype"], shape, encode(values, shown["dtype"]))
-
-
-def _as_shown(case: Case, shown: Iterable[Mapping[str, Any] | None]) -> Case:
-    """The case with each gradient cut to as many elements as the record shows of its result."""
-    gradients = list(case.gradients)
-    for i, one in enumerate(shown):
-        array = gradients[i].array
-        if one is not None and "elements" in one and array is not None:
-            count, width = len(one["values"]), FORMATS[array.dtype].width // 8
-            gradients[i] = replace(gradients[i], array=Array(array.dtype, (count,), array.data[: count * width]))
-    return replace(case, gradients=tuple(gradients))

@@ -52,7 +52,13 @@ class Relation:
 
 
 def _clipped_again(case: Case, results: Arrays) -> Case:
-    return replace(case, gradients=tuple(replace(g, array=got) for g, got in zip(case.gradients, results, strict=True)))
+    pairs = zip(case.gradients, results, strict=True)
+    return replace(case, gradients=tuple(replace(g, array=_in_its_dtype(got, g.array)) for g, got in pairs))
+
+
+def _in_its_dtype(got: Array | None, given: Array | None) -> Array | None:
+    """A result in the dtype of its gradient: that another came back is for another rule, and may be unsupported."""
+    return None if got is None or given is None else Array(given.dtype, got.shape, as_dtype(got, given.dtype))
 
 
 def _scaled(case: Case, results: Arrays) -> Case:

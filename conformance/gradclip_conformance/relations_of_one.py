@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
 from gradclip_adapters.contract import Reply
 
@@ -51,8 +52,13 @@ def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
     for i in case.included:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:
-            return Verdict("fail", f"Gradient {i} is not finite afterwards, and was before.")
+            detail = f"Gradient {i} is not finite afterwards, and was before."
+            return Verdict("fail", detail, observed=_shown(reply))
     return None
+
+
+def _shown(reply: Reply) -> Any:
+    return {"gradients": [readable_array(array) for array in reply.gradients]}
 
 
 def _check_direction(case: Case, reply: Reply) -> Verdict:
@@ -63,7 +69,8 @@ def _check_direction(case: Case, reply: Reply) -> Verdict:
         for i, place, x, y, spacing in _pairs(case, reply, group):
             if not x:
                 if y:
-                    return Verdict("fail", f"Element {place} of gradient {i} was zero and is {float(y):g}.")
+                    detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
+                    return Verdict("fail", detail, observed=_shown(reply))
                 continue
             # The factors that this element's rounding leaves open.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
@@ -76,7 +83,7 @@ def _check_direction(case: Case, reply: Reply) -> Verdict:
                     f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
                     "number that no rounding makes the same: the direction has changed."
                 )
-                return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
+                return Verdict("fail", detail, observed=_shown(reply))
     return Verdict("pass")
 
 
@@ -86,7 +93,7 @@ def _check_signs(case: Case, reply: Reply) -> Verdict:
     for i, place, x, y, _ in _pairs(case, reply, case.included):
         if (x * y < 0) or (not x and y):
             detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
-            return Verdict("fail", detail, observed={"gradients": [readable_array(a) for a in reply.gradients]})
+            return Verdict("fail", detail, observed=_shown(reply))
     return Verdict("pass")
 
 
@@ -107,7 +114,8 @@ def _check_bounded(case: Case, reply: Reply) -> Verdict:
         if size > limits[0]:
             ratio = float(size / threshold) if threshold else float("inf")
             detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
-            return Verdict("quality" if size <= limits[1] else "fail", detail, expected=float(threshold))
+            status = "quality" if size <= limits[1] else "fail"
+            return Verdict(status, detail, expected=float(threshold), observed=_shown(reply))
     return Verdict("pass")
 
 

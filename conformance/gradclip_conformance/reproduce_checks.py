@@ -32,7 +32,7 @@ from .case import (
 )
 from .distances import rounded
 from .expected import nonfinite_consequence, nonfinite_norm
-from .formats import FORMATS, ulp
+from .formats import FORMATS, float_quotient, ulp
 from .literals import NoScript, array_literal
 from .predict import decoded, narrowest, predict
 from .show import float64_values
@@ -64,6 +64,8 @@ class Wanted:
 
     values: np.ndarray[Any, Any] | None
     tolerance: float = 0.0
+    #: The gradient and the factor of which the values are the rounded product.
+    product: tuple[np.ndarray[Any, Any], float] | None = None
 
 
 def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
@@ -113,7 +115,7 @@ def _asserts(wanted: Mapping[int, Wanted]) -> str:
 def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
         return f'assert {result} is None, f"$rule: expected no gradient, and got {{{result}}}"'
-    values = array_literal(wanted.values)
+    values = _source(wanted)
     line = f'np.testing.assert_allclose({result}, {values}, rtol={wanted.tolerance!r}, err_msg="$rule")'
     if wanted.values.ndim == 0:
         # NumPy's function lets an array with one element pass for a number.
@@ -126,6 +128,18 @@ def _out_of_range(case: Case) -> Iterator[dict[int, Wanted]]:
     for what in (0.0, math.inf, math.nan):
         arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
         yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
+
+
+def _source(wanted: Wanted) -> str:
+    """The values as source: where they are too many to be written out, as a product, which is not rounded."""
+    assert wanted.values is not None
+    try:
+        return array_literal(wanted.values)
+    except NoScript:
+        if wanted.product is None:
+            raise
+        gradient, factor = wanted.product
+        return f"{array_literal(gradient)} * {factor!r}"
 
 
 def _one_of(ways: Iterable[Mapping[int, Wanted]], besides: str = "") -> str:
@@ -195,7 +209,9 @@ def _finite(case: Case, index: int) -> Wanted:
     ulps = errors.clip_budget if _is_wide(case) else errors.clip_bound
     # Among several dtypes the norm may have been rounded to the coarsest.
     coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
-    return Wanted(values, ulps * coarser * max(_relative_ulps(values, given.dtype), default=0.0))
+    factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
+    tolerance = ulps * coarser * max(_relative_ulps(values, given.dtype), default=0.0)
+    return Wanted(values, tolerance, (_shaped(given), factor))
 
 
 def _relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:

@@ -148,6 +148,7 @@ def run_cell(
         url=verdict.url,
         seconds=round(time.perf_counter() - start, 6),
         theme=rule.theme,
+        behaviour=verdict.behaviour,
         input=readable_input(case) if verdict.status in SPOILING or verdict.status == "deviation" else None,
     )
 

@@ -155,6 +155,11 @@ class TestPlainFunction:
             "global-norm.none-not-counted/between",
             "global-norm.zero-dimensional/values",
             "global-norm.many-tensors/hundred",
+            "global-norm.large-tensor-accuracy/scattered",
+            "global-norm.coefficient-underflow/far-apart",
+            "global-norm.norm-beyond-range/twice-the-largest",
+            "global-norm.twice-is-once/clipped",
+            "global-norm.norm-bounded/clipped",
         ],
     )
     def test_script_fails_with_the_wrong_function_and_not_with_the_right_one(

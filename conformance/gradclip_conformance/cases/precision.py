@@ -10,6 +10,7 @@ import numpy as np
 from gradclip_adapters.contract import Array, Gradient
 
 from ..case import Case, ReturnedNorm, Values
+from ..literals import scattered
 from .build import DTYPES, NORM_OPERATIONS, case
 
 __all__ = ["cases"]
@@ -29,7 +30,7 @@ def cases() -> Iterator[Case]:
             sixteens = [_constant(16.0, 4096, dtype)]
             yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))
         for dtype in DTYPES:
-            large = [_scattered(LARGE[dtype], dtype)]
+            large = [_gradient(scattered(LARGE[dtype]), dtype)]
             rule = f"{operation}.large-tensor-accuracy"
             yield case(rule, "scattered", dtype, large, {"clip_norm": 2.0}, Values())
             if operation == "global-norm":
@@ -39,13 +40,6 @@ def cases() -> Iterator[Case]:
 
 def _constant(value: float, length: int, dtype: str) -> Gradient:
     return _gradient(np.full(length, value, dtype=np.float32), dtype)
-
-
-def _scattered(length: int, dtype: str) -> Gradient:
-    """Numbers in [-1/64, 1/64] that look random and are the same everywhere: a multiplicative hash of their index."""
-    hashed = (np.arange(length, dtype=np.uint64) * np.uint64(2654435761)) % np.uint64(2**24)
-    centred = (hashed.astype(np.float64) - 2.0**23) * 2.0**-29
-    return _gradient(centred, dtype)
 
 
 def _gradient(values: np.ndarray[Any, Any], dtype: str) -> Gradient:

@@ -101,6 +101,8 @@ class Cell(Line):
     seconds: float = 0.0
     #: The theme of the rule, under whose heading reports show it.
     theme: str = ""
+    #: What became of the gradients or of the norm, in one word of the suite: what known deviations are pinned by.
+    behaviour: str = "none"
     #: The input in a form short enough to be read, for what spoils a run.
     input: Any = None
 

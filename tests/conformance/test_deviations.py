@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradclip_adapters.contract import Array, Gradient, Reply, Subject
+from gradclip_adapters.contract import Subject
 from gradclip_conformance import behaviour, deviations
-from gradclip_conformance.answers import Replied
 from gradclip_conformance.case import Case
 from gradclip_conformance.cases import all_cases
 from gradclip_conformance.deviations import (
@@ -23,7 +22,6 @@ from gradclip_conformance.deviations import (
 )
 from gradclip_conformance.patterns import matches
 from gradclip_conformance.proposals import proposal
-from gradclip_conformance.show import readable_array
 from gradclip_conformance.verdict import Verdict
 from gradclip_reports.records import Cell, Footer, Header, Run
 
@@ -182,13 +180,10 @@ class TestShippedFiles:
 
 
 class TestProposal:
-    def flipped(self, case: Case) -> dict[str, object]:
-        return {"gradients": [readable_array(negated(gradient)) for gradient in case.gradients]}
-
     def test_failures_are_grouped_into_the_widest_patterns_that_hold_no_other_cell(self) -> None:
         cases = [case for case in all_cases() if case.rule == CASE.rule]
         cells = [
-            cell("fail" if "minus-one" in case.id else "pass", self.flipped(case), case, subject)
+            cell("fail" if "minus-one" in case.id else "pass", "sign-flipped", case, subject)
             for case in cases
             for subject in ("lib.a", "lib.b")
         ]
@@ -204,9 +199,3 @@ class TestProposal:
 
     def test_changed_cells_are_told(self) -> None:
         assert f"# {CASE.id} of {SUBJECT.name} has changed." in proposal(run_of(cell("changed")))
-
-
-def negated(gradient: Gradient) -> Array:
-    assert gradient.array is not None
-    bits = gradient.array.bits()
-    return Array.of(bits ^ bits.dtype.type(1 << (8 * bits.itemsize - 1)), gradient.array.dtype)

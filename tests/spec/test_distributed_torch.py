@@ -237,6 +237,23 @@ def derivatives(mesh: Any) -> None:
 
 
 @check
+def compiled(mesh: Any) -> None:
+    """One graph without a break, collectives included."""
+    import torch
+    from torch.distributed.tensor import Shard
+
+    whole = gradients("float32")[:2]
+    shards = [sharded(mesh, x, Shard(0)) for x in whole]
+    function = torch.compile(lambda *grads: clip_by_global_norm(grads, 1.25), backend="aot_eager", fullgraph=True)
+    with warnings.catch_warnings():
+        # Dynamo traces through the caches of array-api-compat and says so.
+        warnings.simplefilter("ignore")
+        clipped, total = function(*shards)
+
+    assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, "float32")
+
+
+@check
 def two_dimensional_meshes(mesh: Any) -> None:
     """Hybrid sharding, and both dimensions of a tensor sharded; in one call with a flat mesh."""
     from torch.distributed.device_mesh import init_device_mesh

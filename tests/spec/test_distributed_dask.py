@@ -1,0 +1,153 @@
+"""Dask arrays on a cluster of two processes: every chunk stays on its worker, and is read once for a norm."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+
+def dask_module(name: str) -> Any:
+    """A module that comes with Dask: a skip where it is missing, an error where Dask is required."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if os.environ.get("GRADCLIP_REQUIRE") == "dask":
+            raise
+        pytest.skip(f"{name} is not installed: {error}")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two workers, each a process of its own."""
+    distributed = dask_module("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options, host="127.0.0.1") as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    """A client of the cluster, which every computation goes to."""
+    with dask_module("distributed").Client(cluster) as connected:
+        yield connected
+
+
+@pytest.fixture
+def results(client: Any, cluster: Any) -> Iterator[dict[str, int]]:
+    """The bytes of the result of each task that the cluster has run."""
+    sizes: dict[str, int] = {}
+
+    class Recorder(dask_module("distributed").SchedulerPlugin):  # type: ignore[misc]
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **options: Any) -> None:
+            if finish == "memory" and "nbytes" in options:
+                sizes[str(key)] = options["nbytes"]
+
+    recorder = Recorder()
+    cluster.scheduler.add_plugin(recorder, name="recorder")
+    yield sizes
+    cluster.scheduler.remove_plugin("recorder")
+
+
+def chunked(values: np.ndarray[Any, Any], chunks: Any) -> Any:
+    """A Dask array of values."""
+    return dask_module("dask.array").from_array(values, chunks=chunks)
+
+
+def loaded(folder: Path, dtype: str) -> Any:
+    """A Dask array of eight chunks, each of which leaves a file behind whenever it is made."""
+    array = dask_module("dask.array")
+
+    def load(block_info: Any = None) -> Any:
+        place = block_info[None]["chunk-location"]
+        folder.joinpath(f"{place[0]}-{place[1]}-{uuid.uuid4()}").touch()
+        return np.random.default_rng(place).standard_normal((300, 200)).astype(dtype)
+
+    chunks = ((300,) * 4, (200,) * 2)
+    return array.map_blocks(load, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_results_of_one_process(client: Any, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    values = [random.standard_normal(shape).astype(dtype) for shape in [(70, 33), (101,), (5, 6, 7), ()]]
+    arrays = [chunked(x, chunks) for x, chunks in zip(values, [(20, 11), 13, (5, 2, 7), ()], strict=True)]
+    # README: begin
+    clipped, total_norm = clip_by_global_norm([*arrays, None], 1.25)
+    # README: end
+    expected, alone = clip_by_global_norm([*values, None], 1.25)
+
+    assert clipped.pop() is expected.pop() is None
+    np.testing.assert_array_max_ulp(np.asarray(total_norm), alone, 1)
+    for x, y in zip(clipped, expected, strict=True):
+        np.testing.assert_array_max_ulp(np.asarray(x), y, 1 if dtype != "float64" else 2)
+        assert x.dtype == dtype
+
+
+@pytest.mark.parametrize("norm_type", [0.5, 1, 3, math.inf])
+def test_other_operations(client: Any, norm_type: float) -> None:
+    values = [np.random.default_rng(seed).standard_normal((40, 30)).astype(np.float32) for seed in range(2)]
+    arrays = [chunked(x, (13, 30)) for x in values]
+
+    for x, y in zip(
+        clip_by_norm(arrays, 0.75, norm_type=norm_type), clip_by_norm(values, 0.75, norm_type=norm_type), strict=True
+    ):
+        np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+    assert np.array_equal(np.asarray(clip_by_value(arrays[0], 0.5)), np.clip(values[0], -0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e200, 1e-200, 3e-310, 1.0],
+        [3e-200, 0.0, 4e-200, 0.0],
+        [1e307, 0.0, 1e-307, 1e307],
+        [0.0, 0.0, 0.0, 0.0],
+        [1e200, math.inf, 1e-200, 0.0],
+        [1e200, math.inf, math.nan, 0.0],
+    ],
+)
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+def test_chunks_of_different_scales(values: list[float], norm_type: float) -> None:
+    whole = np.repeat(values, 3)
+    alone = float(global_norm(whole, norm_type=norm_type))
+    # NumPy's warnings of NaN and overflow are due when a Dask array is computed, not when it is built.
+    with np.errstate(all="ignore"):
+        total = float(global_norm(chunked(whole, 3), norm_type=norm_type).compute(scheduler="synchronous"))
+
+    assert total == alone or abs(total - alone) <= 4 * np.spacing(alone) or (math.isnan(total) and math.isnan(alone))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_only_numbers_leave_a_worker(client: Any, results: dict[str, int], tmp_path: Path, dtype: str) -> None:
+    total = float(global_norm(loaded(tmp_path, dtype)))
+
+    # Each of the eight chunks was made once, and no task's result was larger than the numbers of all chunks.
+    assert len(list(tmp_path.iterdir())) == 8
+    assert total > 0
+    assert results
+    largest = max(results, key=lambda key: results[key])
+    assert results[largest] <= 8 * 4 * 8 + 128, f"{largest} holds {results[largest]} bytes"
+
+
+def test_clipped_chunks_stay_on_the_workers(client: Any, results: dict[str, int], tmp_path: Path) -> None:
+    x = loaded(tmp_path, "float32")
+    clipped, total = client.persist(list(clip_by_global_norm(x, 1.0)))
+    futures = dask_module("distributed").futures_of(clipped)
+    dask_module("distributed").wait(futures)
+    places = client.who_has(futures)
+
+    assert len(list(tmp_path.iterdir())) == 8
+    assert len({worker for workers in places.values() for worker in workers}) == 2
+    assert max(results.values()) <= x.nbytes / 8 + 128
+    assert float(total) > 1
+    assert abs(float(global_norm(clipped)) - 1) <= 2.0**-22

@@ -1,0 +1,207 @@
+"""JAX arrays sharded over several devices: they stay where they are, and nothing but sums travels.
+
+JAX reads the number of devices when it starts, so this file runs itself as a script, in a process with four of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+CHECKS: dict[str, Callable[[], None]] = {}
+#: How an array can be cut: by rows, by columns, in a grid of devices, by rows over both dimensions of it, on half.
+WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),), (None,)]
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    """Have a function run in the process that has four devices."""
+    CHECKS[function.__name__] = function
+    return function
+
+
+def sharded(values: np.ndarray[Any, Any], way: Any) -> Any:
+    """A JAX array that lies on four devices."""
+    import jax
+
+    # README: begin
+    mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*way))
+    # README: end
+    return jax.device_put(values, sharding)
+
+
+def gradients(dtype: str) -> list[Any]:
+    """Gradients, large and small, of one shape and of several."""
+    import jax
+
+    random = np.random.default_rng(0)
+    shapes = [(8, 16), (8, 16), (64, 1000), (4, 4), (12, 2, 5)]
+    return [np.asarray(jax.numpy.asarray(random.standard_normal(shape), dtype)) for shape in shapes]
+
+
+def clip_to_norm(grads: Any) -> Any:
+    """The clip under test."""
+    return clip_by_global_norm(grads, 1.25)
+
+
+def transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
+    """For each kind of collective in the compiled code, the elements of the largest array that takes part."""
+    import jax
+
+    found: dict[str, int] = {}
+    pattern = r"= (.*?) (all-gather|all-to-all|all-reduce|reduce-scatter|collective-\w+)(?:-start)?\("
+    for line in jax.jit(function).lower(*arguments).compile().as_text().splitlines():
+        for shapes, kind in re.findall(pattern, line):
+            sizes = [math.prod(map(int, filter(None, size.split(",")))) for size in re.findall(r"\[([\d,]*)\]", shapes)]
+            found[kind] = max([*sizes, found.get(kind, 0)])
+    return found
+
+
+@check
+def same_as_unsharded() -> None:
+    """All dtypes and ways of sharding, one by one and under `jit`."""
+    import jax
+
+    for dtype in ("float16", "bfloat16", "float32"):
+        values = gradients(dtype)
+        expected, alone = clip_by_global_norm(values, 1.25)
+        for shift in (0, 3):
+            arrays = [sharded(x, WAYS[(index + shift) % len(WAYS)]) for index, x in enumerate(values)]
+            for clip in (clip_to_norm, jax.jit(clip_to_norm)):
+                clipped, total = clip(arrays)
+
+                np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+                assert total.sharding.is_fully_replicated
+                for x, y, z in zip(clipped, expected, arrays, strict=True):
+                    assert x.dtype == z.dtype
+                    assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
+                    gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
+                    # Both are within 1.5 units in the last place of the exact element.
+                    ulp = 2.0 ** np.floor(np.log2(np.abs(np.asarray(y, np.float64)))) * float(
+                        jax.numpy.finfo(dtype).eps
+                    )
+                    assert np.all(gap <= 2 * ulp)
+
+
+@check
+def only_sums_travel() -> None:
+    """No array is gathered, sent or cut anew: each device sends its sum of squares and nothing else."""
+    for dtype in ("float16", "bfloat16", "float32"):
+        values = gradients(dtype)
+        for way in WAYS[:4]:
+            arrays = [sharded(x, way) for x in values]
+            assert transfers(clip_to_norm, arrays) == {"all-reduce": 1}
+            assert transfers(lambda grads: clip_by_norm(grads, 1.25), arrays) == {"all-reduce": 1}
+            assert transfers(lambda grads: clip_by_value(grads, 0.5), arrays) == {}
+        mixed = [sharded(x, WAYS[index % 4]) for index, x in enumerate(values[1:])]
+        assert transfers(clip_to_norm, mixed) == {"all-reduce": 1}
+
+
+@check
+def each_shard_is_read_once() -> None:
+    """The compiled norm passes over the large array once, and makes no copy of it."""
+    import jax
+
+    array = sharded(np.ones((64, 65536), np.float32), ("rows", "columns"))
+    compiled = jax.jit(global_norm).lower(array).compile()
+
+    assert compiled.memory_analysis().temp_size_in_bytes < array.nbytes / 4 / 8
+    assert compiled.cost_analysis()["bytes accessed"] < 1.5 * array.nbytes / 4
+
+
+@check
+def other_norms() -> None:
+    """Norms of other types are right wherever the elements lie."""
+    for norm_type in (0.5, 1, 3, math.inf):
+        values = gradients("float32")
+        alone = global_norm(values, norm_type=norm_type)
+        for way in WAYS[:4]:
+            total = global_norm([sharded(x, way) for x in values], norm_type=norm_type)
+            np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+
+
+@check
+def float64_where_it_is_switched_on() -> None:
+    """Norms of float64 are right wherever the elements lie."""
+    import jax
+
+    with jax.enable_x64(True):
+        for scale in (1.0, 1e200, 1e-200):
+            values = [x * scale for x in gradients("float64")]
+            alone = global_norm(values)
+            for way in WAYS[:4]:
+                total = global_norm([sharded(x, way) for x in values])
+                np.testing.assert_array_max_ulp(np.asarray(total), alone, 2)
+
+
+@check
+def derivatives() -> None:
+    """A derivative is sharded like its array, and finite at zero."""
+    import jax
+
+    for values in (np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)):
+        array = sharded(values, ("rows", "columns"))
+        slope = jax.jit(jax.grad(lambda x: clip_by_global_norm(x, 1.25)[0].sum()))(array)
+        expected = jax.grad(lambda x: clip_by_global_norm(x, 1.25)[0].sum())(jax.numpy.asarray(values))
+
+        assert slope.sharding.is_equivalent_to(array.sharding, 2)
+        np.testing.assert_allclose(np.asarray(slope), expected, rtol=0, atol=2.0**-22)
+
+
+def main() -> None:
+    """Run every check and print what came of it."""
+    import jax
+
+    assert len(jax.devices()) == 4
+    outcomes = {}
+    for name, function in CHECKS.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                function()
+            outcomes[name] = ""
+        except BaseException:
+            outcomes[name] = traceback.format_exc()
+    print(json.dumps(outcomes))
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Any:
+    """What the process with four devices made of the checks."""
+    try:
+        importlib.import_module("jax")
+    except ImportError as error:
+        if os.environ.get("GRADCLIP_REQUIRE") == "jax":
+            raise
+        pytest.skip(f"jax is not installed: {error}")
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_on_four_devices(outcomes: dict[str, str], name: str) -> None:
+    assert not outcomes[name], outcomes[name]
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ under test decides which Python they run in.
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings as _warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -59,6 +60,7 @@ FEATURES = {
     "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
     "flushes_subnormals": "numbers below the normal range may be taken for zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
+    "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
 }
 
 
@@ -123,7 +125,7 @@ class Call:
     """The gradients and options of one call of one subject.
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`.
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `threads`.
     """
 
     subject: str
@@ -207,6 +209,17 @@ class FrameworkCall:
     warnings: Tuple[str, ...] = ()
 
 
+#: Of a thread that is one of several: `manager`, the context in which it calls the framework.
+together = threading.local()
+
+
+@contextlib.contextmanager
+def _recorded_warnings() -> Iterator[List[_warnings.WarningMessage]]:
+    with _warnings.catch_warnings(record=True) as caught:
+        _warnings.simplefilter("always")
+        yield caught
+
+
 @contextlib.contextmanager
 def framework_call(
     inputs: Optional[Callable[[], Sequence[Optional[Array]]]] = None,
@@ -221,12 +234,12 @@ def framework_call(
     Yields
     ------
     FrameworkCall
-        Filled with the warnings that were issued, once the block has ended.
+        Filled with the warnings that were issued, once the block has ended; not in one of several threads, because
+        what is done with a warning is common to all of them.
     """
     seen = FrameworkCall()
     caught: List[_warnings.WarningMessage]
-    with _warnings.catch_warnings(record=True) as caught:
-        _warnings.simplefilter("always")
+    with getattr(together, "manager", None) or _recorded_warnings() as caught:
         try:
             yield seen
         except Unsupported:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from .arrays import FEATURE_OF_OPTION, build_tensors, lay_out, refuse_unlisted
+from .arrays import FEATURE_OF_OPTION, build_tensors, in_threads, lay_out, refuse_unlisted
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["PlainFunction"]
@@ -98,6 +98,8 @@ class PlainFunction(Adapter):
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
         refuse_unlisted(call, self._subject)
+        if "threads" in call.options:
+            return in_threads(call, self.call)
         return self._answer(call, self._keywords(call))
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
@@ -160,7 +162,7 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
 
 
 def _features(taken: Set[str], required: Set[str], operation: str, in_place: Optional[bool]) -> Tuple[str, ...]:
-    features = {"none_grads", "mixed_dtypes", "strided", "repeated"}
+    features = {"none_grads", "mixed_dtypes", "strided", "repeated", "threads"}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if operation == "clip_by_global_norm":
         # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.

@@ -15,13 +15,13 @@ import numpy as np
 
 import gradclip_spec
 
-from .arrays import build_tensors, lay_out, refuse_unlisted
+from .arrays import build_tensors, in_threads, lay_out, refuse_unlisted
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
 
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
-COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator")
+COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "threads")
 FEATURES = {
     "clip_by_value": (*COMMON, "min_max"),
     "clip_by_norm": (*COMMON, "norm_type", "eps"),
@@ -64,6 +64,8 @@ class ReferenceAdapter(Adapter):
         """Answer with the function that the call names."""
         subject = self._subjects[call.subject]
         refuse_unlisted(call, subject)
+        if "threads" in call.options:
+            return in_threads(call, self.call)
         arrays = build_tensors(call.gradients, self._backend.make)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
         function = getattr(gradclip_spec, subject.operation)

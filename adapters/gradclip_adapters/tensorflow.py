@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from .arrays import build_tensors, refuse_unlisted
+from .arrays import build_tensors, in_threads, refuse_unlisted
 from .contract import (
     About,
     Adapter,
@@ -69,6 +69,8 @@ class TensorFlowAdapter(Adapter):
         if "max" in call.options and "min" not in call.options:
             message = "tf.clip_by_value takes both bounds, and only `max` was given"
             raise Unsupported(message)
+        if "threads" in call.options:
+            return in_threads(call, self.call)
         return _answer(entry, call)
 
 
@@ -164,7 +166,7 @@ def _eager_and_compiled(
 ) -> List[EntryPoint]:
     one_by_one = operation != "clip_by_global_norm"
     over = _over_each if one_by_one else _over_all
-    eager = Subject(name + "[eager]", operation, DTYPES, features)
+    eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads"))
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
     # Without autograph: there is no Python control flow to rewrite.
     compiled = tf.function(function, autograph=False)

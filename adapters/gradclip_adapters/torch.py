@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import build_tensors, lay_out, refuse_unlisted
+from .arrays import build_tensors, in_threads, lay_out, refuse_unlisted
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "array_of", "tensor_of"]
@@ -17,7 +17,7 @@ __all__ = ["TorchAdapter", "array_of", "tensor_of"]
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 #: What every entry point can do; exclusion is not there, because a user leaves the parameter out of the list.
-COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator")
+COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "threads")
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
@@ -50,6 +50,8 @@ class TorchAdapter(Adapter):
         if entry.steps and not call.gradients:
             message = "torch.optim.SGD takes no empty list of parameters"
             raise Unsupported(message)
+        if "threads" in call.options:
+            return in_threads(call, self.call)
         return _answer(entry, call)
 
 

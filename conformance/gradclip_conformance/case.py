@@ -89,7 +89,9 @@ class InputsWritten:
 
 @dataclass(frozen=True)
 class Repeatable:
-    """The same call, repeated on fresh copies, gives the same bits."""
+    """The same call, repeated on fresh copies, gives the same bits; from so many threads at once, if any."""
+
+    threads: int = 0
 
 
 @dataclass(frozen=True)

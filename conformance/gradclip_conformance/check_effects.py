@@ -75,9 +75,10 @@ def inputs_written(context: Context, reply: Reply) -> Verdict:
     return _NOT_READ_BACK if reply.inputs is None else values(context, Values(), reply.inputs)
 
 
-def repeatable(replies: Sequence[Reply]) -> Verdict:
+def repeatable(replies: Sequence[Reply], threads: int) -> Verdict:
     """All answers hold the same bits."""
     first = replies[0]
     if all((each.gradients, each.norm) == (first.gradients, first.norm) for each in replies):
         return Verdict("pass")
-    return Verdict("fail", "The same call on fresh copies of the same gradients gave other bits.")
+    how = f"from one of {threads} threads at once" if threads else "on fresh copies of the same gradients"
+    return Verdict("fail", f"The same call {how} gave other bits.")

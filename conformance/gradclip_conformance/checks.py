@@ -64,8 +64,8 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.inputs_kept(case, replies[0])
         case InputsWritten():
             return check_effects.inputs_written(context, replies[0])
-        case Repeatable():
-            return check_effects.repeatable(replies)
+        case Repeatable(threads):
+            return check_effects.repeatable(replies, threads)
         case Metamorphic():
             return relations.check_relation(context, replies)
     msg = f"no check for the expectation {case.expectation!r}"

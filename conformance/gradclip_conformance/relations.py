@@ -178,7 +178,8 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
 def follow_up(case: Case, answer: Answer) -> Case | None:
     """What is to be asked after the first answer; None when nothing is."""
     if isinstance(case.expectation, Repeatable):
-        return case
+        threads = {"threads": case.expectation.threads} if case.expectation.threads else {}
+        return replace(case, options={**case.options, **threads})
     if not isinstance(case.expectation, Metamorphic) or case.expectation.relation not in RELATIONS:
         return None
     if not isinstance(answer, Replied) or broken_form(case, answer.reply) is not None:

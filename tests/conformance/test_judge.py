@@ -35,6 +35,7 @@ from gradclip_conformance.expected import Clipped
 from gradclip_conformance.formats import encode, next_down, next_up
 from gradclip_conformance.judge import Context, judge
 from gradclip_conformance.predict import predict
+from gradclip_conformance.relations import follow_up
 from gradclip_conformance.verdict import Verdict
 
 nan, inf = math.nan, math.inf
@@ -440,6 +441,16 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, 2.0])]).status == "pass"
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
         assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
+
+    def test_repetition_in_threads(self) -> None:
+        asked = a_case(Repeatable(threads=8), TRIANGLE, clip_norm=2.5)
+
+        second = follow_up(asked, Replied(Reply((array([1.5, 2.0]),))))
+        found = verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])])
+
+        assert second is not None
+        assert second.options == {"clip_norm": 2.5, "threads": 8}
+        assert (found.status, "one of 8 threads" in found.detail) == ("fail", True)
 
 
 @pytest.mark.parametrize(

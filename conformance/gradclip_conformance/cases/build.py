@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradclip_adapters.contract import Array, Gradient
 
 from ..case import Case, Expectation
 from ..formats import FORMATS, encode
+from ..literals import scattered
 
-__all__ = ["DTYPES", "NORM_OPERATIONS", "OPERATIONS", "case", "clipping_options", "every_digit", "tensor"]
+__all__ = [
+    "DTYPES",
+    "NORM_OPERATIONS",
+    "OPERATIONS",
+    "case",
+    "clipping_options",
+    "every_digit",
+    "scattered_tensor",
+    "tensor",
+    "tensor_of",
+]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -36,6 +49,20 @@ def tensor(
         return Gradient("", None, need_clip)
     array = Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
     return Gradient("", array, need_clip, layout, same_as)
+
+
+def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
+    """A gradient of an array, each element made a number of the dtype: fast, and so for long ones."""
+    if dtype == "bfloat16":
+        # Cut to its upper 16 bits, a float32 is a bfloat16: which neighbour it becomes does not matter here.
+        bits = (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        return Gradient("", Array.of(bits, dtype="bfloat16"))
+    return Gradient("", Array.of(values.astype(dtype)))
+
+
+def scattered_tensor(length: int, dtype: str) -> Gradient:
+    """A long gradient of numbers in [-1/64, 1/64] that look random."""
+    return tensor_of(scattered(length), dtype)
 
 
 def case(

@@ -1,11 +1,11 @@
-"""Cases of what happens to the gradients that were passed, and of repetition."""
+"""Cases of what happens to the gradients that were passed, of repetition, and of several threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..case import Case, InputsKept, InputsWritten, Repeatable
-from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
+from .build import DTYPES, OPERATIONS, case, clipping_options, scattered_tensor, tensor
 
 __all__ = ["cases"]
 
@@ -26,3 +26,7 @@ def cases() -> Iterator[Case]:
             options = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
             yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, Repeatable())
+            # Long enough for another thread to have its turn meanwhile.
+            long = [scattered_tensor(length, dtype) for length in (2**14, 2**13)]
+            options = clipping_options(operation, 2.0**-7)
+            yield case(f"{operation}.threads-agree", "eight", dtype, long, options, Repeatable(threads=8), ["threads"])

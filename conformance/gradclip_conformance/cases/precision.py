@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.contract import Gradient
 
 from ..case import Case, ReturnedNorm, Values
-from ..literals import scattered
-from .build import DTYPES, NORM_OPERATIONS, case
+from .build import DTYPES, NORM_OPERATIONS, case, scattered_tensor, tensor_of
 
 __all__ = ["cases"]
 
@@ -30,7 +28,7 @@ def cases() -> Iterator[Case]:
             sixteens = [_constant(16.0, 4096, dtype)]
             yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))
         for dtype in DTYPES:
-            large = [_gradient(scattered(LARGE[dtype]), dtype)]
+            large = [scattered_tensor(LARGE[dtype], dtype)]
             rule = f"{operation}.large-tensor-accuracy"
             yield case(rule, "scattered", dtype, large, {"clip_norm": 2.0}, Values())
             if operation == "global-norm":
@@ -39,12 +37,4 @@ def cases() -> Iterator[Case]:
 
 
 def _constant(value: float, length: int, dtype: str) -> Gradient:
-    return _gradient(np.full(length, value, dtype=np.float32), dtype)
-
-
-def _gradient(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
-    if dtype == "bfloat16":
-        # Cut to its upper 16 bits, a float32 is a bfloat16: which neighbour it becomes does not matter here.
-        bits = (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-        return Gradient("", Array.of(bits, dtype="bfloat16"))
-    return Gradient("", Array.of(values.astype(dtype)))
+    return tensor_of(np.full(length, value, dtype=np.float32), dtype)

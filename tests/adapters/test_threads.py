@@ -1,0 +1,137 @@
+"""A call from several threads at once: they run together, and one answer that differs is seen."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.arrays import ROUNDS, in_threads
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported, framework_call
+from gradclip_adapters.plain import PlainFunction
+
+CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("n", None)), {"threads": 4, "max": 1.0})
+
+
+def as_it_is(call: Call) -> Reply:
+    """The gradients, through a framework that does nothing."""
+    with framework_call():
+        pass
+    return Reply(tuple(gradient.array for gradient in call.gradients))
+
+
+def elements(call: Call) -> list[float]:
+    array = call.gradients[0].array
+    assert array is not None
+    values: list[float] = array.numpy().tolist()
+    return values
+
+
+def test_the_reply_is_that_to_the_call_alone() -> None:
+    assert in_threads(CALL, as_it_is) == as_it_is(CALL)
+
+
+def test_half_of_the_threads_make_the_call_and_half_another_one() -> None:
+    seen = []
+
+    def answer(call: Call) -> Reply:
+        seen.append((elements(call), call.gradients[1], dict(call.options)))
+        return as_it_is(call)
+
+    in_threads(CALL, answer)
+
+    none = CALL.gradients[1]
+    assert seen.count(([1.0, 2.0, 3.0], none, {"max": 1.0})) == 1 + 2 * ROUNDS
+    assert seen.count(([1.0, 0.0, 3.0], none, {"max": 1.0})) == 2 * ROUNDS
+    assert len(seen) == 1 + 4 * ROUNDS
+
+
+def test_the_threads_are_in_the_framework_at_once() -> None:
+    alone, together = iter([True]), threading.Barrier(4, timeout=10)
+
+    def answer(call: Call) -> Reply:
+        with framework_call():
+            if not next(alone, False):
+                together.wait()
+        return Reply(())
+
+    in_threads(CALL, answer)
+
+
+@pytest.mark.parametrize("different", range(2 * ROUNDS))
+def test_one_answer_that_differs_is_the_reply(different: int) -> None:
+    same = iter(range(1 + 2 * ROUNDS))
+    other = Reply((Array.of(np.zeros(3)), None))
+
+    def answer(call: Call) -> Reply:
+        mine = elements(call) == [1.0, 2.0, 3.0] and next(same) == 1 + different
+        reply = as_it_is(call)
+        return other if mine else reply
+
+    assert in_threads(CALL, answer) == other
+
+
+def test_a_norm_that_differs_is_seen() -> None:
+    norms = iter(range(100))
+
+    def answer(call: Call) -> Reply:
+        with framework_call():
+            norm = Array.of(np.array(float(next(norms))))
+        return Reply(tuple(gradient.array for gradient in call.gradients), norm)
+
+    assert in_threads(CALL, answer).norm != Array.of(np.array(0.0))
+
+
+def test_what_one_thread_raises_is_raised() -> None:
+    def answer(call: Call) -> Reply:
+        with framework_call():
+            if threading.current_thread() is not threading.main_thread() and elements(call)[1] == 0:
+                message = "not here"
+                raise ArithmeticError(message)
+        return Reply(())
+
+    with pytest.raises(FrameworkRaised, match="ArithmeticError: not here"):
+        in_threads(CALL, answer)
+
+
+def test_a_thread_that_does_not_come_to_the_framework_is_not_waited_for() -> None:
+    def answer(call: Call) -> Reply:
+        if elements(call)[1] == 0:
+            message = "no zeros"
+            raise Unsupported(message)
+        return as_it_is(call)
+
+    with pytest.raises(Unsupported, match="no zeros"):
+        in_threads(CALL, answer)
+
+
+def test_warnings_are_caught_and_their_filters_as_before() -> None:
+    def answer(call: Call) -> Reply:
+        with framework_call() as seen:
+            warnings.warn("loud", UserWarning, stacklevel=1)
+        return Reply((), warnings=seen.warnings)
+
+    filters, shown = list(warnings.filters), warnings.showwarning
+    reply = in_threads(CALL, answer)
+
+    assert reply.warnings == ("UserWarning: loud",)
+    assert list(warnings.filters) == filters
+    assert warnings.showwarning is shown
+
+
+def test_a_plain_function_is_not_told_of_the_threads() -> None:
+    told: list[Any] = []
+
+    def clip(grads: list[Any], *, max: float, **options: Any) -> list[Any]:
+        told.append(sorted(options))
+        return grads
+
+    adapter = PlainFunction(clip, "clip_by_value")
+    (subject,) = adapter.subjects()
+    call = Call(subject.name, (Gradient("g", Array.of(np.ones(3, np.float32))),), {"max": 1.0, "threads": 2})
+
+    assert adapter.call(call).gradients == (Array.of(np.ones(3, np.float32)),)
+    assert told == [["need_clip"]] * (1 + 2 * ROUNDS)

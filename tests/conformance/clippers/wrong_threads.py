@@ -1,0 +1,64 @@
+"""Clippers that keep something where other threads find it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, ByValue, Clipper, NormClipper
+from .table import caught_by
+
+EVERY_DTYPE = ("float16", "float32", "float64")
+
+#: What a module keeps from call to call, by shape and dtype.
+BUFFERS: dict[Any, Array] = {}
+
+
+def _buffer_for(values: Array) -> Array:
+    return BUFFERS.setdefault((values.shape, values.dtype), np.empty_like(values))
+
+
+@caught_by("threads-agree", dtypes=EVERY_DTYPE)
+class ResultsInAModulesBuffer(Clipper):
+    """Puts each result together in a buffer of the module, and hands a copy of it out."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        buffer = _buffer_for(result)
+        np.copyto(buffer, result)
+        return buffer.copy()
+
+
+@caught_by("threads-agree", dtypes=EVERY_DTYPE)
+class SquaresInAModulesBuffer(NormClipper):
+    """Squares and sums in a buffer of the module, so as not to allocate one."""
+
+    def power_sum(self, values: Array, p: float) -> float:
+        buffer = _buffer_for(values)
+        np.copyto(buffer, values)
+        return float(np.sum(np.power(buffer, p, out=buffer)))
+
+
+@caught_by("global-norm.threads-agree", dtypes=EVERY_DTYPE)
+class NormInAnAttribute(ByGlobalNorm):
+    """Keeps the norm in an attribute while it scales."""
+
+    kept = 0.0
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        self.kept = super().global_norm(tensors, p)
+        return self.kept
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale(grad, clip_norm, self.kept)
+
+
+@caught_by("value.threads-agree", dtypes=EVERY_DTYPE)
+class ClipsInAModulesBuffer(ByValue):
+    """Limits from above and from below in a buffer of the module."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        buffer = _buffer_for(grad)
+        np.minimum(grad, grad.dtype.type(high), out=buffer)
+        return np.asarray(np.maximum(buffer, grad.dtype.type(low)))

@@ -107,8 +107,9 @@ def _finite_or_largest(library: Library, leaves: Sequence[Array], norm_type: flo
     safe = xp.where(ordinary, largest, xp.ones_like(largest))
     exponent = xp.clip(xp.floor(xp.log2(safe)), *bounds)
     scale = _words.power_of_two(xp, -exponent, scalars.precision)
-    unit = safe * scale if norm_type not in (1, 2) else xp.ones_like(safe)
-    high, low = _scaled_powers(library, leaves, norm_type, scale, unit)
+    bound = safe * scale
+    unit = bound if norm_type not in (1, 2) else xp.ones_like(safe)
+    high, low = _scaled_powers(library, leaves, norm_type, scale, bound)
     zero = xp.zeros_like(safe)
     return (
         xp.where(ordinary, high, largest),
@@ -152,7 +153,8 @@ def _constant(library: Library, value: float) -> Array:
 
 def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
     """The leaves, with small ones that are alike joined: one call for many is what makes thousands of them cheap."""
-    # Those that may lie on several devices are joined only if of one shape, so that every element stays where it is.
+    # Those that may lie on several devices are joined only if they are of one shape and cut alike, so that every
+    # element stays where it is.
     join = functools.partial(library.xp.concat, axis=None) if library.eager else library.xp.stack
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
@@ -161,7 +163,7 @@ def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
         if size >= _CHUNK // 8:
             yield leaf
             continue
-        kind = (leaf.dtype, None if library.eager else leaf.shape)
+        kind = (leaf.dtype, None if library.eager else (leaf.shape, library.primitives.place(leaf)))
         waiting.setdefault(kind, []).append(leaf)
         sizes[kind] = sizes.get(kind, 0) + size
         if sizes[kind] >= _CHUNK:
@@ -195,18 +197,44 @@ def _largest(library: Library, leaves: Sequence[Array]) -> Array:
 
 
 def _scaled_powers(
-    library: Library, leaves: Sequence[Array], norm_type: float, scale: Array, unit: Array = 1.0
+    library: Library, leaves: Sequence[Array], norm_type: float, scale: Array, bound: Array = 1.0
 ) -> tuple[Array, Array]:
-    """The sum of `|x * scale / unit| ** p`, as (high, low)."""
+    """The sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low)."""
     parts = []
     for pack in _packed(library, leaves):
+        if not library.eager and library.precision == 53:
+            x = library.xp.astype(pack, library.work, copy=False) * scale
+            parts.append(_whole_sums(library, x, norm_type, bound))
+            continue
         for part in _chunks(library, pack):
             rows = _rows(library, _times(library, library.xp.astype(part, library.work, copy=False), scale))
             if norm_type == 2:
                 parts += [_square_sums(library, row) for row in rows]
             else:
-                parts += [_row_sums(library, _power(library, row, norm_type, unit)) for row in rows]
+                parts += [_row_sums(library, _power(library, row, norm_type, bound)) for row in rows]
     return _total(library, parts)
+
+
+def _whole_sums(library: Library, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
+    """The sum over an array without rows, so that an array on several devices is not cut anew.
+
+    What is exact in a row of a thousand elements by its own largest is exact here in the whole, with fewer bits, by
+    the bound of all; so what is left over counts for more, and is summed in the same way.
+    """
+    xp, count = library.xp, math.prod(x.shape).bit_length()
+    if norm_type != 2:
+        return _split_sum(xp, _power(library, x, norm_type, bound), bound if norm_type == 1 else 1.0, count)
+    bits = (library.precision - count) // 2
+    high = _words.top_bits(x, bound * 2.0 ** (library.precision + 1 - bits))
+    low = x - high
+    rest, rest_of_rest = _split_sum(xp, low * (x + high), bound * bound * 2.0 ** (2 - bits), count)
+    return xp.sum(high * high), rest + rest_of_rest
+
+
+def _split_sum(xp: Any, x: Array, bound: Array, count: int) -> tuple[Array, Array]:
+    """The sum of fewer than `2**count` elements within the bound: that of their top bits, exact, and of the rest."""
+    high = _words.top_bits(x, bound * 2.0 ** (count + 1))
+    return xp.sum(high), xp.sum(x - high)
 
 
 def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:

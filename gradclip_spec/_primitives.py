@@ -37,6 +37,8 @@ class Primitives:
     eager: Callable[[Sequence[Array]], bool] = lambda leaves: not array_api_compat.is_lazy_array(leaves[0])
     #: Where the few numbers that decide a clip are made; None leaves it to the library.
     device: Callable[[Array], Any] = array_api_compat.device
+    #: How an array lies on several devices, as far as that is known while it is traced.
+    place: Callable[[Array], Any] = lambda x: None
     #: Whether an array can be written into.
     writeable: Callable[[Array], bool] = array_api_compat.is_writeable_array
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
@@ -183,6 +185,9 @@ def _jax(standard: Primitives) -> Primitives:
         place = array_api_compat.device(x)
         return place if isinstance(place, jax.Device) else None
 
+    def place(x: Array) -> Any:
+        return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
+
     # Without it there is no float64; it changes the dtypes of what is computed inside only.
     enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     return replace(
@@ -190,5 +195,6 @@ def _jax(standard: Primitives) -> Primitives:
         sum_of_squares=sum_of_squares,
         multiply=multiply,
         device=device,
+        place=place,
         context=lambda: enable_x64(True),
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .answers import Answer, Died, Mistaken, NotSupported, TimedOut
+from .answers import Answer, Died, Mistaken, NotSupported, Raised, TimedOut
 from .behaviour import behaviour_of
 from .checks import check
 from .claims import claims_for
@@ -33,12 +33,17 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     for answer in answers:
         if (verdict := _without_answer(answer)) is not None:
             return verdict
-    behaviour = behaviour_of(context.case, answers[0])
+    behaviour = behaviour_of(context.case, _telling(answers))
     try:
         found = _own_words(context, answers, check(context, answers), behaviour)
     except OraclesDisagreeError as error:
         return Verdict("error", str(error), behaviour=behaviour)
     return replace(found, behaviour=behaviour)
+
+
+def _telling(answers: Sequence[Answer]) -> Answer:
+    """The answer whose word is that of all: the first, unless a later call raised."""
+    return answers[-1] if isinstance(answers[-1], Raised) else answers[0]
 
 
 def _without_answer(answer: Answer) -> Verdict | None:

@@ -49,6 +49,10 @@ class Relation:
     second: Callable[[Case, Arrays], Case]
     #: The results of the second call in the order and form of those of the first one.
     back: Callable[[Case, Arrays], Arrays]
+    #: What must hold, as a sentence.
+    holds: str = "Its results must be those of the first."
+    #: Whether the second call is made of the first one's results, and not of its gradients alone.
+    of_results: bool = False
 
 
 def _clipped_again(case: Case, results: Arrays) -> Case:
@@ -158,18 +162,44 @@ def _unchanged_order(case: Case, second: Arrays) -> Arrays:
 
 RELATIONS: Mapping[str, Relation] = MappingProxyType(
     {
-        "twice": Relation("the results of the first are clipped again", _clipped_again, _unchanged_order),
-        "scaled": Relation("gradients and threshold are scaled by a power of two", _scaled, _unchanged_order),
-        "reordered": Relation(
-            "the gradients stand in reverse order", _reordered, lambda case, second: tuple(reversed(second))
+        "twice": Relation(
+            "the results of the first are clipped again", _clipped_again, _unchanged_order, of_results=True
         ),
-        "split": Relation("each gradient is split in two", _split, _joined),
-        "zeros-added": Relation("zeros are added to each gradient", _with_zeros, _without_zeros),
+        "scaled": Relation(
+            "gradients and threshold are scaled by a power of two",
+            _scaled,
+            _unchanged_order,
+            "Its results must be those of the first, scaled by the same power of two.",
+        ),
+        "reordered": Relation(
+            "the gradients stand in reverse order",
+            _reordered,
+            lambda case, second: tuple(reversed(second)),
+            "Its results, in the first order again, must be those of the first.",
+        ),
+        "split": Relation(
+            "each gradient is split in two",
+            _split,
+            _joined,
+            "Its results, joined again, must be those of the first.",
+        ),
+        "zeros-added": Relation(
+            "zeros are added to each gradient",
+            _with_zeros,
+            _without_zeros,
+            "Its results, without those of the zeros, must be those of the first.",
+        ),
         "excluded-added": Relation(
-            "excluded gradients stand between the others", _with_excluded, lambda case, second: second[1::2]
+            "excluded gradients stand between the others",
+            _with_excluded,
+            lambda case, second: second[1::2],
+            "Its results, without the excluded gradients, must be those of the first.",
         ),
         "none-added": Relation(
-            "gradients that are None stand between the others", _with_none, lambda case, second: second[1::2]
+            "gradients that are None stand between the others",
+            _with_none,
+            lambda case, second: second[1::2],
+            "Its results, without those that are None, must be those of the first.",
         ),
     }
 )

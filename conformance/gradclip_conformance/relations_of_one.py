@@ -25,7 +25,7 @@ from .predict import predict
 from .show import readable_array
 from .verdict import Verdict
 
-__all__ = ["OF_ONE"]
+__all__ = ["HOLDS", "OF_ONE"]
 
 
 def _groups(case: Case) -> list[list[int]]:
@@ -122,4 +122,14 @@ def _check_bounded(case: Case, reply: Reply) -> Verdict:
 #: By the name that a case gives.
 OF_ONE: Mapping[str, Callable[[Case, Reply], Verdict]] = MappingProxyType(
     {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
+)
+
+#: What must hold, as a sentence.
+HOLDS: Mapping[str, str] = MappingProxyType(
+    {
+        "direction": "One number for all elements that the same norm scales multiplies each of them to its result, to "
+        "within 2 ulp of the result, and zeros stay zero.",
+        "signs": "Each result is zero or has the sign of its element, and zeros stay zero.",
+        "bounded": "The norm of the results is not above the threshold by more than the elements' error bound.",
+    }
 )

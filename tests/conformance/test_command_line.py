@@ -293,6 +293,25 @@ class TestOtherVerbs:
             assert result.stdout.startswith(case.id)
             assert "Expected:" in result.stdout
 
+    @pytest.mark.parametrize(
+        ("case", "says"),
+        [
+            ("norm.twice-is-once/clipped/float32", "the results of the first are clipped again"),
+            ("value.tensor-order/clipped/float32", "in reverse order. { "),
+            ("global-norm.splitting-and-joining/clipped/float32", "Its results, joined again, must be those of"),
+            ("norm.power-of-two-scaling/clipped-up-by-four/float32", '"clip_norm": "0x1.4000000000000p+2"'),
+            ("norm.power-of-two-scaling/clipped-up-by-four/float32", "at most 0 ulp apart pass"),
+            ("value.power-of-two-scaling/clipped-up-by-four/float32", "No element may differ."),
+            ("norm.signs-kept/clipped/float32", "has the sign of its element"),
+            ("value.repeatable/twice/float32", "again, on fresh copies"),
+            ("value.threads-agree/eight/float32", "from 8 threads at once"),
+        ],
+    )
+    def test_show_says_what_must_hold_between_calls(self, case: str, says: str) -> None:
+        result = run("show", case)
+
+        assert says in " ".join(result.stdout.partition("Expected:")[2].split())
+
     def test_show_proposes_what_was_meant(self) -> None:
         result = run("show", "norm.zero-grad")
 

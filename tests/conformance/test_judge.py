@@ -442,6 +442,14 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
         assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
+    def test_the_word_is_of_the_call_that_raised(self) -> None:
+        asked = a_case(Repeatable(), TRIANGLE, clip_norm=2.5)
+
+        found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
+
+        assert found.behaviour == "raises:RuntimeError"
+        assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "scaled"
+
     def test_repetition_in_threads(self) -> None:
         asked = a_case(Repeatable(threads=8), TRIANGLE, clip_norm=2.5)
 

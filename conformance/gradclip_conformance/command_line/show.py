@@ -9,10 +9,12 @@ import click
 
 from gradclip_spec import rules as rule_book
 
-from ..case import Case, NotSilent, RaisesOnNonfinite, Recorded, Refused, ReturnedNorm
+from ..case import Case, Metamorphic, NotSilent, RaisesOnNonfinite, Recorded, Refused, Repeatable, ReturnedNorm
 from ..cases import all_cases
 from ..measure import expected_arrays
-from ..predict import clip_budget, norm_budget, predict
+from ..predict import clip_bound, clip_budget, norm_budget, predict
+from ..relations import RELATIONS, Relation
+from ..relations_of_one import HOLDS
 from ..show import readable_input
 
 __all__ = ["show"]
@@ -47,9 +49,12 @@ def _rule_text(rule: rule_book.Rule) -> str:
 
 def _case_text(case: Case) -> str:
     rule = next(rule for rule in rule_book.load() if rule.id == case.rule)
-    lines = [case.id, "", f"{rule.statement} ({rule.level})", "", "Call:"]
-    lines.append(json.dumps({"operation": case.operation, **readable_input(case)}, indent=2))
+    lines = [case.id, "", f"{rule.statement} ({rule.level})", "", "Call:", _call_text(case)]
     return "\n".join([*lines, "", "Expected:", _expected_text(case)])
+
+
+def _call_text(case: Case) -> str:
+    return json.dumps({"operation": case.operation, **readable_input(case)}, indent=2)
 
 
 def _expected_text(case: Case) -> str:
@@ -62,6 +67,13 @@ def _expected_text(case: Case) -> str:
             return "an error" + (", and unchanged gradients" if atomic else "")
         case Recorded():
             return "nothing: nobody defines it, and what happens is recorded"
+        case Repeatable(threads):
+            how = f"from {threads} threads at once" if threads else "again, on fresh copies of the gradients"
+            return f"the same call {how} gives the same bits"
+        case Metamorphic(relation, exponent) if relation in RELATIONS:
+            return _relation_text(case, RELATIONS[relation], exact=exponent != 0)
+        case Metamorphic(relation):
+            return HOLDS[relation]
     prediction = predict(case)
     if isinstance(case.expectation, ReturnedNorm):
         bounds = prediction.norms[0]
@@ -69,3 +81,20 @@ def _expected_text(case: Case) -> str:
         return f"the norm {exact}, within {norm_budget(case):g} ulp"
     gradients = json.dumps(expected_arrays(case, prediction.gradients), indent=2)
     return f"{gradients}\n{type(case.expectation).__name__}; elements that are scaled within {clip_budget(case):g} ulp"
+
+
+def _relation_text(case: Case, relation: Relation, *, exact: bool) -> str:
+    """The second call, and what it has to do with the first."""
+    says = f"A second call follows, in which {relation.says}."
+    # Without the first results there is no call to show that is made of them.
+    second = "" if relation.of_results else f"\n{_call_text(relation.second(case, ()))}"
+    return f"{says}{second}\n{relation.holds} {_distance_text(case, exact)}"
+
+
+def _distance_text(case: Case, exact: bool) -> str:
+    budget, bound = 0.0 if exact else 2 * clip_budget(case), 2 * clip_bound(case)
+    if bound == 0:
+        return "No element may differ."
+    return (
+        f"Elements that are at most {budget:g} ulp apart pass; more than {bound:g} ulp, twice the error bound, fails."
+    )

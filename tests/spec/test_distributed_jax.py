@@ -33,15 +33,12 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def sharded(values: np.ndarray[Any, Any], way: Any) -> Any:
+def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
     """A JAX array that lies on four devices."""
     import jax
 
-    # README: begin
-    mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*way))
-    # README: end
-    return jax.device_put(values, sharding)
+    mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType[axis_type],) * 2)
+    return jax.device_put(values, jax.NamedSharding(mesh, jax.P(*way)))
 
 
 def gradients(dtype: str) -> list[Any]:
@@ -125,18 +122,19 @@ def each_shard_is_read_once() -> None:
 
 @check
 def other_norms() -> None:
-    """Norms of other types are right wherever the elements lie."""
+    """Norms of other types, of elements that stay where they are."""
+    values = gradients("float32")
     for norm_type in (0.5, 1, 3, math.inf):
-        values = gradients("float32")
         alone = global_norm(values, norm_type=norm_type)
         for way in WAYS[:4]:
-            total = global_norm([sharded(x, way) for x in values], norm_type=norm_type)
-            np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+            arrays = [sharded(x, way) for x in values]
+            np.testing.assert_array_max_ulp(np.asarray(global_norm(arrays, norm_type=norm_type)), alone, 1)
+        assert transfers(lambda x: clip_by_norm(x, 1.0, norm_type=norm_type), arrays) == {"all-reduce": 1}  # noqa: B023
 
 
 @check
 def float64_where_it_is_switched_on() -> None:
-    """Norms of float64 are right wherever the elements lie."""
+    """Elements of float64 stay where they are, too."""
     import jax
 
     with jax.enable_x64(True):
@@ -144,8 +142,47 @@ def float64_where_it_is_switched_on() -> None:
             values = [x * scale for x in gradients("float64")]
             alone = global_norm(values)
             for way in WAYS[:4]:
-                total = global_norm([sharded(x, way) for x in values])
-                np.testing.assert_array_max_ulp(np.asarray(total), alone, 2)
+                arrays = [sharded(x, way) for x in values]
+                np.testing.assert_array_max_ulp(np.asarray(global_norm(arrays)), alone, 2)
+        assert transfers(clip_to_norm, arrays) == {"all-reduce": 1}
+
+
+@check
+def explicit_shardings() -> None:
+    """Where shardings are part of a type, small arrays of one shape may be cut differently."""
+    import jax
+
+    values = [gradients("float32")[0]] * 4
+    arrays = [sharded(x, way, "Explicit") for x, way in zip(values, WAYS, strict=False)]
+    for function in (
+        clip_to_norm,
+        lambda grads: (clip_by_norm(grads, 1.25, norm_type=3), global_norm(grads, norm_type=1)),
+        lambda grads: (clip_by_value(grads, 0.5), global_norm(grads, norm_type=math.inf)),
+    ):
+        expected, number = function(values)
+        for run in (function, jax.jit(function)):
+            clipped, total = run(arrays)
+            np.testing.assert_array_max_ulp(np.asarray(total), number, 1)
+            for x, y, z in zip(clipped, expected, arrays, strict=True):
+                np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+                assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
+
+
+@check
+def example_of_the_readme() -> None:
+    """A few lines, as a user would write them."""
+    import jax
+
+    # README: begin
+    mesh = jax.make_mesh((4,), ("devices",))
+    sharding = jax.NamedSharding(mesh, jax.P("devices"))
+    grads = {"weight": jax.device_put(jax.numpy.full((8, 2), 0.75), sharding), "bias": jax.numpy.zeros(2)}
+
+    clipped, total_norm = jax.jit(clip_by_global_norm, static_argnums=1)(grads, 1.0)
+    # README: end
+    assert float(total_norm) == 3.0
+    assert np.asarray(clipped["weight"]).tolist() == [[0.25, 0.25]] * 8
+    assert clipped["weight"].sharding.is_equivalent_to(sharding, 2)
 
 
 @check

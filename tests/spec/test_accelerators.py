@@ -1,0 +1,62 @@
+"""Where values are not at hand, no device is waited for: neither for the norm nor for the scaling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+
+@pytest.fixture
+def looked_at(require: Any) -> Any:
+    """The operations of torch that bring a value to the host, while this stands."""
+    require("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    operations: list[str] = []
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = str(operation)
+            copies = "_to_copy" in name and str((kwargs or {}).get("device")) == "cpu"
+            if copies or any(word in name for word in ("_local_scalar_dense", "nonzero", "masked_select", "equal.")):
+                operations.append(name)
+            return operation(*args, **(kwargs or {}))
+
+    with Recorder():
+        yield operations
+
+
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_tensors_without_values(looked_at: list[str], dtype: str, norm_type: float) -> None:
+    import torch
+
+    # A tensor on this device has a shape and no values: whatever asks for one fails.
+    grads = [torch.empty(shape, dtype=getattr(torch, dtype), device="meta") for shape in [(5, 3), (300_000,), ()]]
+    for inplace in (False, True):
+        clipped, total = clip_by_global_norm([*grads, None], 1.0, norm_type=norm_type, inplace=inplace)
+        clipped += clip_by_norm(grads, 1.0, norm_type=norm_type, inplace=inplace)
+        clipped += clip_by_value(grads, 1.0, inplace=inplace)
+
+        assert total.device.type == "meta"
+        assert {(x.device.type, x.dtype) for x in clipped if x is not None} == {("meta", grads[0].dtype)}
+    assert looked_at == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_no_value_decides_what_is_recorded_for_derivatives(looked_at: list[str], dtype: str) -> None:
+    import torch
+
+    grads = [torch.ones(5, 3, dtype=getattr(torch, dtype), requires_grad=True)]
+    clipped, total = clip_by_global_norm(grads, 1.0)
+
+    assert looked_at == []
+    assert total.requires_grad
+    assert clipped[0].requires_grad
+    # The recorder sees what it is there for.
+    float(global_norm(grads).detach())
+    assert looked_at == ["aten._local_scalar_dense.default"]

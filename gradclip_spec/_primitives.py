@@ -5,6 +5,7 @@ gets. No library is imported unless its arrays have been passed in.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -74,9 +75,11 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
 
 
 def _standard(xp: Any) -> Primitives:
-    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Array:
+    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
         wide = (xp.astype(x, xp.float64) for x in arrays)
-        return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
+        sums = [xp.sum(x * x) for x in wide]
+        # As floats, because some libraries cannot stack what they can sum.
+        return math.fsum(map(float, sums)) if eager else xp.sum(xp.stack(sums))
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         products = (x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype) for x in arrays)

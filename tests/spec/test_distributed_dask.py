@@ -81,9 +81,7 @@ def test_results_of_one_process(client: Any, dtype: str) -> None:
     random = np.random.default_rng(0)
     values = [random.standard_normal(shape).astype(dtype) for shape in [(70, 33), (101,), (5, 6, 7), ()]]
     arrays = [chunked(x, chunks) for x, chunks in zip(values, [(20, 11), 13, (5, 2, 7), ()], strict=True)]
-    # README: begin
     clipped, total_norm = clip_by_global_norm([*arrays, None], 1.25)
-    # README: end
     expected, alone = clip_by_global_norm([*values, None], 1.25)
 
     assert clipped.pop() is expected.pop() is None
@@ -140,8 +138,11 @@ def test_only_numbers_leave_a_worker(client: Any, results: dict[str, int], tmp_p
 
 
 def test_clipped_chunks_stay_on_the_workers(client: Any, results: dict[str, int], tmp_path: Path) -> None:
+    dask = dask_module("dask")
     x = loaded(tmp_path, "float32")
-    clipped, total = client.persist(list(clip_by_global_norm(x, 1.0)))
+    # README: begin
+    clipped, total_norm = dask.persist(*clip_by_global_norm([x], 1.0))
+    # README: end
     futures = dask_module("distributed").futures_of(clipped)
     dask_module("distributed").wait(futures)
     places = client.who_has(futures)
@@ -149,5 +150,5 @@ def test_clipped_chunks_stay_on_the_workers(client: Any, results: dict[str, int]
     assert len(list(tmp_path.iterdir())) == 8
     assert len({worker for workers in places.values() for worker in workers}) == 2
     assert max(results.values()) <= x.nbytes / 8 + 128
-    assert float(total) > 1
+    assert float(total_norm) > 1
     assert abs(float(global_norm(clipped)) - 1) <= 2.0**-22

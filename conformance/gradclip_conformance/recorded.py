@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from gradclip_adapters.contract import Array
 from gradclip_reports.records import Cell
 
 from .case import Case, Metamorphic, Values
-from .formats import encode
+from .formats import FORMATS, encode
 from .literals import NoScript
 from .measure import measure
 from .predict import predict
@@ -23,6 +23,7 @@ def shown_case(case: Case, cell: Cell) -> Case:
     """The case by which a script can show a cell: of a relation the call that has not the values it had to have.
 
     Where the results of two calls are further apart than their errors allow, one of them at least is wrong by itself.
+    Of a clip by value, which is element by element, the elements that the record shows, if they are wrong.
 
     Raises
     ------
@@ -30,7 +31,7 @@ def shown_case(case: Case, cell: Cell) -> Case:
         When each call, seen alone, is right.
     """
     if not isinstance(case.expectation, Metamorphic):
-        return case
+        return _cut(case, cell) if case.operation == "clip_by_value" else case
     relation = RELATIONS.get(case.expectation.relation)
     first = replace(case, expectation=Values())
     if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
@@ -47,6 +48,22 @@ def shown_case(case: Case, cell: Cell) -> Case:
         msg = f"A script cannot show what {case.id} expects: each of its numbers is right by itself."
         raise NoScript(msg)
     return replace(relation.second(case, results), expectation=Values())
+
+
+def _cut(case: Case, cell: Cell) -> Case:
+    """The case with as many elements of its gradient as the record shows, where those show what is wrong."""
+    shown = _first_answer(cell, case)
+    answers: Sequence[Any] = () if shown is None else shown.get("gradients", ())
+    if len(case.gradients) != 1 or len(answers) != 1:
+        return case
+    (gradient,), (answered,) = case.gradients, answers
+    if gradient.array is None or answered is None or "elements" not in answered:
+        return case
+    result = _array(answered)
+    count, width = len(answered["values"]), FORMATS[gradient.array.dtype].width // 8
+    first = Array(gradient.array.dtype, (count,), gradient.array.data[: count * width])
+    fewer = replace(case, gradients=(replace(gradient, array=first),))
+    return fewer if measure(fewer, predict(fewer), [result], fewer.included).grade == "fail" else case
 
 
 def _first_answer(cell: Cell, case: Case) -> Mapping[str, Any] | None:

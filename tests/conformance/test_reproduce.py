@@ -11,15 +11,20 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases import all_cases
 from gradclip_conformance.command_line import gradclip
 from gradclip_conformance.deviations import load_deviations, unmatched
 from gradclip_conformance.host_process import HostProcess, host_command
+from gradclip_conformance.in_process import InProcess
 from gradclip_conformance.patterns import matches
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.reproduce import NoScript, script
@@ -203,3 +208,25 @@ class TestPlainFunction:
 
         assert result.exit_code == 2
         assert says in " ".join(result.output.split())
+
+
+def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:
+    """Of all numbers of float16 the first are subnormal, and this function flushes them."""
+    case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
+
+    def script_of(function: Callable[..., Any]) -> str:
+        adapter = PlainFunction(function, "clip_by_value", name="clip_module:clip")
+        stream = io.StringIO()
+        request = RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(cases=(case.id,)))
+        run = run_adapter(request, stream)
+        return script(run.header, run.cells[0])
+
+    def flushes(grads: list[Any], *, min: float, max: float) -> list[Any]:
+        return [np.clip(np.where(np.abs(grad) < 2.0**-14, grad * 0, grad), min, max) for grad in grads]
+
+    def turns_the_last(grads: list[Any], *, min: float, max: float) -> list[Any]:
+        return [np.concatenate([np.clip(grad[:-1], min, max), -grad[-1:]]) for grad in grads]
+
+    assert "8.940696716308594e-07" in script_of(flushes)
+    with pytest.raises(NoScript, match="too many to write out"):
+        script_of(turns_the_last)

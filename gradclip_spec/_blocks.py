@@ -99,4 +99,8 @@ def on_shards(primitives: Any) -> Any:
         clipped = primitives.clip(x.to_local(), lower, upper, inplace)
         return x if inplace else wrapped(x, clipped)
 
-    return replace(primitives, multiply=multiply, clip=clip, eager=lambda leaves: False, blockwise=of_shards)
+    def eager(leaves: Sequence[Array]) -> bool:
+        # All processes have the same numbers in the end, and so decide alike.
+        return bool(primitives.eager([x.to_local() for x in leaves]))
+
+    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=of_shards)

@@ -140,7 +140,8 @@ def refuse_nonfinite(norm: Array) -> None:
 def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:
     if not math.prod(x.shape):
         return x
-    if library.eager and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
+    at_hand = library.eager and library.primitives.blockwise is None
+    if at_hand and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
         return x
     return library.primitives.clip(x, lower, upper, inplace)
 

@@ -95,7 +95,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         xp=xp,
         device=device,
         primitives=primitives,
-        eager=primitives.eager(leaves),
+        eager=primitives.eager(included or leaves),
         work=xp.float64 if has_float64 else xp.float32,
         precision=53 if has_float64 else 24,
         total=xp.float64 if "float64" in names else xp.float32,

@@ -80,7 +80,7 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
         return zero, zero, one, zero
     if library.primitives.blockwise is not None:
         rows = library.primitives.blockwise(leaves, functools.partial(_powers_of_blocks, norm_type))
-        return _joined(library, rows, norm_type)
+        return _joined(library, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
     if norm_type == 2 and library.wide(leaves):
         if not library.eager:
             return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
@@ -141,8 +141,8 @@ def _joined(library: Library, rows: Array, norm_type: float) -> _Powers:
     share = size / largest
     power = share if norm_type == 1 else share * share if norm_type == 2 else xp.pow(share, norm_type)
     # An infinity must not meet a share that has vanished beside a larger block.
-    high = xp.where(xp.isfinite(high), high * power, high)
-    return *_sums(library, high, low * power), largest, top
+    high, error = _words.fold(xp, xp.where(xp.isfinite(high), high * power, high))
+    return high, error + xp.sum(low * power), largest, top
 
 
 def _constant(library: Library, value: float) -> Array:

@@ -203,6 +203,11 @@ def clip_by_global_norm(
     and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off. Derivatives are
     finite everywhere, at zero gradients too.
 
+    *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
+    gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm
+    is a plain tensor, the same on every process; all processes of a mesh must make the call. Plain tensors beside
+    DTensors, and DTensors with a `Partial` placement, raise a `TypeError`.
+
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 
     Examples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
 import threading
@@ -34,7 +35,10 @@ ROUNDS = 4
 
 #: In a round with pauses, a thread leaves the others their turn at each of so many lines of Python, for up to so many
 #: seconds.
-LINES, PAUSE = 500, 1e-5
+LINES, PAUSE = 300, 1e-5
+
+#: Where Python's own modules and NumPy's lie. What threads wrongly share is reached from the lines that call them.
+TRUSTED = ("<frozen ", os.path.dirname(os.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
 Tensor = TypeVar("Tensor")
 
@@ -172,7 +176,9 @@ def _hesitation() -> Callable[..., Any]:
     left, pauses = iter(range(LINES)), random.Random(threading.get_ident())
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
-        del frame, argument
+        del argument
+        if event == "call" and _is_trusted(frame.f_code.co_filename):
+            return None
         if event == "line":
             if next(left, None) is None:
                 sys.settrace(None)
@@ -181,6 +187,11 @@ def _hesitation() -> Callable[..., Any]:
         return trace
 
     return trace
+
+
+def _is_trusted(filename: str) -> bool:
+    # Below Python's own modules lie, in some installations, those of other people.
+    return filename.startswith(TRUSTED) and ("-packages" not in filename or filename.startswith(TRUSTED[-1]))
 
 
 def _at_once(answer: Callable[[Call], Reply], calls: Sequence[Call], hesitating: bool) -> List[Reply]:

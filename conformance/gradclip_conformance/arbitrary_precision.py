@@ -65,7 +65,7 @@ def _bounds(ball: Any) -> Bounds:
 def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
     magnitudes = [_magnitudes(tensor) for tensor in tensors]
     if p == math.inf:
-        return max((unit * max(each) for unit, each in magnitudes if each), default=flint.arb(0))
+        return max((unit * max(each, default=flint.arb(0)) for unit, each in magnitudes), default=flint.arb(0))
     if not p > 0:
         message = f"no norm of order {p!r}: give a number above 0, or infinity"
         raise ValueError(message)
@@ -78,9 +78,9 @@ def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
     return total.sqrt() if p == 2 else total ** (1 / order)
 
 
-def _magnitudes(tensor: Exact) -> tuple[Any, list[Any]]:
+def _magnitudes(tensor: Exact) -> tuple[Any, Iterator[Any]]:
     """The unit of a tensor's elements, and their magnitudes in it, those of zeros left out."""
-    return flint.arb((1, tensor.exponent)), [flint.arb(abs(m)) for m in finite_integers(tensor) if m]
+    return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
 
 
 def _balls(tensors: Sequence[Exact], p: float) -> Callable[[int], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,9 @@ __all__ = ["distances", "largest_distance", "rounded"]
 
 #: From this length on, formats of at most 24 bits are measured in float64.
 MANY = 4096
+
+#: So many elements are measured in float64 at once: few enough for a processor's cache.
+BLOCK = 2**14
 
 
 def rounded(expected: Expected, dtype: str) -> bytes:
@@ -64,12 +68,12 @@ def distances(got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.floa
         )
         raise ValueError(message)
     if len(expected.values) > MANY and form.precision <= 24:
-        every = _in_doubles(got, expected, form)
+        every = _in_blocks(got, expected, form)
     else:
         every = _one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
-    for place, value in expected.values.special.items():
-        element = to_doubles(got[place * form.width // 8 : (place + 1) * form.width // 8], dtype)[0]
-        every[place] = 0.0 if element == value or (math.isnan(element) and math.isnan(value)) else math.inf
+    if special := expected.values.special:
+        found, wanted = to_doubles(got, dtype)[list(special)], np.array(list(special.values()))
+        every[list(special)] = np.where((found == wanted) | (np.isnan(found) & np.isnan(wanted)), 0.0, np.inf)
     return every
 
 
@@ -101,6 +105,14 @@ def _quotient(numerator: int, denominator: int) -> float:
         return numerator / denominator
     except OverflowError:
         return math.inf
+
+
+def _in_blocks(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.float64]:
+    width, blocks = form.width // 8, []
+    for start in range(0, len(expected.values), BLOCK):
+        part = replace(expected, values=expected.values.part(start, start + BLOCK))
+        blocks.append(_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
+    return np.concatenate(blocks)
 
 
 def _in_doubles(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.float64]:

@@ -89,5 +89,5 @@ def _rounds_differently(neutral: Expected | None, own: Expected | None, given: A
     """Whether two expectations round to different numbers, as far as the first thousands of elements show."""
     if neutral is None or own is None or given is None or neutral == own:
         return False
-    one, other = (replace(each, values=each.values.first(MANY)) for each in (neutral, own))
+    one, other = (replace(each, values=each.values.part(0, MANY)) for each in (neutral, own))
     return rounded(one, given.dtype) != rounded(other, given.dtype)

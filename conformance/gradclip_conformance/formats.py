@@ -114,10 +114,10 @@ class Exact:
         """Whether no element is NaN or infinite."""
         return not self.special
 
-    def first(self, count: int) -> Exact:
-        """The first elements alone."""
-        special = {place: value for place, value in self.special.items() if place < count}
-        return Exact(self.integers[:count], self.exponent, self.negative[:count], special)
+    def part(self, start: int, stop: int) -> Exact:
+        """The elements from one place to another."""
+        special = {place - start: value for place, value in self.special.items() if start <= place < stop}
+        return Exact(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
 
     def fractions(self) -> list[Fraction]:
         """The elements as fractions, for arrays that are small and finite."""
@@ -169,8 +169,15 @@ def decode(data: bytes, dtype: str) -> Exact:
     for place in np.flatnonzero(~finite).tolist():
         is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
         special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
-    integers = [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
-    return Exact(integers, lowest, negative, special)
+    return Exact(_shifted(significands, shifts, form), lowest, negative, special)
+
+
+def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
+    """The significands times powers of two, as Python's integers."""
+    if not len(shifts) or form.precision + int(shifts.max()) < 64:
+        integers: list[int] = (significands << shifts).tolist()
+        return integers
+    return [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
 
 
 def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:

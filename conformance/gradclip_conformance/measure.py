@@ -80,7 +80,7 @@ def measure(
     # Among several dtypes the common norm may have been rounded to the coarsest.
     coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
     found = [
-        _measure_one(prediction, i, got, given, coarsest or given.dtype, flushes_subnormals)
+        _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)
         for i in indices
         if (got := results[i]) is not None
         and (given := case.gradients[i].array) is not None
@@ -90,6 +90,18 @@ def measure(
 
 
 def _measure_one(
+    case: Case, prediction: Prediction, index: int, got: Array, coarsest: str, flushes_subnormals: bool
+) -> Measured:
+    gradient = case.gradients[index]
+    key = (gradient.array, gradient.need_clip, got, coarsest, flushes_subnormals)
+    if key not in prediction.measured:
+        assert gradient.array is not None
+        prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
+    known: Measured = prediction.measured[key]
+    return replace(known, tensor=index)
+
+
+def _measure_new(
     prediction: Prediction, index: int, got: Array, given: Array, coarsest: str, flushes_subnormals: bool
 ) -> Measured:
     expected, errors = prediction.gradients[index], prediction.errors[index]
@@ -176,7 +188,7 @@ def expected_arrays(case: Case, gradients: Sequence[Expected | None]) -> list[An
 def _expected_array(given: Array | None, expected: Expected | None) -> Any:
     if given is None or expected is None:
         return None
-    first = replace(expected, values=expected.values.first(SHOWN_ELEMENTS))
+    first = replace(expected, values=expected.values.part(0, SHOWN_ELEMENTS))
     shown = readable_array(Array(given.dtype, (len(first.values),), rounded(first, given.dtype)))
     shown["shape"] = list(given.shape)
     if len(expected.values) > SHOWN_ELEMENTS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -36,6 +36,8 @@ class Prediction:
     near: tuple[bool, ...]
     #: For each gradient, how far it may lie from what is expected.
     errors: tuple[ErrorBounds, ...]
+    #: What `measure` has found already: many gradients, and many subjects' answers, are the same.
+    measured: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @lru_cache(maxsize=64)
@@ -61,7 +63,8 @@ def predict(case: Case, formula: Mapping[str, Any] = PLAIN) -> Prediction:
         When the two oracles contradict each other.
     """
     key = (
-        case.operation,
+        # Of one gradient the common norm is its own.
+        "clip_by_norm" if case.operation == "clip_by_global_norm" and len(case.gradients) == 1 else case.operation,
         tuple((gradient.array, gradient.need_clip) for gradient in case.gradients),
         tuple(sorted(case.options.items())),
         tuple(sorted(formula.items())),
@@ -81,12 +84,22 @@ def _by_value(case: Case) -> Prediction:
     if math.isnan(low) or math.isnan(high) or low > high:
         return _without_expectation(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))
-    gradients = tuple(
-        None if tensor is None else (oracles.clip_by_value(tensor, low, high) if flag else Expected(tensor)).times(rate)
-        for tensor, flag in zip(tensors, flags, strict=True)
-    )
+    # Of thousands of gradients many are the same.
+    known: dict[tuple[Array | None, bool], Expected | None] = {}
+    keys = [(gradient.array, flag) for gradient, flag in zip(case.gradients, flags, strict=True)]
+    for key, tensor in zip(keys, tensors, strict=True):
+        if key not in known:
+            known[key] = _clipped_by_value(tensor, low, high, included=key[1], rate=rate)
     count = len(tensors)
-    return Prediction(gradients, (None,) * count, (False,) * count, (NOTHING,) * count)
+    return Prediction(tuple(known[key] for key in keys), (None,) * count, (False,) * count, (NOTHING,) * count)
+
+
+def _clipped_by_value(
+    tensor: Exact | None, low: float, high: float, *, included: bool, rate: Fraction
+) -> Expected | None:
+    if tensor is None:
+        return None
+    return (oracles.clip_by_value(tensor, low, high) if included else Expected(tensor)).times(rate)
 
 
 def _without_expectation(tensors: Sequence[Exact | None], flags: Sequence[bool]) -> Prediction:

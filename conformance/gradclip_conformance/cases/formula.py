@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
 from ..case import Case, ReturnedNorm, Untouched, Values
 from ..formats import FORMATS, next_down, next_up
-from .build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor
+from .build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor, tensor_of
 
 __all__ = ["cases"]
 
@@ -33,6 +37,20 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case("value.bounds", "max-only", dtype, [tensor(spread, dtype)], {"max": 1.0}, Values())
     yield case("value.bounds", "min-and-max", dtype, [tensor(spread, dtype)], {"min": -0.5, "max": 2.0}, Values())
     yield case("value.bounds", "positive-range", dtype, [tensor(spread, dtype)], {"min": 0.25, "max": 0.75}, Values())
+    # A bound of 0 is not one that is missing, and a range need not hold 0.
+    for name, low, high in (("min-zero", 0.0, 2.0), ("max-zero", -1.0, 0.0), ("negative-range", -2.0, -0.75)):
+        yield case("value.bounds", name, dtype, [tensor(spread, dtype)], {"min": low, "max": high}, Values())
+    tiny, huge = (2.0**-12, 2.0**12) if dtype == "float16" else (2.0**-64, 2.0**64)
+    for name, unit in (("tiny", tiny), ("huge", huge)):
+        scaled, bounds = [value * unit for value in spread], {"min": -0.75 * unit, "max": 2.0 * unit}
+        yield case("value.bounds", name, dtype, [tensor(scaled, dtype)], bounds, Values())
+    # Bounds that no narrower dtype holds.
+    low, high = every_digit(dtype)[7], every_digit(dtype)[8]
+    yield case("value.bounds", "every-digit", dtype, [tensor(spread, dtype)], {"min": low, "max": high}, Values())
+    yield case("value.bounds", "three-dimensional", dtype, [_three_dimensional(dtype)], {"max": 1.5}, Values())
+    # In float32 longer than 16 bits count.
+    uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
+    yield case("value.bounds", "uneven-length", dtype, uneven, {"max": 1.5}, Values())
     two = [tensor([8.0, -8.0, 0.125], dtype), tensor([0.5, 2.0, -2.0, 1.5], dtype, (2, 2))]
     yield case("value.bounds", "two-tensors", dtype, two, {"min": -1.0, "max": 1.0}, Values())
     inside = [tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -4.0], dtype)]
@@ -59,6 +77,11 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         above, "uneven", dtype, [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0], dtype)], {"clip_norm": 2.0}, Values()
     )
+    yield case(above, "three-dimensional", dtype, [_three_dimensional(dtype)], {"clip_norm": 3.0}, Values())
+    # The quotient of an element by the norm is subnormal or zero, and neither its product with clip_norm nor c / n is.
+    large, little = (2.0**6, 1.75 * 2.0**-13) if dtype == "float16" else (2.0**60, 1.75 * 2.0**-100)
+    unlike = [tensor([large, little, -little], dtype)]
+    yield case(above, "elements-far-apart", dtype, unlike, {"clip_norm": large / 2}, Values())
     yield case(below, "three-four-five", dtype, triangle, {"clip_norm": 8.0}, Untouched((0,)))
     yield case(below, "far-below", dtype, [tensor([-0.0, 1.0, -0.75], dtype)], {"clip_norm": 1024.0}, Untouched((0,)))
     yield case(
@@ -68,7 +91,7 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(below, "every-digit", dtype, digits, {"clip_norm": 8.0}, Untouched((0,)))
     if dtype in ("float32", "float64"):
         # A length that no block size divides. In half precision its error bound would hide a block that is forgotten.
-        long = [tensor([1.0, -2.0, 2.0] * 3367, dtype)]
+        long = [tensor_of(np.tile([1.0, -2.0, 2.0], 3367), dtype)]
         yield case(above, "ten-thousand-elements", dtype, long, {"clip_norm": 1.0}, Values())
     at = f"{operation}.at-threshold"
     yield case(at, "three-four-five", dtype, triangle, {"clip_norm": 5.0}, Untouched((0,)))
@@ -97,6 +120,11 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
     yield case(rule, "three-between-the-norms", dtype, [tensor([3.0, 4.0], dtype)], between, Untouched((0,)))
     largest = [tensor([1.0, -4.0, 2.0], dtype)]
     infinity = f"{operation}.infinity-norm"
+    # A matrix has norms of its own, the largest sums over columns and over rows; and of several elements that are the
+    # largest, no power however high gives one.
+    matrix = [tensor([4.0, -4.0, 3.0, -4.0], dtype, (2, 2))]
+    yield case(rule, "matrix-one", dtype, matrix, {"clip_norm": 7.5, "norm_type": 1.0}, Values())
+    yield case(infinity, "matrix", dtype, matrix, {"clip_norm": 2.0, "norm_type": math.inf}, Values())
     if operation == "global-norm":
         # Neither tensor's own norm, of this order or another, leads to the norm over both by another order's formula.
         uneven = [tensor([1.0, -4.0], dtype), tensor([3.0, 2.0], dtype)]
@@ -127,6 +155,9 @@ def _all_together(dtype: str) -> Iterator[Case]:
     yield case(rule, "three-shapes", dtype, three, {"clip_norm": 3.0}, Values())
     yield case(rule, "at-threshold", dtype, three, {"clip_norm": 6.0}, Untouched((0, 1, 2)))
     yield case(rule, "below", dtype, three, {"clip_norm": 7.0}, Untouched((0, 1, 2)))
+    if dtype in ("float32", "float64"):
+        long_and_short = [_uneven_length(dtype, 203), tensor([1024.0], dtype)]
+        yield case(rule, "long-and-short", dtype, long_and_short, {"clip_norm": 512.0}, Values())
     for name, p, threshold in (("p-one", 1.0, 3.5), ("infinity", math.inf, 2.0), ("p-three", 3.0, 2.0)):
         options = {"clip_norm": threshold, "norm_type": p}
         yield case(rule, name, dtype, apart, options, Values())
@@ -142,3 +173,12 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
     for name, p in (("p-one", 1.0), ("infinity", math.inf), ("p-three", 3.0)):
         options = {"clip_norm": 1.0, "norm_type": p}
         yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])
+
+
+def _three_dimensional(dtype: str) -> Gradient:
+    return tensor([1.0, -2.0, 4.0, -2.0, 0.5, -8.0, 0.0, 2.0], dtype, (2, 2, 2))
+
+
+def _uneven_length(dtype: str, fifths: int) -> Gradient:
+    """An odd number of elements, which is a multiple of no block's size."""
+    return tensor_of(np.tile([1.0, -2.0, 3.0, -0.5, 2.0], fifths), dtype)

@@ -28,6 +28,7 @@ FEATURE_OF_OPTION = {
     "learning_rate": "learning_rate",
     "as_generator": "generator",
     "threads": "threads",
+    "compiled": "compiles",
 }
 
 #: How often threads make their calls: every other time with pauses, else at full speed.

@@ -54,6 +54,7 @@ FEATURES = {
     "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
     "learning_rate": "the option `learning_rate` exists (optimizers only)",
     "compiled": "runs inside the framework's compiler or graph",
+    "compiles": "the option `compiled` makes the call inside the framework's compiler or graph, which it else is not",
     "mixed_dtypes": "gradients of several dtypes in one call",
     "strided": "`Gradient.layout` other than contiguous is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
@@ -125,7 +126,7 @@ class Call:
     """The gradients and options of one call of one subject.
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `threads`.
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `threads`, `compiled`.
     """
 
     subject: str

@@ -204,12 +204,13 @@ def _on_pairs(name: str, clip_class: ClipClass) -> EntryPoint:
 
 
 def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
-    step = step_static if "compiled" in more else step_dynamic
-    features = _features(clip_class, "optimizer", "learning_rate", *more)
+    steps = {False: step_dynamic, True: step_static}
+    always = "compiled" in more
+    features = _features(clip_class, "optimizer", "learning_rate", *more, *(() if always else ("compiles",)))
     return EntryPoint(
         Subject(name, clip_class.operation, clip_class.dtypes, features),
-        (*clip_class.options, "learning_rate"),
-        lambda call, options: step(clip_class, call, options),
+        (*clip_class.options, "learning_rate", *(() if always else ("compiled",))),
+        lambda call, options: steps[always or options.get("compiled", False)](clip_class, call, options),
     )
 
 

@@ -149,6 +149,8 @@ def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradien
 
 def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
     """One step of SGD on the parameters of `dygraph.Linear` layers, after a real `backward()`."""
+    if options.get("compiled"):
+        return step_static(clip_class, call, options)
     layers = linear_layers(call.gradients)
     with _guarded(fluid.dygraph.guard(fluid.CPUPlace())):
         every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
@@ -274,13 +276,14 @@ def _entry_points() -> Iterator[EntryPoint]:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
         in_optimizer = ("optimizer", "learning_rate")
         for way, answer, more in (
-            ("SGD, dygraph", step_dygraph, in_optimizer),
+            ("SGD, dygraph", step_dygraph, in_optimizer + ("compiles",)),
             ("SGD, static", step_static, in_optimizer + ("compiled",)),
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
             name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
             subject = Subject(name, clip_class.operation, clip_class.dtypes, common + more)
             options = clip_class.options + (("learning_rate",) if "optimizer" in more else ())
+            options += ("compiled",) if "compiles" in more else ()
             yield EntryPoint(subject, clip_class, options, answer)
 
 

@@ -6,6 +6,7 @@ Each factory at the end of this module makes an adapter for one library: `numpy(
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Backend:
     writable: bool = True
     #: Whether its arrays lie in memory as they are asked to.
     strided: bool = True
+    #: Its compiler: a function of a list of arrays to the same, compiled.
+    compile: Optional[Callable[..., Any]] = None
 
 
 class ReferenceAdapter(Adapter):
@@ -68,9 +71,12 @@ class ReferenceAdapter(Adapter):
             return in_threads(call, self.call)
         arrays = build_tensors(call.gradients, self._backend.make)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
-        function = getattr(gradclip_spec, subject.operation)
+        function = functools.partial(getattr(gradclip_spec, subject.operation), **_keywords(subject, call))
+        if call.options.get("compiled"):
+            assert self._backend.compile is not None
+            function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
-            result = function(passed, **_keywords(subject, call))
+            result = function(passed)
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
         return Reply(
             gradients=self._read(clipped),
@@ -93,7 +99,7 @@ def _version() -> str:
 
 
 def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
-    keywords = {name: value for name, value in call.options.items() if name != "as_generator"}
+    keywords = {name: value for name, value in call.options.items() if name not in ("as_generator", "compiled")}
     keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
     keywords["inplace"] = "in_place" in subject.features
     return keywords
@@ -104,6 +110,7 @@ def _subjects(backend: Backend) -> List[Subject]:
     for operation in OPERATIONS:
         name = "gradclip_spec." + operation
         features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
+        features += ("compiles",) if backend.compile is not None else ()
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, "functional"), norm_types))
         if backend.writable:
@@ -152,6 +159,7 @@ def torch() -> ReferenceAdapter:
         return adapter.tensor_of(gradient.array, gradient.layout)
 
     version = adapter.TorchAdapter().about().version
+    # `torch.compile` takes longer over the reference than a case may take; its own tests have it.
     return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.array_of))
 
 
@@ -167,7 +175,9 @@ def jax() -> ReferenceAdapter:
 
     dtypes = ("float16", "bfloat16", "float32", "float64")
     return ReferenceAdapter(
-        Backend("JAX", library.__version__, dtypes, make, _read_numpy, writable=False, strided=False)
+        Backend(
+            "JAX", library.__version__, dtypes, make, _read_numpy, writable=False, strided=False, compile=library.jit
+        )
     )
 
 

@@ -81,13 +81,16 @@ class EntryPoint:
     subject: Subject
     clip: Clip
     one_by_one: bool
+    #: The same inside `tf.function`.
+    compiled: Clip
 
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _tensor)
     options = dict(call.options)
+    clip = entry.compiled if options.pop("compiled", False) else entry.clip
     with framework_call(lambda: _values(tensors)) as seen:
-        clipped, norm = entry.clip(tensors, options)
+        clipped, norm = clip(tensors, options)
     return Reply(
         gradients=tuple(None if tensor is None else _dense(tensor) for tensor in clipped),
         norm=None if norm is None else Array.of(norm.numpy()),
@@ -166,8 +169,8 @@ def _eager_and_compiled(
 ) -> List[EntryPoint]:
     one_by_one = operation != "clip_by_global_norm"
     over = _over_each if one_by_one else _over_all
-    eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads"))
+    eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
     # Without autograph: there is no Python control flow to rewrite.
-    compiled = tf.function(function, autograph=False)
-    return [EntryPoint(eager, over(function), one_by_one), EntryPoint(graph, over(compiled), one_by_one)]
+    compiled = over(tf.function(function, autograph=False))
+    return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

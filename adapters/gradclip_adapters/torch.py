@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,8 +18,12 @@ __all__ = ["TorchAdapter", "array_of", "tensor_of"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
+#: `torch.compile` makes C++ of what it compiles.
+COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
+
 #: What every entry point can do; exclusion is not there, because a user leaves the parameter out of the list.
-COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "threads")
+ALWAYS = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "threads")
+COMMON = (*ALWAYS, *(("compiles",) if COMPILERS else ()))
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
@@ -36,6 +42,7 @@ class TorchAdapter(Adapter):
             "device": "cpu",
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "threads": str(torch.get_num_threads()),
+            "compiler": COMPILERS[0] if COMPILERS else "none, so that torch.compile is not asked for",
         }
         return About("PyTorch", torch.__version__, environment)
 
@@ -77,7 +84,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         return (parameter for parameter in listed) if call.options.get("as_generator") else listed
 
     with framework_call(lambda: _arrays([parameter.grad for parameter in listed])) as seen:
-        norm = entry.clip(passed, call.options)
+        norm = _clip_of(entry, call)(passed, call.options)
         if entry.steps:
             torch.optim.SGD(listed, lr=call.options.get("learning_rate", 1.0)).step()
     after = [parameter.grad for parameter in listed]
@@ -88,6 +95,15 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         same_object=None if entry.steps else tuple(new is old for new, old in zip(after, before)),
         warnings=seen.warnings,
     )
+
+
+def _clip_of(entry: EntryPoint, call: Call) -> Clip:
+    if not call.options.get("compiled"):
+        return entry.clip
+    # After some recompilations of one function torch runs it as it is, unless what it knows of it is forgotten.
+    torch.compiler.reset()
+    compiled: Clip = torch.compile(entry.clip)
+    return compiled
 
 
 def _parameter(gradient: Gradient) -> Parameter:

@@ -10,6 +10,7 @@ from gradclip_adapters.contract import Call, Gradient
 
 __all__ = [
     "Case",
+    "CompiledAgrees",
     "Expectation",
     "InputsKept",
     "InputsWritten",
@@ -95,6 +96,11 @@ class Repeatable:
 
 
 @dataclass(frozen=True)
+class CompiledAgrees:
+    """The same call inside the framework's compiler gives what it gives by itself (see `check_compiled`)."""
+
+
+@dataclass(frozen=True)
 class Metamorphic:
     """The results of one or two calls are related in a way that no oracle is needed for (see `relations`)."""
 
@@ -119,6 +125,7 @@ Expectation = (
     | InputsKept
     | InputsWritten
     | Repeatable
+    | CompiledAgrees
     | Metamorphic
     | Recorded
 )

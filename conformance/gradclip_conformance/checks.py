@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import check_effects, check_form, check_values, relations
+from . import check_compiled, check_effects, check_form, check_values, relations
 from .answers import Answer, Raised, Replied
 from .case import (
+    CompiledAgrees,
     InputsKept,
     InputsWritten,
     Metamorphic,
@@ -39,6 +40,8 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.refused(case, answer)
         case RaisesOnNonfinite(atomic):
             return check_effects.raises_on_nonfinite(case, answer, atomic)
+        case CompiledAgrees() if any(isinstance(each, Raised) for each in answers):
+            return check_compiled.raised_alike(case, answers)
         case NotSilent() if isinstance(answer, Raised):
             return Verdict("pass", observed=observed_answer(answer))
     for each in answers:
@@ -66,6 +69,8 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.inputs_written(context, replies[0])
         case Repeatable(threads):
             return check_effects.repeatable(replies, threads)
+        case CompiledAgrees():
+            return check_compiled.compiled_agrees(context, replies[0], replies[1])
         case Metamorphic():
             return relations.check_relation(context, replies)
     msg = f"no check for the expectation {case.expectation!r}"

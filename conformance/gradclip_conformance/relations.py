@@ -23,7 +23,7 @@ from types import MappingProxyType
 from gradclip_adapters.contract import Array, Gradient, Reply
 
 from .answers import Answer, Replied
-from .case import Case, Metamorphic, Repeatable
+from .case import Case, CompiledAgrees, Metamorphic, Repeatable
 from .check_form import broken_form
 from .context import Context
 from .distances import largest_distance
@@ -210,6 +210,8 @@ def follow_up(case: Case, answer: Answer) -> Case | None:
     if isinstance(case.expectation, Repeatable):
         threads = {"threads": case.expectation.threads} if case.expectation.threads else {}
         return replace(case, options={**case.options, **threads})
+    if isinstance(case.expectation, CompiledAgrees):
+        return replace(case, options={**case.options, "compiled": True})
     if not isinstance(case.expectation, Metamorphic) or case.expectation.relation not in RELATIONS:
         return None
     if not isinstance(answer, Replied) or broken_form(case, answer.reply) is not None:

@@ -224,3 +224,21 @@ def test_the_frameworks_own_clip_is_what_answers(subject: Subject, monkeypatch: 
     monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", lambda self, pairs: pairs)
 
     assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
+
+
+@pytest.mark.parametrize(
+    "subject", [one for one in OPTIMIZERS if "compiles" in one.features and "ByValue" not in one.name], ids=named
+)
+def test_a_compiled_call_is_a_static_program(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic: list[bool] = []
+    original = paddle.optimizer.SGD
+
+    def optimizer(*arguments: Any, **options: Any) -> Any:
+        dynamic.append(paddle.in_dynamic_mode())
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(paddle.optimizer, "SGD", optimizer)
+    compiled, alone = ask(subject, WEIGHT, BIAS, compiled=True), ask(subject, WEIGHT, BIAS)
+
+    assert dynamic == [False, True]
+    assert values_of(compiled.gradients) == values_of(alone.gradients)

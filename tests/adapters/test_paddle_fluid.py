@@ -193,3 +193,21 @@ def test_claims_stand_in_the_installed_documentation():
         text = inspect.getdoc(getattr(importlib.import_module(module_name), name))
         assert claim["phrase"] in " ".join(text.split())
         assert hashlib.sha256(text.encode()).hexdigest() == claim["docstring_sha256"]
+
+
+@pytest.mark.parametrize("subject", [one for one in OPTIMIZERS if "compiles" in one.features], ids=named)
+def test_a_compiled_call_is_a_static_program(subject, monkeypatch):
+    executed = []
+    original = fluid.Executor
+
+    def executor(place):
+        executed.append(place)
+        return original(place)
+
+    monkeypatch.setattr(fluid, "Executor", executor)
+    alone = ask(subject, WEIGHT, BIAS)
+    assert not executed
+    compiled = ask(subject, WEIGHT, BIAS, compiled=True)
+
+    assert len(executed) == 1
+    assert values_of(compiled.gradients) == values_of(alone.gradients)

@@ -147,3 +147,27 @@ def test_exclusion_is_unsupported(subject: str) -> None:
 
     with pytest.raises(Unsupported, match="can be excluded"):
         ADAPTER.call(Call(subject, (gradient,), options_of(subject, 1.0)))
+
+
+@pytest.mark.parametrize("function", ["clip_by_value", "clip_by_norm", "clip_by_global_norm"])
+def test_a_compiled_call_is_inside_a_graph(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, eagerly, original = f"tf.{function}[eager]", [], getattr(tf, function)
+
+    def clip(*arguments: Any, **options: Any) -> Any:
+        eagerly.append(tf.executing_eagerly())
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(tf, function, clip)
+    # A threshold for which there is no graph yet.
+    gradients, options = gradients_of(subject, "float32"), options_of(subject, 0.8125)
+    compiled = ADAPTER.call(Call(subject, gradients, {**options, "compiled": True}))
+    count = len(eagerly)
+    alone = ADAPTER.call(Call(subject, gradients, options))
+
+    assert count > 0
+    assert not any(eagerly[:count])
+    assert all(eagerly[count:])
+    for one, other in zip(compiled.gradients, alone.gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)

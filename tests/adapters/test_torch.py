@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ except ImportError as error:
     pytest.skip(f"PyTorch is not installed in this environment: {error}", allow_module_level=True)
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from gradclip_adapters.torch import TorchAdapter, array_of, tensor_of
+from gradclip_adapters.torch import ENTRY_POINTS, TorchAdapter, array_of, tensor_of
 
 ADAPTER = TorchAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
@@ -209,3 +211,25 @@ class TestSubjects:
     def test_optimizer_over_nothing_is_unsupported(self) -> None:
         with pytest.raises(Unsupported, match="empty list of parameters"):
             ADAPTER.call(Call("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", (), {"clip_norm": 1.0}))
+
+
+@pytest.mark.parametrize("subject", sorted(name for name, one in SUBJECTS.items() if "compiles" in one.features))
+def test_a_compiled_call_is_compiled(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, compiling = ENTRY_POINTS[subject], []
+
+    def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
+        compiling.append(torch.compiler.is_compiling())
+        return entry.clip(passed, options)
+
+    monkeypatch.setitem(ENTRY_POINTS, subject, replace(entry, clip=clip))
+    options = options_of(subject, 1.0)
+    with warnings.catch_warnings():
+        # The compiler's own imports use what is deprecated.
+        warnings.simplefilter("ignore")
+        compiled = ADAPTER.call(Call(subject, gradients_of("float32"), {**options, "compiled": True}))
+    alone = ADAPTER.call(Call(subject, gradients_of("float32"), options))
+
+    assert compiling == [True, False]
+    for one, other in zip(values_of(compiled), values_of(alone), strict=True):
+        assert (one is None) == (other is None)
+        np.testing.assert_allclose(np.array(one, float), np.array(other, float), rtol=1e-6)

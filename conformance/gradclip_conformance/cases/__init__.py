@@ -7,6 +7,7 @@ from functools import cache
 from ..case import Case
 from . import (
     arguments,
+    compiled,
     effects,
     exclusion,
     exhaustive,
@@ -33,6 +34,7 @@ THEMES = {
     "precision": precision,
     "arguments": arguments,
     "effects": effects,
+    "compiled": compiled,
     "optimizer": optimizer,
     "metamorphic": metamorphic,
     "exhaustive": exhaustive,

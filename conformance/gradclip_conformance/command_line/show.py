@@ -9,8 +9,19 @@ import click
 
 from gradclip_spec import rules as rule_book
 
-from ..case import Case, Metamorphic, NotSilent, RaisesOnNonfinite, Recorded, Refused, Repeatable, ReturnedNorm
+from ..case import (
+    Case,
+    CompiledAgrees,
+    Metamorphic,
+    NotSilent,
+    RaisesOnNonfinite,
+    Recorded,
+    Refused,
+    Repeatable,
+    ReturnedNorm,
+)
 from ..cases import all_cases
+from ..check_compiled import WHAT_IS_EXACT
 from ..measure import expected_arrays
 from ..predict import clip_bound, clip_budget, norm_budget, predict
 from ..relations import RELATIONS, Relation
@@ -70,6 +81,9 @@ def _expected_text(case: Case) -> str:
         case Repeatable(threads):
             how = f"from {threads} threads at once" if threads else "again, on fresh copies of the gradients"
             return f"the same call {how} gives the same bits"
+        case CompiledAgrees():
+            says = "the same call inside the framework's compiler gives the same results, or both raise an error."
+            return f"{says}\n{_distance_text(case, exact=False)}\n{WHAT_IS_EXACT}"
         case Metamorphic(relation, exponent) if relation in RELATIONS:
             return _relation_text(case, RELATIONS[relation], exact=exponent != 0)
         case Metamorphic(relation):

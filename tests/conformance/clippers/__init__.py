@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     wrong_adapters,
+    wrong_compiled,
     wrong_effects,
     wrong_exclusion,
     wrong_large,
@@ -27,6 +28,7 @@ __all__ = [
     "WRONG",
     "Wrong",
     "wrong_adapters",
+    "wrong_compiled",
     "wrong_effects",
     "wrong_exclusion",
     "wrong_large",

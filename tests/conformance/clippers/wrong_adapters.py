@@ -1,4 +1,4 @@
-"""Clippers that are wrong with iterators, or in an optimizer: abilities that no signature shows."""
+"""Clippers that are wrong with iterators, in an optimizer, or compiled: abilities that no signature shows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from gradclip_adapters.plain import PlainFunction
 from .steps import Array as Values
 from .steps import Clipper, Gradients
 from .table import caught_by
+
+#: The options that the function itself is not given.
+UNSEEN = ("as_generator", "learning_rate", "compiled")
 
 
 class _WithAbilities(Adapter):
@@ -37,7 +40,7 @@ class _WithAbilities(Adapter):
 
     def call(self, call: Call) -> Reply:
         """The function, called in its own way."""
-        plain = {name: value for name, value in call.options.items() if name not in ("as_generator", "learning_rate")}
+        plain = {name: value for name, value in call.options.items() if name not in UNSEEN}
         gradients = self.dense(call)
 
         @functools.wraps(self._function.__call__)
@@ -78,6 +81,17 @@ class Descends(_WithAbilities):
             return list(result[0] if isinstance(result, tuple) else result)
 
         return self._function.descend(grads, call.options["learning_rate"], clip)
+
+
+class Compiles(_WithAbilities):
+    """A function that has another form, compiled."""
+
+    features = ("compiles",)
+
+    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+        """The function in the form that the call asks for."""
+        self._function.is_compiled = call.options.get("compiled", False)
+        return self._function(grads, **options)
 
 
 class TakesRows(_WithAbilities):

@@ -1,0 +1,125 @@
+"""Clippers whose compiled form is not what they are by themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, Clipper, Gradients, NormClipper
+from .table import caught_by
+from .wrong_adapters import Compiles
+
+
+class _Compiled(Clipper):
+    """Shared by all: the adapter says which form is called."""
+
+    is_compiled = False
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class KnowsNoNaN(_Compiled):
+    """Compiled with a fast mathematics in which nothing is NaN."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return np.nan_to_num(result, nan=0.0, posinf=math.inf, neginf=-math.inf) if self.is_compiled else result
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class InHalfPrecision(_Compiled):
+    """Compiled to half precision, and back in the end."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return result.astype(np.float16).astype(result.dtype) if self.is_compiled else result
+
+
+@caught_by("compiled-agrees", adapter=Compiles, dtypes=("float16", "float32"))
+class InAnotherDtype(_Compiled):
+    """Compiled, leaves the results in float64."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return result.astype(np.float64) if self.is_compiled else result
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class AddsToZeros(_Compiled):
+    """Compiled, adds the smallest number so as to divide by no zero."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return result + np.finfo(result.dtype).smallest_subnormal if self.is_compiled else result
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class LosesFlags(_Compiled):
+    """Compiled, looks at no flag."""
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().included(grads, [flag or self.is_compiled for flag in need_clip])
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class LosesNone(_Compiled):
+    """Compiled, leaves out what is None."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return [result for result in results if result is not None or not self.is_compiled]
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class RaisesWhenCompiled(_Compiled):
+    """Cannot be compiled where an element is not finite."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        if self.is_compiled and not np.isfinite(grad).all():
+            message = "the graph has a constant that is not finite"
+            raise FloatingPointError(message)
+        return result
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class RaisesUnlessCompiled(_Compiled):
+    """Refuses by itself what it takes when compiled, where a check is left out."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        if not self.is_compiled and not np.isfinite(grad).all():
+            message = "a gradient is not finite"
+            raise FloatingPointError(message)
+        return result
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class FirstThreshold(NormClipper, _Compiled):
+    """Compiled for its first threshold, keeps that for all later calls."""
+
+    traced: float | None = None
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        if self.is_compiled:
+            self.traced = clip_norm if self.traced is None else self.traced
+        return super().clip(grad, self.traced if self.is_compiled and self.traced else clip_norm, norm)
+
+
+@caught_by("compiled-agrees", adapter=Compiles)
+class BothBranches(NormClipper, _Compiled):
+    """Compiled to a selection among two branches, of which one divides by a zero norm."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return grad * np.float32(math.nan) if self.is_compiled and norm == 0 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("global-norm.compiled-agrees", adapter=Compiles)
+class NormAfterTheClip(ByGlobalNorm, _Compiled):
+    """Compiled, returns the norm after the clip."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return min(total, clip_norm) if self.is_compiled else total
+
+
+@caught_by("global-norm.compiled-agrees", adapter=Compiles)
+class NoNormCompiled(ByGlobalNorm, _Compiled):
+    """Compiled, forgets the norm."""
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        return results if self.is_compiled else super().give(results, total, clip_norm)

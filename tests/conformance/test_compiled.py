@@ -1,0 +1,104 @@
+"""Compiled beside by itself: other roundings are not blamed, and two errors agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from clippers.steps import Array, ByGlobalNorm, ByNorm, ByValue, Clipper
+from clippers.wrong_adapters import Compiles
+
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.in_process import InProcess
+from gradclip_conformance.plan import Selection, plan_cells
+from gradclip_conformance.runner import run_cell
+from gradclip_reports.records import Cell
+
+
+class OtherRoundings:
+    """By itself it multiplies by a quotient in the dtype; compiled it divides a product."""
+
+    is_compiled = False
+
+    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        """One gradient, scaled."""
+        one = grad.dtype.type
+        with np.errstate(invalid="ignore"):
+            if self.is_compiled:
+                return np.asarray(grad / (one(norm) / one(clip_norm)))
+            return np.asarray(grad * (one(clip_norm) / one(norm)))
+
+
+class OwnOtherRoundings(OtherRoundings, ByNorm):
+    """Of each gradient."""
+
+
+class CommonOtherRoundings(OtherRoundings, ByGlobalNorm):
+    """Of all gradients."""
+
+
+class LimitsOtherwise(ByValue):
+    """By itself NumPy's function, compiled two selections."""
+
+    is_compiled = False
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        """One gradient, clipped."""
+        if not self.is_compiled:
+            return super().clip(grad, low, high)
+        limits = np.array([low, high], grad.dtype)
+        return np.where(grad > limits[1], limits[1], np.where(grad < limits[0], limits[0], grad))
+
+
+class Refuses(ByGlobalNorm):
+    """Raises where the norm is not finite, compiled in another way."""
+
+    is_compiled = False
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        """One result."""
+        if np.isfinite(result).all():
+            return result
+        kind = FloatingPointError if self.is_compiled else ValueError
+        raise kind("not finite")
+
+
+def cells_of(function: Clipper) -> list[Cell]:
+    """The cells of the rule for a function of two forms."""
+    connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
+    planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=("*.compiled-agrees",)))
+    return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
+
+
+@pytest.mark.parametrize("clipper", [OwnOtherRoundings, CommonOtherRoundings, LimitsOtherwise, Refuses])
+def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
+    cells = cells_of(clipper())
+
+    assert {cell.status for cell in cells} == {"pass"}, [cell.detail for cell in cells if cell.status != "pass"]
+    assert {cell.case.split("/")[1] for cell in cells} == {
+        "clipped", "not-clipped", "long", "nan", "infinity", "zeros", "excluded", "none",
+    }  # fmt: skip
+
+
+def test_the_forms_round_otherwise() -> None:
+    cells = cells_of(CommonOtherRoundings())
+
+    assert max(cell.ulp or 0.0 for cell in cells) >= 1
+
+
+def test_poor_accuracy_is_no_failure() -> None:
+    class LosesDigits(ByGlobalNorm):
+        """Compiled, loses of a long sum what a sum in the dtype may lose."""
+
+        is_compiled = False
+
+        def global_norm(self, tensors: Any, p: float) -> float:
+            norm = super().global_norm(tensors, p)
+            loses = self.is_compiled and sum(t.size for t in tensors) > 1000
+            return norm * (1 + 20 * float(np.finfo(tensors[0].dtype).eps)) if loses else norm
+
+    statuses = {cell.case: cell.status for cell in cells_of(LosesDigits())}
+
+    assert statuses["global-norm.compiled-agrees/long/float32"] == "quality"
+    assert "fail" not in statuses.values()

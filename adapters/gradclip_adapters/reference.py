@@ -43,6 +43,10 @@ class Backend:
     writable: bool = True
     #: Whether its arrays lie in memory as they are asked to.
     strided: bool = True
+    #: Whether its compiler computes with numbers below the normal range as with zero.
+    flushes_subnormals: bool = False
+    #: The values of lazy arrays, computed all at once, because what they share would else be computed for each.
+    computed: Callable[[Any], Any] = lambda arrays: arrays
     #: Its compiler: a function of a list of arrays to the same, compiled.
     compile: Optional[Callable[..., Any]] = None
 
@@ -78,9 +82,10 @@ class ReferenceAdapter(Adapter):
         with framework_call(lambda: self._read(arrays)) as seen:
             result = function(passed)
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
+        gradients, total = self._backend.computed((list(clipped), norm))
         return Reply(
-            gradients=self._read(clipped),
-            norm=None if norm is None else self._backend.read(norm),
+            gradients=self._read(gradients),
+            norm=None if total is None else self._read_norm(total),
             inputs=self._read(arrays),
             same_object=tuple(new is old for new, old in zip(clipped, arrays)),
             warnings=seen.warnings,
@@ -88,6 +93,10 @@ class ReferenceAdapter(Adapter):
 
     def _read(self, arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
         return tuple(None if array is None else self._backend.read(array) for array in arrays)
+
+    def _read_norm(self, norm: Any) -> Array:
+        # That of no array at all is of no array's library.
+        return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
 
 
 def _version() -> str:
@@ -110,6 +119,7 @@ def _subjects(backend: Backend) -> List[Subject]:
     for operation in OPERATIONS:
         name = "gradclip_spec." + operation
         features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
+        features += ("flushes_subnormals",) if backend.flushes_subnormals else ()
         features += ("compiles",) if backend.compile is not None else ()
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, "functional"), norm_types))
@@ -176,7 +186,16 @@ def jax() -> ReferenceAdapter:
     dtypes = ("float16", "bfloat16", "float32", "float64")
     return ReferenceAdapter(
         Backend(
-            "JAX", library.__version__, dtypes, make, _read_numpy, writable=False, strided=False, compile=library.jit
+            "JAX",
+            library.__version__,
+            dtypes,
+            make,
+            _read_numpy,
+            writable=False,
+            strided=False,
+            compile=library.jit,
+            # https://github.com/jax-ml/jax/issues/26658
+            flushes_subnormals=library.default_backend() == "cpu",
         )
     )
 
@@ -191,4 +210,11 @@ def dask() -> ReferenceAdapter:
         return library.from_array(values, chunks=tuple(max(1, (length + 1) // 2) for length in values.shape))
 
     dtypes = ("float16", "float32", "float64")
-    return ReferenceAdapter(Backend("Dask", package.__version__, dtypes, make, _read_numpy, writable=False))
+
+    def computed(arrays: Any) -> Any:
+        (values,) = package.compute(arrays)
+        return values
+
+    return ReferenceAdapter(
+        Backend("Dask", package.__version__, dtypes, make, _read_numpy, writable=False, computed=computed)
+    )

@@ -68,8 +68,8 @@ def _strict(device: str | None) -> Callable[[], Backend]:
         def read(array: Any) -> np.ndarray[Any, Any]:
             return np.array(array.to_device(strict.Device("CPU_DEVICE")))
 
-        name = "strict" if device is None else f"strict-{device}"
-        dtypes = ("float32",) if device == "no_float64" else ("float32", "float64")
+        name = "array-api-strict" if device is None else f"array-api-strict-{device}"
+        dtypes = ("float32", "float64") if device is None else ("float32",)
         return Backend(name, make, read, dtypes, array_type=type(make(0, "float32")))
 
     return build
@@ -146,8 +146,9 @@ def _cupy() -> Backend:
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "numpy": _numpy,
     "numpy-read-only": _read_only,
-    "strict": _strict(None),
-    "strict-no_float64": _strict("no_float64"),
+    "array-api-strict": _strict(None),
+    "array-api-strict-no_float64": _strict("no_float64"),
+    "array-api-strict-no_x64": _strict("no_x64"),
     "torch": _torch,
     "jax": _jax,
     "dask": _dask,
@@ -159,12 +160,12 @@ def _built(name: str) -> Backend:
     try:
         return BACKENDS[name]()
     except ImportError as error:
-        if os.environ.get("GRADCLIP_REQUIRE", "") == name.partition("-")[0]:
+        if name.startswith(os.environ.get("GRADCLIP_REQUIRE") or "no library"):
             raise
         pytest.skip(f"{name} is not installed: {error}")
 
 
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(scope="module", params=list(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array library that is installed."""
     return _built(request.param)

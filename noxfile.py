@@ -149,6 +149,15 @@ def published(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def accuracy(session: nox.Session) -> None:
+    """Measure how accurate all frameworks are, each in an environment of its own; the table in reports/published/."""
+    session.install("-e", ".[check]")
+    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
+    names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
+    session.run("gradclip", "accuracy", *names, "--venv", "--largest", str(10**7), "-o", "reports/published/accuracy")
+
+
+@nox.session(default=False)
 def report(session: nox.Session) -> None:
     """Make the README's matrix from the published records; with `--check`, fail when it is stale."""
     session.install("-e", ".[check]")

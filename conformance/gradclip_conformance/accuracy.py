@@ -15,9 +15,11 @@ rounded three times. The ulp is that of the binade of `x f` rounded to float64.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,19 +27,22 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
 
-from .answers import Connection, Replied
+from .answers import Answer, Connection, Died, Mistaken, NotSupported, Raised, Replied
 from .claims import Claim, claims_for
 from .exact import coefficient
 from .expected import PLAIN, Bounds
 from .formats import FORMATS, Format, power_of_two, to_doubles
-from .measure import as_dtype, norm_distance
+from .measure import as_dtype, norm_distance, norm_value
 
-__all__ = ["INPUTS", "Row", "exact_norm", "largest_error", "measure_accuracy", "sizes_up_to"]
+__all__ = ["INPUTS", "THRESHOLD", "Row", "exact_norm", "largest_error", "measure_accuracy", "rebuilt", "sizes_up_to"]
 
 Doubles = npt.NDArray[np.float64]
 
 THRESHOLD = 1.0
 SEEDS = (1, 2)
+#: From this size on, one seed and the two arrangements that differ most: the numbers are so many that another draw of
+#: them says little more, and to send them takes seconds.
+LARGE = 10**5
 
 #: Seconds that one call may take.
 LIMIT = 300.0
@@ -55,7 +60,7 @@ class Row:
     norm_input: str
     elements: float
     elements_input: str
-    #: How far, in ulp, the same element comes out apart when the tensors come in another order or grouping.
+    #: How far, in ulp, the norm or an element comes out apart when the tensors come in another order or grouping.
     spread: float
     #: What was raised or is missing, where there are no numbers.
     problem: str = ""
@@ -156,27 +161,47 @@ def measure_accuracy(
     """The largest errors of a subject, over all inputs and arrangements of them."""
     norm: tuple[float, str] | None = None
     elements, spread = (-1.0, ""), 0.0
-    for name, make in INPUTS.items():
-        for seed in SEEDS:
-            array = make(size, dtype, seed)
-            exact = exact_norm(array)
-            factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
-            first: Doubles | None = None
-            for arrangement, pieces, back in _arrangements(array, subject.operation):
-                label = f"{name}, seed {seed}, {arrangement}"
-                answer = connection.ask(_call(subject, pieces), LIMIT)
-                if not isinstance(answer, Replied):
-                    return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {answer}"[:300])
-                joined = _joined(answer.reply.gradients, back)
-                elements = _worse(elements, (largest_error(array, joined, factor), label))
-                if answer.reply.norm is not None:
-                    distance = norm_distance(answer.reply.norm, exact.middle, dtype)
-                    norm = _worse(norm or (-1.0, ""), (distance, label))
-                values = to_doubles(joined.data, joined.dtype)
-                first = values if first is None else first
-                spread = max(spread, _apart(first, values, FORMATS[dtype]))
+    for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
+        array = INPUTS[name](size, dtype, seed)
+        exact = _exact_norm_of(name, size, dtype, seed)
+        factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
+        first: tuple[Doubles, Array | None] | None = None
+        for arrangement in _arrangements(subject.operation, size):
+            label = f"{name}, seed {seed}, {arrangement}"
+            answer = connection.ask(_call(subject, _arranged(array, arrangement)), LIMIT)
+            if not isinstance(answer, Replied):
+                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_said(answer)}"[:300])
+            joined = _joined(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
+            elements = _worse(elements, (largest_error(array, joined, factor), label))
+            if answer.reply.norm is not None:
+                distance = norm_distance(answer.reply.norm, exact.middle, dtype)
+                norm = _worse(norm or (-1.0, ""), (distance, label))
+            now = to_doubles(joined.data, joined.dtype), answer.reply.norm
+            first = first or now
+            spread = max(spread, _apart(first[0], now[0], FORMATS[dtype]), _norms_apart(first[1], now[1], dtype))
     norm_ulp, norm_input = norm or (None, "")
     return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
+
+
+def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
+    """The gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
+    name, seed, arrangement = worst.split(", ")
+    return _arranged(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
+
+
+@lru_cache(maxsize=256)
+def _exact_norm_of(name: str, size: int, dtype: str, seed: int) -> Bounds:
+    return exact_norm(INPUTS[name](size, dtype, seed))
+
+
+def _said(answer: Answer) -> str:
+    """What kept a subject from answering."""
+    match answer:
+        case Raised(kind, text):
+            return f"{kind}: {text}"
+        case Died(text) | Mistaken(text) | NotSupported(text):
+            return text
+    return str(answer)
 
 
 def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:
@@ -196,14 +221,33 @@ def _apart(first: Doubles, second: Doubles, form: Format) -> float:
     return float((np.abs(first - second) / _ulps(first, form)).max(initial=0.0))
 
 
-def _arrangements(array: Array, operation: str) -> Iterator[tuple[str, list[Array], int]]:
-    """The same elements as one tensor, from behind, and for a common norm in ten tensors; and how they are put back."""
-    bits = array.bits()
-    yield "one tensor", [array], 1
-    yield "one tensor from behind", [_of_bits(bits[::-1], array.dtype)], -1
-    if operation == "clip_by_global_norm":
-        for name, step in (("ten tensors", 1), ("ten tensors from behind", -1)):
-            yield name, [_of_bits(part, array.dtype) for part in np.array_split(bits[::step], 10)], step
+def _norms_apart(first: Array | None, second: Array | None, dtype: str) -> float:
+    if first is None or second is None:
+        return 0.0
+    value = norm_value(first)
+    if math.isfinite(value):
+        return norm_distance(second, Fraction(value), dtype)
+    return 0.0 if np.array_equal(value, norm_value(second), equal_nan=True) else math.inf
+
+
+#: The same elements in so many tensors, from the front or from behind.
+ARRANGEMENTS = {
+    "one tensor": (1, 1),
+    "one tensor from behind": (1, -1),
+    "ten tensors": (10, 1),
+    "ten tensors from behind": (10, -1),
+}
+
+
+def _arrangements(operation: str, size: int) -> list[str]:
+    """Those that do not change the results: tensors may be split where they have a common norm."""
+    names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
+    return names if size < LARGE else [names[0], names[-1]]
+
+
+def _arranged(array: Array, arrangement: str) -> list[Array]:
+    count, step = ARRANGEMENTS[arrangement]
+    return [_of_bits(part, array.dtype) for part in np.array_split(array.bits()[::step], count)]
 
 
 def _of_bits(bits: npt.NDArray[Any], dtype: str) -> Array:

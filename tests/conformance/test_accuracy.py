@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import accuracy, exact
+from gradclip_conformance.accuracy_page import document, page
 from gradclip_conformance.command_line import gradclip
 from gradclip_conformance.distances import largest_distance
 from gradclip_conformance.expected import Expected
@@ -133,13 +134,53 @@ def test_sizes() -> None:
     assert accuracy.sizes_up_to(10**4) == [100, 1000, 10000]
 
 
-def test_the_verb_writes_lines_and_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "accuracy.jsonl"
+def test_the_verb_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     arguments = ["accuracy", "numpy", "--op", "clip_by_norm", "--dtype", "float32", "--largest", "1000"]
-    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
+    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(tmp_path / "accuracy")])
 
     assert result.exit_code == 0, result.output
     assert "gradclip_spec.clip_by_norm[inplace=True]: largest errors in ulp" in result.output
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [(row["subject"][-14:], row["size"]) for row in rows[-1:]] == [("[inplace=True]", 1000)]
-    assert all(row["record"] == "accuracy" and row["elements"] < 4 and row["norm"] is None for row in rows)
+    assert max(map(len, result.output.splitlines())) <= 80
+    made = json.loads((tmp_path / "accuracy.json").read_text(encoding="utf-8"))
+    (framework,) = made["frameworks"]
+    assert framework["framework"] == "gradclip_spec on NumPy"
+    assert [(row["subject"][-14:], row["size"]) for row in framework["rows"][-1:]] == [("[inplace=True]", 1000)]
+    assert all(row["elements"] < 4 and row["norm"] is None for row in framework["rows"])
+    assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == page(made)
+
+
+@pytest.mark.parametrize("number", [0, 5, 10, 15])
+def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
+    calls: list[list[np.ndarray[Any, Any]]] = []
+
+    def wrong_once(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+        results, norm = careful(grads, clip_norm=clip_norm)
+        calls.append(grads)
+        return (
+            ([result * np.float32(2) for result in results], norm * 2) if len(calls) == number + 1 else (results, norm)
+        )
+
+    row = measured(wrong_once)
+    again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
+
+    assert len(calls) == 16
+    assert [array.numpy().tolist() for array in again] == [grad.tolist() for grad in calls[number]]
+
+
+def test_a_norm_that_depends_on_the_grouping_is_a_spread() -> None:
+    def counts_tensors(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+        results, norm = careful(grads, clip_norm=clip_norm)
+        return results, norm * (1 + len(grads) * 2.0**-20)
+
+    assert measured(counts_tensors).spread > 30
+
+
+def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
+    rows = [accuracy.Row(name, "float32", 100, None, "", elements, "normal, seed 1, one tensor", 0.5) for name, elements
+            in (("a.clip", 1.5), ("b_clip", 1.5), ("c.clip", np.inf))]  # fmt: skip
+    framework = {"adapter": "lib", "framework": "Lib", "version": "2.0", "environment": {"device": "cpu"}}
+    text = page(document([{**framework, "rows": [row.to_json() for row in rows]}]))
+
+    assert "## Lib 2.0\n\ndevice cpu.\n\n- `a.clip`\n- `b_clip`\n\n| dtype" in text
+    assert text.count("| float32 | 100 | - | 1.5 | 0.5 | normal, seed 1, one tensor |") == 1
+    assert "| float32 | 100 | - | inf | 0.5 |" in text

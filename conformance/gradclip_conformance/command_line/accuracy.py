@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.box import SIMPLE
@@ -15,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..accuracy import Row, measure_accuracy, sizes_up_to
+from ..accuracy import measure_accuracy, sizes_up_to
+from ..accuracy_page import described, document, numbers, page, worst_input
 from ..answers import StartError
 from ..claims import load_claims
 from .targets import Target, chosen_targets, python_options, say
@@ -27,8 +29,7 @@ __all__ = ["accuracy"]
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
 @click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="Elements at most.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write JSON Lines.")
-@click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(["terminal", "json"]))
+@click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
 def accuracy(
     adapters: tuple[str, ...],
     operation: str | None,
@@ -38,7 +39,6 @@ def accuracy(
     venv: bool,
     largest: int,
     output: Path | None,
-    format_: str,
 ) -> None:
     """Measure how accurate clips by norm are, with the worst input of each.
 
@@ -47,25 +47,24 @@ def accuracy(
     elements come in another order, or in other tensors. Clips by value round nothing and are left out.
     """
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
-    problems = 0
-    rows: list[tuple[str, Row]] = []
+    problems, measured = 0, []
     for target in targets:
         try:
-            rows += [(target.name, row) for row in _measured(target, operation, dtypes, sizes_up_to(largest))]
+            measured.append(_measured(target, operation, dtypes, sizes_up_to(largest)))
         except StartError as error:
             problems += 1
             say(f"{target.name} does not start ({error.kind}): {error}")
-    lines = [json.dumps({"adapter": name, **row.to_json()}) for name, row in rows]
+    made = document(measured)
     if output is not None:
-        output.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    if format_ == "json":
-        click.echo("\n".join(lines))
-    else:
-        _print(rows)
+        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+        output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
+        output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
+    for framework in measured:
+        _print(framework["rows"])
     sys.exit(3 if problems else 0)
 
 
-def _measured(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> list[Row]:
+def _measured(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     connection, rows = target.connect(), []
     try:
         for subject in connection.description.subjects:
@@ -78,29 +77,17 @@ def _measured(target: Target, operation: str | None, dtypes: Sequence[str], size
                 rows += [measure_accuracy(connection, subject, dtype, size, load_claims(target.name)) for size in sizes]
     finally:
         connection.close()
-    return rows
+    return described(target.name, connection.description, rows)
 
 
-def _print(rows: Sequence[tuple[str, Row]]) -> None:
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     console = Console(width=max(80, shutil.get_terminal_size().columns))
-    for subject, group in groupby((row for _, row in rows), key=lambda row: row.subject):
+    for subject, group in groupby(rows, key=lambda row: row["subject"]):
         # As text: what stands in brackets in a subject's name is no markup.
         table = Table(title=Text(f"{subject}: largest errors in ulp"), title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
-            table.add_column(column, justify="left" if column == "dtype" else "right")
+            table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
         table.add_column("worst input", overflow="fold")
         for row in group:
-            table.add_row(row.dtype, f"{row.size:,}", *_numbers(row), Text(row.problem or _worst(row)))
+            table.add_row(row["dtype"], f"{row['size']:,}", *numbers(row), Text(worst_input(row)))
         console.print(table)
-
-
-def _numbers(row: Row) -> tuple[str, str, str]:
-    if row.problem:
-        return ("-", "-", "-")
-    return ("-" if row.norm is None else f"{row.norm:.3g}", f"{row.elements:.3g}", f"{row.spread:.3g}")
-
-
-def _worst(row: Row) -> str:
-    if row.norm is None or row.norm_input == row.elements_input:
-        return row.elements_input
-    return f"norm: {row.norm_input}; elements: {row.elements_input}"

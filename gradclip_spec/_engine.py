@@ -52,14 +52,17 @@ class Gradients:
         return self.tree.rebuild(results)
 
     def _check_writeable(self) -> None:
-        for index in self.included:
-            leaf = self.tree.leaves[index]
-            if self.library is not None and not self.library.primitives.writeable(leaf):
-                message = (
-                    f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
-                    f"(a {type(leaf).__module__}.{type(leaf).__qualname__}) cannot; use `inplace=False`"
-                )
-                raise TypeError(message)
+        if self.library is None:
+            return
+        flags = self.library.primitives.writeable(self.leaves)
+        if not all(flags):
+            index = self.included[flags.index(False)]
+            kind = type(self.tree.leaves[index])
+            message = (
+                f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
+                f"(a {kind.__module__}.{kind.__qualname__}) cannot; use `inplace=False`"
+            )
+            raise TypeError(message)
 
 
 def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | None, Array]:

@@ -258,12 +258,18 @@ def _times(library: Library, x: Array, scale: Array) -> Array:
 
 
 def _chunks(library: Library, x: Array) -> Iterator[Array]:
-    flat = library.xp.reshape(x, (-1,))
-    if not library.eager:
-        yield flat
+    """The elements as flat arrays; never all at once where values are at hand, since flattening a view copies it."""
+    width = math.prod(x.shape[1:])
+    if not library.eager or width * sum(x.shape[:1]) <= _CHUNK:
+        yield library.xp.reshape(x, (-1,))
         return
-    for start in range(0, flat.shape[0], _CHUNK):
-        yield flat[start : min(start + _CHUNK, flat.shape[0])]
+    if width > _CHUNK:
+        for index in range(x.shape[0]):
+            yield from _chunks(library, x[index, ...])
+        return
+    step = _CHUNK // width
+    for start in range(0, x.shape[0], step):
+        yield library.xp.reshape(x[start : min(start + step, x.shape[0]), ...], (-1,))
 
 
 def _rows(library: Library, flat: Array) -> list[Array]:

@@ -3,27 +3,44 @@
 Also used for torch tensors on the CPU, whose memory NumPy can read as it stands.
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["clip", "multiply", "sum_of_squares", "writeable"]
+__all__ = ["clip", "exact_sum_of_squares", "flat_parts", "multiply", "sum_by_rows", "sum_of_squares", "writeable"]
 
 Array = np.ndarray[Any, Any]
 
-#: Elements that are converted to float64 at a time: the buffer stays in the first two caches, and is too small for
-#: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
-_CHUNK = 8192
-#: From this many float32 elements on, an array is summed in float32 first, by rows of so many elements.
+#: From this many float32 elements on, squares are summed in float32 first, by rows of so many elements.
 _LARGE = 1 << 16
 _ROW = 256
+#: Elements of one piece of a large array, which is looked at twice and so had better stay in the cache.
+_PIECE = 1 << 20
+#: Elements that are converted to float64 at a time: the buffer stays in the first two caches, and is too small for
+#: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
+_CHUNK = 1 << 13
 #: One row in so many, but no more than so many rows, is summed again in float64 to see whether the errors lean one way.
 _SAMPLED = 16
 _SAMPLE = 512
-#: Bytes of a buffer that new arrays share: the system hands out many small pieces of memory far more slowly.
+#: Bytes of a buffer that new arrays share, and of an array that shares one.
 _SHARED = 1 << 25
+_MIDDLING = 1 << 16
+
+
+def sum_of_squares(arrays: Sequence[Array]) -> float:
+    """The sum of the squares of all elements, to a small part of float32's rounding error."""
+    by_dtype = [[array for array in arrays if array.dtype == dtype] for dtype in {array.dtype for array in arrays}]
+    return sum(map(_sum_of_squares_alike, by_dtype if len(by_dtype) > 1 else [arrays]))
+
+
+def _sum_of_squares_alike(arrays: Sequence[Array]) -> float:
+    if arrays and arrays[0].dtype == np.float32:
+        size = sum([array.size for array in arrays])
+        total = sum_by_rows(_flat(arrays, np.float32, _LARGE), size, _squares_of_rows)
+        if total is not None:
+            return total
+    return exact_sum_of_squares(arrays)
 
 
 def _squares_of_rows(rows: Array) -> Array:
@@ -31,82 +48,80 @@ def _squares_of_rows(rows: Array) -> Array:
     return sums
 
 
-def sum_of_squares(arrays: Sequence[Array], of_rows: Callable[[Array], Array] = _squares_of_rows) -> float:
-    """The sum of the squares of all elements, to a small part of float32's rounding error.
+def sum_by_rows(pieces: Iterable[Array], size: int, of_rows: Callable[[Array], Array]) -> float | None:
+    """The sum from float32 sums of rows, or None if these cannot be trusted to add up as if they were exact.
 
+    The rounding errors of some hundred rows and more cancel, unless the rows are alike (then they all err to the same
+    side), one row outweighs the others, or squares left the range of float32.
+
+    `pieces` are flat float32 arrays with so many elements together, each of which may be overwritten by the next;
     `of_rows` gives the sum of the squares of each row of a float32 matrix, in float32.
     """
-    large = [array for array in arrays if array.size >= _LARGE and array.dtype == np.float32]
-    small = [array for array in arrays if array.size < _LARGE or array.dtype != np.float32] if large else arrays
-    parts = [part for array in large for part in _flat_parts(array)]
-    total = _sum_by_rows(parts, of_rows) if parts else 0.0
-    return _exact(small) + (_exact(parts) if total is None else total)
+    if size < _LARGE:
+        return None
+    # An odd step from another start in each piece, because rows at even distances are too often alike.
+    step = max(size // (_ROW * _SAMPLE), _SAMPLED) | 1
+    sums, sample, sampled, rests = [], [], [], []
+    for index, piece in enumerate(pieces):
+        whole = piece.size // _ROW * _ROW
+        rows = piece[:whole].reshape(-1, _ROW)
+        sums.append(of_rows(rows))
+        chosen = slice(index * 7 % min(step, len(rows) or 1), None, step)
+        sample.append(rows[chosen].copy())
+        sampled.append(sums[-1][chosen])
+        rests.append(piece[whole:].copy())
+    each = np.concatenate(sums)
+    total = float(np.sum(each, dtype=np.float64))
+    in_range = each.size * _ROW * 2.0**-120 < total < 2.0**127
+    if not in_range or float(each.max()) * 64 > total:
+        return None
+    exact = exact_sum_of_squares(sample)
+    lean = abs(float(np.sum(np.concatenate(sampled), dtype=np.float64)) - exact)
+    if exact * step * 4 < total or lean > exact * 2.0**-26:
+        return None
+    return total + exact_sum_of_squares(rests)
 
 
-def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> list[Array]:
-    """Each array, all of one dtype, times `k`, computed in the dtype `wide` and rounded once to its own."""
-    factor = wide(k)
-    if not inplace:
-        return _scaled_copies(arrays, factor)
-    # Backwards, because what was read last is still in the cache.
-    for array in reversed(arrays):
-        _scale(array, factor, array)
-    return list(arrays)
+def exact_sum_of_squares(arrays: Iterable[Array]) -> float:
+    """The sum in float64, which holds the square of a narrower float exactly."""
+    return sum((float(np.dot(wide, wide)) for wide in _flat(arrays, np.float64, _CHUNK)), 0.0)
 
 
-def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
-    """The elements within bounds that their dtype represents exactly."""
-    out = x if inplace else np.empty_like(x)
-    np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
-    return out
+def _flat(arrays: Iterable[Array], dtype: Any, length: int) -> Iterator[Array]:
+    """The elements of all arrays in a dtype: small arrays joined, large ones in pieces.
 
-
-def writeable(x: Array) -> bool:
-    """Whether the array can be written into; scalars and read-only views cannot."""
-    return isinstance(x, np.ndarray) and x.flags.writeable
-
-
-def _scale(source: Array, factor: Any, result: Array) -> None:
-    if source.dtype == factor.dtype:
-        np.multiply(source, factor, result)
-    else:
-        # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
-        np.multiply(source, factor, result, dtype=factor.dtype, casting="unsafe")
-
-
-def _scaled_copies(arrays: Sequence[Array], factor: Any) -> list[Array]:
-    results: list[Array] = []
+    A piece may be overwritten by the next.
+    """
+    buffer = np.empty(length, dtype)
     group: list[Array] = []
-    size = 0
+    room = length
     for array in arrays:
-        alone = array.nbytes >= _SHARED // 4 or not array.flags.c_contiguous
-        if group and (alone or size + array.nbytes > _SHARED):
-            results += _scaled_together(group, factor)
-            group, size = [], 0
-        if alone:
-            results.append(_scaled_alone(array, factor))
-        else:
-            group.append(array)
-            size += array.nbytes
-    return results + _scaled_together(group, factor) if group else results
+        size = array.size
+        if size > room:
+            if group:
+                yield np.concatenate(group, axis=None, out=buffer[: length - room], casting="unsafe")
+                group, room = [], length
+            if size > length:
+                yield from _pieces(array, buffer)
+                continue
+        group.append(array)
+        room -= size
+    if group:
+        yield np.concatenate(group, axis=None, out=buffer[: length - room], casting="unsafe")
 
 
-def _scaled_together(arrays: Sequence[Array], factor: Any) -> list[Array]:
-    """New arrays that share one buffer."""
-    buffer = np.concatenate(arrays, axis=None)
-    _scale(buffer, factor, buffer)
-    ends = list(itertools.accumulate(array.size for array in arrays))
-    flat = [buffer[start:end] for start, end in itertools.pairwise([0, *ends])]
-    return [part if array.ndim == 1 else part.reshape(array.shape) for part, array in zip(flat, arrays, strict=True)]
+def _pieces(array: Array, buffer: Array) -> Iterator[Array]:
+    as_they_are = array.dtype == buffer.dtype
+    length = _PIECE if as_they_are else buffer.size
+    for flat in flat_parts(array):
+        for start in range(0, flat.size, length):
+            piece = flat[start : start + length]
+            if not as_they_are:
+                np.copyto(buffer[: piece.size], piece, casting="unsafe")
+            yield piece if as_they_are else buffer[: piece.size]
 
 
-def _scaled_alone(array: Array, factor: Any) -> Array:
-    result = np.empty_like(array)
-    _scale(array, factor, result)
-    return result
-
-
-def _flat_parts(x: Array) -> Iterator[Array]:
+def flat_parts(x: Array) -> Iterator[Array]:
     """The elements as flat arrays in any order: views where the array lies in one piece, else small copies."""
     if x.flags.c_contiguous or x.flags.f_contiguous or x.size <= _LARGE:
         yield x.ravel(order="K")
@@ -116,53 +131,47 @@ def _flat_parts(x: Array) -> Iterator[Array]:
         yield part.ravel(order="K")
 
 
-def _sum_by_rows(parts: Sequence[Array], of_rows: Callable[[Array], Array]) -> float | None:
-    """The sum from float32 sums of rows, or None if these cannot be trusted to add up as if they were exact.
+def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> list[Array]:
+    """Each array, all of one dtype, times `k`, computed in the dtype `wide` and rounded once to its own."""
+    # An array, because NumPy takes longer to look at a number.
+    factor = np.asarray(k, wide)
+    results = arrays if inplace else _new_arrays(arrays)
+    # Backwards, because what was read last is still in the cache.
+    for array, result in zip(reversed(arrays), reversed(results), strict=True):
+        if array.dtype == factor.dtype:
+            np.multiply(array, factor, result)
+        else:
+            # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
+            np.multiply(array, factor, result, dtype=factor.dtype, casting="unsafe")
+    return list(results)
 
-    The rounding errors of some hundred rows and more cancel, unless the rows are alike (then they all err to the same
-    side), one row outweighs the others, or squares left the range of float32.
+
+def _new_arrays(arrays: Sequence[Array]) -> list[Array]:
+    """Arrays to be filled, of the same shapes and dtype. Those of middling size share buffers: of neither many small
+    ones nor single large ones is the memory handed out as slowly by the system.
     """
-    step = max(sum(part.size for part in parts) // (_ROW * _SAMPLE), _SAMPLED)
-    rows = [part[: part.size // _ROW * _ROW].reshape(-1, _ROW) for part in parts]
-    each = [of_rows(matrix) for matrix in rows]
-    sums = np.concatenate(each)
-    total = float(np.sum(sums, dtype=np.float64))
-    in_range = sums.size * _ROW * 2.0**-120 < total < 2.0**127
-    if not in_range or float(sums.max()) * 64 > total:
-        return None
-    exact = _exact([matrix[::step] for matrix in rows])
-    lean = abs(float(np.sum(np.concatenate([some[::step] for some in each]), dtype=np.float64)) - exact)
-    if exact * step * 4 < total or lean > exact * 2.0**-26:
-        return None
-    return total + _exact([part[part.size // _ROW * _ROW :] for part in parts])
-
-
-def _exact(arrays: Sequence[Array]) -> float:
-    """The sum in float64, which holds the square of a narrower float exactly."""
-    buffer = np.empty(_CHUNK)
-    total = 0.0
-    for group in _groups(arrays):
-        size = sum(array.size for array in group)
-        wide = buffer[:size]
-        np.concatenate(group, axis=None, out=wide, casting="unsafe")
-        total += float(np.dot(wide, wide))
-    return total
-
-
-def _groups(arrays: Sequence[Array]) -> Iterator[list[Array]]:
-    """The elements of all arrays, some chunk of them at a time."""
-    group: list[Array] = []
-    room = _CHUNK
+    results = []
+    free = np.empty(0)
+    left = sum([array.nbytes for array in arrays])
     for array in arrays:
-        size = array.size
-        if size > _CHUNK:
-            for flat in _flat_parts(array):
-                yield from ([flat[start : start + _CHUNK]] for start in range(0, flat.size, _CHUNK))
-            continue
-        if size > room:
-            yield group
-            group, room = [], _CHUNK
-        group.append(array)
-        room -= size
-    if group:
-        yield group
+        if _MIDDLING <= array.nbytes < _SHARED // 4 and array.flags.c_contiguous:
+            if array.size > free.size:
+                free = np.empty(min(left, _SHARED) // array.itemsize, array.dtype)
+            results.append(free[: array.size].reshape(array.shape))
+            free = free[array.size :]
+        else:
+            results.append(np.empty_like(array))
+        left -= array.nbytes
+    return results
+
+
+def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
+    """The elements within bounds that their dtype represents exactly."""
+    out = x if inplace else np.empty_like(x)
+    np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
+    return out
+
+
+def writeable(arrays: Sequence[Array]) -> list[bool]:
+    """Whether each array can be written into; scalars and read-only views cannot."""
+    return [isinstance(x, np.ndarray) and x.flags.writeable for x in arrays]

@@ -20,8 +20,10 @@ __all__ = ["Primitives", "of"]
 
 Array = Any
 
-#: Elements of a torch tensor that are converted, or copied to lie beside others, at a time.
-_PIECE = 1 << 14
+#: Elements of torch tensors that are converted, or copied to lie beside others, at a time, and those of one tensor
+#: that is copied for that.
+_PIECE = 1 << 18
+_SMALL = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class Primitives:
     device: Callable[[Array], Any] = array_api_compat.device
     #: How an array lies on several devices, as far as that is known while it is traced.
     place: Callable[[Array], Any] = lambda x: None
-    #: Whether an array can be written into.
-    writeable: Callable[[Array], bool] = array_api_compat.is_writeable_array
+    #: Whether each array can be written into.
+    writeable: Callable[[Sequence[Array]], list[bool]] = lambda arrays: list(
+        map(array_api_compat.is_writeable_array, arrays)
+    )
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
@@ -68,7 +72,12 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
     if array_api_compat.is_jax_namespace(xp):
         return _jax(_standard(xp))
     if array_api_compat.is_dask_namespace(xp):
-        return replace(_standard(xp), blockwise=_blocks.of_chunks, writeable=lambda x: False, one_is_neutral=True)
+        return replace(
+            _standard(xp),
+            blockwise=_blocks.of_chunks,
+            writeable=lambda arrays: [False] * len(arrays),
+            one_is_neutral=True,
+        )
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)
     return _standard(xp)
@@ -113,18 +122,25 @@ def _torch(standard: Primitives) -> Primitives:
             # The square of the norm, because this one call neither copies the array to float64 nor overflows.
             norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
             return torch.stack(norms).square().sum()
-        large = [x.numpy() for x in arrays if x.numel() > _PIECE and x.dtype == torch.float32]
-        pieces = _torch_pieces(torch, [x for x in arrays if x.numel() <= _PIECE or x.dtype != torch.float32])
-        return _numpy.sum_of_squares(large, squares_of_rows) + sum(_numpy.sum_of_squares([x.numpy()]) for x in pieces)
+        size = sum([x.numel() for x in arrays])
+        total = _numpy.sum_by_rows(_torch_pieces(torch, arrays, size), size, squares_of_rows)
+        if total is not None:
+            return total
+        return math.fsum(_numpy.exact_sum_of_squares([piece]) for piece in _torch_pieces(torch, arrays, size))
 
     def squares_of_rows(rows: Any) -> Any:
         # On all cores; of all that torch has the only one that is as fast as memory.
         return torch.linalg.vector_norm(torch.from_numpy(rows), dim=-1).square_().numpy()
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
-        # With a Python number, torch computes float16 and bfloat16 in float32 and rounds once.
-        if isinstance(k, float) and all(wide in (x.dtype, torch.float32) for x in arrays):
-            return torch._foreach_mul_(arrays, k) or list(arrays) if inplace else torch._foreach_mul(arrays, k)
+        dtype = arrays[0].dtype
+        if isinstance(k, float) and wide in (dtype, torch.float32):
+            # Either way torch computes float16 and bfloat16 in float32 and rounds once. With a tensor it is several times
+            # as fast, but then returns a new array without dimensions in the dtype of the factor.
+            factor = torch.tensor(k, dtype=wide) if inplace or dtype == wide else k
+            return (
+                torch._foreach_mul_(arrays, factor) or list(arrays) if inplace else torch._foreach_mul(arrays, factor)
+            )
         if inplace and not isinstance(k, float):
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
             return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
@@ -138,30 +154,47 @@ def _torch(standard: Primitives) -> Primitives:
         return contextlib.nullcontext() if torch.compiler.is_compiling() else np.errstate(all="ignore")
 
     return Primitives(
-        sum_of_squares, multiply, clip, eager=visible, writeable=lambda x: True, context=context, one_is_neutral=True
+        sum_of_squares,
+        multiply,
+        clip,
+        eager=visible,
+        writeable=lambda arrays: [True] * len(arrays),
+        context=context,
+        one_is_neutral=True,
     )
 
 
-def _torch_pieces(torch: Any, arrays: Sequence[Array]) -> Iterator[Array]:
-    """Small tensors joined, large ones in pieces, in float32: converting is what torch has vector instructions for.
+def _torch_pieces(torch: Any, arrays: Sequence[Array], size: int) -> Iterator[Any]:
+    """The elements of all tensors as flat float32 arrays of NumPy: small tensors joined, large ones in pieces.
 
-    A piece is overwritten by the next.
+    A piece may be overwritten by the next. Converting is what torch has vector instructions for.
     """
-    buffer = torch.empty(min(sum(x.numel() for x in arrays), 64 * _PIECE), dtype=torch.float32)
+    buffer = torch.empty(min(size, _PIECE), dtype=torch.float32)
     group: list[Array] = []
     room = buffer.numel()
     for x in arrays:
-        size = x.numel()
-        if size > _PIECE:
-            yield from (part.float() for part in x.reshape(-1).split(64 * _PIECE))
-            continue
-        if size > room:
-            yield torch.cat(group, out=buffer[: buffer.numel() - room])
-            group, room = [], buffer.numel()
+        count = x.numel()
+        if count > min(_SMALL, room):
+            if group:
+                yield torch.cat(group, out=buffer[: buffer.numel() - room]).numpy()
+                group, room = [], buffer.numel()
+            if count > _SMALL:
+                yield from _large_pieces(torch, x, buffer)
+                continue
         group.append(x if x.ndim == 1 else x.reshape(-1))
-        room -= size
+        room -= count
     if group:
-        yield torch.cat(group, out=buffer[: buffer.numel() - room])
+        yield torch.cat(group, out=buffer[: buffer.numel() - room]).numpy()
+
+
+def _large_pieces(torch: Any, x: Array, buffer: Array) -> Iterator[Any]:
+    if x.dtype == torch.float32:
+        yield from _numpy.flat_parts(x.numpy())
+        return
+    # NumPy, which knows no bfloat16, is given the bits.
+    for bits in _numpy.flat_parts(x.view(torch.int16).numpy()):
+        for part in torch.from_numpy(bits).view(x.dtype).split(buffer.numel()):
+            yield buffer[: part.numel()].copy_(part).numpy()
 
 
 def _jax(standard: Primitives) -> Primitives:

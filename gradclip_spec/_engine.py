@@ -87,8 +87,7 @@ def clip_together(gradients: Gradients, norm: Norm | None, clip_norm: float, eps
         return gradients.rebuilt(gradients.leaves)
     with gradients.library.primitives.context():
         factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
-        factors = [factor] * len(gradients.included)
-        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors, inplace))
+        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, [factor], inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:

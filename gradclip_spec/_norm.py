@@ -75,6 +75,8 @@ def _rooted(scalars: Scalars, powers: _Powers, norm_type: float) -> Norm:
 
 def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Powers:
     one, zero = _constant(library, 1.0), _constant(library, 0.0)
+    if norm_type == 2 and library.eager and library.primitives.blockwise is None and library.wide(leaves):
+        return library.scalars.xp.asarray(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
     leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
     if not leaves:
         return zero, zero, one, zero
@@ -82,9 +84,7 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
         rows = library.primitives.blockwise(leaves, functools.partial(_powers_of_blocks, norm_type))
         return _joined(library, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
     if norm_type == 2 and library.wide(leaves):
-        if not library.eager:
-            return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
-        return library.scalars.xp.asarray(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
+        return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
     if norm_type == 2 and library.eager:
         high, low = _scaled_powers(library, leaves, norm_type, one)
         # Within it, what underflows beside such a sum is too small to count.

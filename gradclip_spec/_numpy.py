@@ -3,6 +3,7 @@
 Also used for torch tensors on the CPU, whose memory NumPy can read as it stands.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,9 +24,8 @@ _CHUNK = 1 << 13
 #: One row in so many, but no more than so many rows, is summed again in float64 to see whether the errors lean one way.
 _SAMPLED = 16
 _SAMPLE = 512
-#: Bytes of a buffer that new arrays share, and of an array that shares one.
+#: Bytes of a buffer that new arrays share.
 _SHARED = 1 << 25
-_MIDDLING = 1 << 16
 
 
 def sum_of_squares(arrays: Sequence[Array]) -> float:
@@ -135,34 +135,69 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
     """Each array, all of one dtype, times `k`, computed in the dtype `wide` and rounded once to its own."""
     # An array, because NumPy takes longer to look at a number.
     factor = np.asarray(k, wide)
-    results = arrays if inplace else _new_arrays(arrays)
+    if not inplace:
+        return _scaled_copies(arrays, factor)
     # Backwards, because what was read last is still in the cache.
-    for array, result in zip(reversed(arrays), reversed(results), strict=True):
-        if array.dtype == factor.dtype:
-            np.multiply(array, factor, result)
-        else:
-            # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
-            np.multiply(array, factor, result, dtype=factor.dtype, casting="unsafe")
-    return list(results)
+    for array in reversed(arrays):
+        _scale(array, factor, array)
+    return list(arrays)
 
 
-def _new_arrays(arrays: Sequence[Array]) -> list[Array]:
-    """Arrays to be filled, of the same shapes and dtype. Those of middling size share buffers: of neither many small
-    ones nor single large ones is the memory handed out as slowly by the system.
-    """
-    results = []
-    free = np.empty(0)
-    left = sum([array.nbytes for array in arrays])
-    for array in arrays:
-        if _MIDDLING <= array.nbytes < _SHARED // 4 and array.flags.c_contiguous:
-            if array.size > free.size:
-                free = np.empty(min(left, _SHARED) // array.itemsize, array.dtype)
-            results.append(free[: array.size].reshape(array.shape))
-            free = free[array.size :]
-        else:
-            results.append(np.empty_like(array))
-        left -= array.nbytes
+def _scale(source: Array, factor: Array, result: Array) -> None:
+    if source.dtype == factor.dtype:
+        np.multiply(source, factor, result)
+    else:
+        # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
+        np.multiply(source, factor, result, dtype=factor.dtype, casting="unsafe")
+
+
+def _scaled_copies(arrays: Sequence[Array], factor: Array) -> list[Array]:
+    """New arrays, which share buffers unless they are large: many pieces of memory are handed out slowly."""
+    results: list[Array] = []
+    shared = np.empty(0)
+    left = sum([array.size for array in arrays])
+    for group in _neighbours(arrays):
+        first, size = group[0], sum([array.size for array in group])
+        left -= size
+        if first.nbytes >= _SHARED // 4 or not first.flags.c_contiguous:
+            results.append(np.empty_like(first))
+            _scale(first, factor, results[-1])
+            continue
+        if size > shared.size:
+            shared = np.empty(min(size + left, _SHARED // first.itemsize), first.dtype)
+        results += _scaled_together(group, factor, shared[:size])
+        shared = shared[size:]
     return results
+
+
+def _neighbours(arrays: Sequence[Array]) -> Iterator[list[Array]]:
+    """Small arrays that follow one another, some chunk of them at a time; any other by itself."""
+    group: list[Array] = []
+    room = _LARGE
+    for array in arrays:
+        small = array.size < _LARGE // 4 and array.flags.c_contiguous
+        if group and (not small or array.size > room):
+            yield group
+            group, room = [], _LARGE
+        if small:
+            group.append(array)
+            room -= array.size
+        else:
+            yield [array]
+    if group:
+        yield group
+
+
+def _scaled_together(arrays: Sequence[Array], factor: Array, result: Array) -> list[Array]:
+    if len(arrays) == 1:
+        shaped = result.reshape(arrays[0].shape)
+        _scale(arrays[0], factor, shaped)
+        return [shaped]
+    np.concatenate(arrays, axis=None, out=result)
+    _scale(result, factor, result)
+    ends = list(itertools.accumulate([array.size for array in arrays]))
+    flat = [result[start:end] for start, end in itertools.pairwise([0, *ends])]
+    return [part if array.ndim == 1 else part.reshape(array.shape) for part, array in zip(flat, arrays, strict=True)]
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:

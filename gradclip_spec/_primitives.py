@@ -135,8 +135,8 @@ def _torch(standard: Primitives) -> Primitives:
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         dtype = arrays[0].dtype
         if isinstance(k, float) and wide in (dtype, torch.float32):
-            # Either way torch computes float16 and bfloat16 in float32 and rounds once. With a tensor it is several times
-            # as fast, but then returns a new array without dimensions in the dtype of the factor.
+            # Either way torch computes float16 and bfloat16 in float32 and rounds once. A tensor is several times as
+            # fast, but makes a new array without dimensions one of its own dtype.
             factor = torch.tensor(k, dtype=wide) if inplace or dtype == wide else k
             return (
                 torch._foreach_mul_(arrays, factor) or list(arrays) if inplace else torch._foreach_mul(arrays, factor)

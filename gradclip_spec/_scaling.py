@@ -75,8 +75,14 @@ def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_no
 
 
 def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool) -> list[Array]:
-    """Each leaf multiplied by its coefficient; a leaf that is to be left as it is comes back itself."""
+    """Each leaf multiplied by its coefficient, or all by the only one; a leaf to be left as it is comes back itself."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
+    if len(factors) == 1 and library.eager and factors[0].identity:
+        return list(leaves)
+    # In place, an array that stands in the tree twice is one array, to be multiplied once.
+    once = not inplace or len(set(map(id, leaves))) == len(leaves)
+    if len(factors) == 1 and once and len({leaf.dtype for leaf in leaves}) == 1:
+        return multiply(library, leaves, factors[0], inplace)
     results = list(leaves)
     for (_, factor), indices in _alike(leaves, factors, inplace).items():
         products = multiply(library, [leaves[index] for index in indices], factor, inplace)
@@ -89,24 +95,21 @@ def _alike(
     leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool
 ) -> dict[tuple[Any, Coefficient], list[int]]:
     """The indices of leaves of one dtype with one coefficient, because many are multiplied faster than one by one."""
-    # In place, an array that stands in the tree twice is one array, to be multiplied once.
-    indices = list({id(leaf): index for index, leaf in enumerate(leaves)}.values() if inplace else range(len(leaves)))
-    dtypes = {leaf.dtype for leaf in leaves}
-    if len(dtypes) == 1 and all(factor is factors[0] for factor in factors):
-        return {(dtypes.pop(), factors[0]): indices}
+    indices = {id(leaf): index for index, leaf in enumerate(leaves)}.values() if inplace else range(len(leaves))
     groups: dict[tuple[Any, Coefficient], list[int]] = {}
     for index in indices:
-        groups.setdefault((leaves[index].dtype, factors[index]), []).append(index)
+        factor = factors[0] if len(factors) == 1 else factors[index]
+        groups.setdefault((leaves[index].dtype, factor), []).append(index)
     return groups
 
 
-def _multiply_eager(library: Library, leaves: list[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+def _multiply_eager(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     if factor.identity:
-        return leaves
+        return list(leaves)
     wide, steps = _steps(library, leaves[0].dtype, factor)
     for step in steps:
         leaves = library.primitives.multiply(leaves, step, wide, inplace)
-    return leaves
+    return list(leaves)
 
 
 def _steps(library: Library, dtype: Any, factor: Coefficient) -> tuple[Any, list[float]]:
@@ -133,14 +136,14 @@ def _candidates(library: Library, dtype: Any) -> list[Any]:
     return [library.xp.float32, library.xp.float64] if library.precision == 53 else [library.xp.float32]
 
 
-def _multiply_lazy(library: Library, leaves: list[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+def _multiply_lazy(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives = library.xp, library.primitives
     one = xp.ones_like(factor.first)
     numbers = [factor.first, factor.second] if factor.third == 1 else [factor.first, factor.second, one * factor.third]
     steps = [xp.where(factor.identity, one, number) for number in numbers]
     if library.wide(leaves):
         steps = [functools.reduce(operator.mul, steps)]
-    products = leaves
+    products = list(leaves)
     for step in steps:
         products = primitives.multiply(products, step, library.work, inplace)
     if primitives.one_is_neutral:

@@ -1,8 +1,9 @@
-"""Properties that hold for any gradients, drawn by the strategies of the array API's own test suite."""
+"""Properties that hold for any gradients of any library, drawn by the strategies of the array API's own test suite."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,102 +16,145 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 
 strict = pytest.importorskip("array_api_strict")
 xps = make_strategies_namespace(strict)
-finite = {"allow_nan": False, "allow_infinity": False}
+thresholds = st.floats(0, 1e30) | st.sampled_from([0.0, 1e-300, 1e300, math.inf])
+
+#: For each dtype: the distance from 1 to the next number, the smallest and the largest number.
+FORMATS = {
+    "float16": (2.0**-10, 2.0**-24, 65504.0),
+    "bfloat16": (2.0**-7, 2.0**-133, 2.0**127),
+    "float32": (2.0**-23, 2.0**-149, 2.0**127),
+    "float64": (2.0**-52, 2.0**-1074, 2.0**1023),
+}
+
+
+def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
+    """Have a property tried at once: on fewer examples where each is compiled, or a graph, of its own."""
+    count = 60 if backend.eager else 8
+
+    def tried(function: Callable[..., None]) -> None:
+        settings(derandomize=True, deadline=None, max_examples=count, database=None)(given(*strategies)(function))()
+
+    return tried
 
 
 @st.composite
-def gradients(draw: Any, **elements: Any) -> Any:
+def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = math.inf) -> Any:
     """A list of arrays of one dtype, some empty, and None."""
-    dtype = draw(st.sampled_from([strict.float32, strict.float64]))
-    shapes = xps.array_shapes(min_dims=0, min_side=0, max_side=7)
-    return draw(st.lists(st.none() | xps.arrays(dtype, shapes, elements=elements), min_size=1, max_size=4))
+    dtype = draw(st.sampled_from([dtype for dtype in backend.dtypes if largest > 2.0**15 or dtype != "float16"]))
+    limit = min(largest, FORMATS[dtype][2])
+    # JAX computes with subnormal numbers as with zero.
+    drawn_in = {"width": 64 if dtype == "float64" else 32, "allow_subnormal": backend.name != "jax"}
+    elements = st.floats(-limit, limit, **drawn_in)
+    if not finite:
+        elements |= st.sampled_from([math.nan, math.inf, -math.inf])
+    shapes = (
+        xps.array_shapes(min_dims=0, min_side=0, max_side=7) if backend.eager else st.sampled_from([(), (0, 2), (3,)])
+    )
+    arrays = xps.arrays(strict.float64 if dtype == "float64" else strict.float32, shapes, elements=elements)
+    drawn = draw(st.lists(st.none() | arrays, min_size=1, max_size=4 if backend.eager else 2))
+    return dtype, [None if array is None else backend.array(np.asarray(array), dtype) for array in drawn]
 
 
-thresholds = st.floats(0, 1e30) | st.sampled_from([0.0, 1e-300, 1e300, math.inf])
-quick = settings(derandomize=True, deadline=None, max_examples=60)
-
-
-def flat(arrays: Any) -> np.ndarray[Any, Any]:
+def flat(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
     """All elements of all arrays in float64."""
-    parts = [np.asarray(array, dtype=np.float64).ravel() for array in arrays if array is not None]
+    parts = [backend.read(array).astype(np.float64).ravel() for array in arrays if array is not None]
     return np.concatenate([*parts, np.empty(0)])
 
 
-@quick
-@given(gradients(**finite), thresholds)
-def test_clipped_norm_is_within_the_threshold(arrays: Any, threshold: float) -> None:
-    clipped, total = clip_by_global_norm(arrays, threshold)
-    precision = float(np.finfo(str(total.dtype).rpartition(".")[2]).eps)
-    # A subnormal element is off by up to half its own last place, however small the others are.
-    smallest = float(np.finfo(str(total.dtype).rpartition(".")[2]).smallest_subnormal)
-    slack = smallest * math.sqrt(flat(arrays).size)
-
-    # Computed in float64, where the scaled-down elements cannot overflow but their squares may.
-    largest = float(np.max(np.abs(flat(clipped)), initial=0.0)) or 1.0
-    norm = largest * math.sqrt(float(np.sum((flat(clipped) / largest) ** 2)))
-    assert norm <= threshold * (1 + 4 * precision) + slack or threshold >= float(total)
+def number(backend: Any, total: Any) -> float:
+    """A norm; that of no array at all is NumPy's."""
+    return float(total if isinstance(total, np.ndarray) else backend.read(total))
 
 
-@quick
-@given(gradients(**finite), thresholds)
-def test_what_is_not_above_the_threshold_comes_back_itself(arrays: Any, threshold: float) -> None:
-    clipped, total = clip_by_global_norm(arrays, threshold)
+def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
+    @holds(backend, gradients(backend, finite=True), thresholds)
+    def check(drawn: Any, threshold: float) -> None:
+        dtype, arrays = drawn
+        clipped, total = clip_by_global_norm(arrays, threshold)
+        precision, smallest, _ = FORMATS[dtype]
+        # A subnormal element is off by up to half its own last place, however small the others are.
+        slack = smallest * math.sqrt(flat(backend, arrays).size)
 
-    if float(total) < threshold:
-        assert all(new is old for new, old in zip(clipped, arrays, strict=True))
-    assert [None if a is None else (a.shape, a.dtype) for a in clipped] == [
-        None if a is None else (a.shape, a.dtype) for a in arrays
-    ]
-
-
-@quick
-@given(gradients(**finite), thresholds)
-def test_signs_and_order_of_magnitudes_are_kept(arrays: Any, threshold: float) -> None:
-    before, after = flat(arrays), flat(clip_by_global_norm(arrays, threshold)[0])
-
-    assert np.all(before * np.sign(after) >= 0)
-    assert np.all(np.abs(after) <= np.abs(before))
-    order = np.argsort(np.abs(before), kind="stable")
-    assert np.all(np.diff(np.abs(after)[order]) >= 0)
+        # Computed in float64, where the scaled-down elements cannot overflow but their squares may.
+        after = flat(backend, clipped)
+        largest = float(np.max(np.abs(after), initial=0.0)) or 1.0
+        norm = largest * math.sqrt(float(np.sum((after / largest) ** 2)))
+        assert norm <= threshold * (1 + 4 * precision) + slack or threshold >= number(backend, total)
 
 
-@quick
-@given(gradients(min_value=-(2.0**60), max_value=2.0**60), st.integers(-20, 20))
-def test_powers_of_two_scale_through(arrays: Any, exponent: int) -> None:
-    factor = 2.0**exponent
-    total = float(global_norm(arrays))
-    scaled = float(global_norm([None if array is None else array * factor for array in arrays]))
+def test_what_is_not_above_the_threshold_comes_back_itself(backend: Any) -> None:
+    @holds(backend, gradients(backend, finite=True), thresholds)
+    def check(drawn: Any, threshold: float) -> None:
+        _, arrays = drawn
+        clipped, total = clip_by_global_norm(arrays, threshold)
 
-    # Each element may lose up to one last place of the subnormal numbers, and the norm be rounded once more.
-    lost = 2.0**-149 * max(factor, 1) * math.sqrt(flat(arrays).size)
-    assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
-
-
-@quick
-@given(gradients(), thresholds)
-def test_each_norm_alone_is_a_global_norm_of_one(arrays: Any, threshold: float) -> None:
-    for array, clipped in zip(arrays, clip_by_norm(arrays, threshold), strict=True):
-        alone, _ = clip_by_global_norm(array, threshold)
-
-        assert (array is None) == (clipped is None)
-        if array is not None:
-            assert np.array_equal(np.asarray(alone), np.asarray(clipped), equal_nan=True)
+        if number(backend, total) < threshold:
+            assert np.array_equal(flat(backend, clipped), flat(backend, arrays))
+            assert not backend.eager or all(new is old for new, old in zip(clipped, arrays, strict=True))
+        assert [None if a is None else (a.shape, a.dtype) for a in clipped] == [
+            None if a is None else (a.shape, a.dtype) for a in arrays
+        ]
 
 
-@quick
-@given(gradients(), st.floats(0, 2.0**100, width=32), st.floats(0, 2.0**100, width=32))
-def test_value_is_minimum_of_maximum(arrays: Any, one: float, other: float) -> None:
-    lower, upper = min(-one, other), max(-one, other)
-    clipped = clip_by_value(arrays, upper, lower)
+def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
+    @holds(backend, gradients(backend, finite=True), thresholds)
+    def check(drawn: Any, threshold: float) -> None:
+        _, arrays = drawn
+        before, after = flat(backend, arrays), flat(backend, clip_by_global_norm(arrays, threshold)[0])
 
-    assert np.array_equal(flat(clipped), np.minimum(np.maximum(flat(arrays), lower), upper), equal_nan=True)
+        assert np.all(before * np.sign(after) >= 0)
+        assert np.all(np.abs(after) <= np.abs(before))
+        order = np.argsort(np.abs(before), kind="stable")
+        assert np.all(np.diff(np.abs(after)[order]) >= 0)
 
 
-@quick
-@given(gradients(), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
-def test_nothing_comes_back_as_if_nan_had_not_been_there(arrays: Any, threshold: float, norm_type: float) -> None:
-    clipped, total = clip_by_global_norm(arrays, threshold, norm_type=norm_type)
+def test_powers_of_two_scale_through(backend: Any) -> None:
+    @holds(backend, gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
+    def check(drawn: Any, exponent: int) -> None:
+        dtype, arrays = drawn
+        factor = 2.0**exponent
+        total = number(backend, global_norm(arrays))
+        scaled = number(backend, global_norm([None if array is None else array * factor for array in arrays]))
 
-    if np.any(np.isnan(flat(arrays))):
-        assert math.isnan(float(total))
-        assert np.all(np.isnan(flat(clipped)))
+        # Each element may lose up to one last place of the subnormal numbers, and the norm be rounded once more.
+        smallest = 2.0**-126 if backend.name == "jax" else max(FORMATS[dtype][1], 2.0**-149)
+        lost = smallest * max(factor, 1) * math.sqrt(flat(backend, arrays).size)
+        assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
+
+
+def test_each_norm_alone_is_a_global_norm_of_one(backend: Any) -> None:
+    @holds(backend, gradients(backend), thresholds)
+    def check(drawn: Any, threshold: float) -> None:
+        _, arrays = drawn
+        for array, clipped in zip(arrays, clip_by_norm(arrays, threshold), strict=True):
+            alone, _ = clip_by_global_norm(array, threshold)
+
+            assert (array is None) == (clipped is None)
+            if array is not None:
+                assert np.array_equal(flat(backend, [alone]), flat(backend, [clipped]), equal_nan=True)
+
+
+def test_value_is_minimum_of_maximum(backend: Any) -> None:
+    bounds = st.floats(0, 2.0**100, width=32, allow_subnormal=backend.name != "jax")
+
+    @holds(backend, gradients(backend), bounds, bounds)
+    def check(drawn: Any, one: float, other: float) -> None:
+        dtype, arrays = drawn
+        lower, upper = min(-one, other), max(-one, other)
+        clipped = clip_by_value(arrays, upper, lower)
+
+        with np.errstate(over="ignore"):
+            # Rounded to the gradients' dtype, as the bounds are.
+            expected = backend.array(np.minimum(np.maximum(flat(backend, arrays), lower), upper), dtype)
+        assert np.array_equal(flat(backend, clipped), flat(backend, [expected]), equal_nan=True)
+
+
+def test_nothing_comes_back_as_if_nan_had_not_been_there(backend: Any) -> None:
+    @holds(backend, gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
+    def check(drawn: Any, threshold: float, norm_type: float) -> None:
+        _, arrays = drawn
+        clipped, total = clip_by_global_norm(arrays, threshold, norm_type=norm_type)
+
+        if np.any(np.isnan(flat(backend, arrays))):
+            assert math.isnan(number(backend, total))
+            assert np.all(np.isnan(flat(backend, clipped)))

@@ -119,8 +119,7 @@ class PlainFunction(Adapter):
         with framework_call(lambda: _packed(arrays)) as seen:
             clipped, norm = _split(self._function(passed, **keywords), passed)
             # Packed inside the block, because an answer that is no array is the function's fault.
-            # A Python int (the sum over an empty list, say) is a number without a dtype.
-            (packed_norm,) = _packed([float(norm) if type(norm) is int else norm])
+            (packed_norm,) = _packed([_on_the_wire(norm)])
             gradients = _packed(clipped)
         return Reply(
             gradients=gradients,
@@ -192,6 +191,17 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
         type(result).__name__
     )
     raise TypeError(message)
+
+
+def _on_the_wire(norm: Any) -> Any:
+    """A norm as a dtype that travels; no rule is about the dtype of a norm."""
+    # A Python int (the sum over an empty list, say) is a number without a dtype.
+    if type(norm) is int:
+        return float(norm)
+    if getattr(norm, "dtype", None) == np.longdouble:
+        with np.errstate(over="ignore"):
+            return np.asarray(norm).astype(np.float64)
+    return norm
 
 
 def _packed(values: Sequence[Any]) -> Tuple[Optional[Array], ...]:

@@ -114,6 +114,14 @@ def _p_norms(
     return results, total
 
 
+def _long_double_p_norms(
+    grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0
+) -> tuple[Gradients, Any]:
+    """Returns the norm as wide as it was reckoned."""
+    results, total = _p_norms(grads, clip_norm=clip_norm, need_clip=need_clip, norm_type=norm_type)
+    return results, np.longdouble(total)
+
+
 def _right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
@@ -129,6 +137,7 @@ def _right() -> Iterator[Right]:
     for name, limit in LIMITS.items():
         yield Right(name, _values(limit), "clip_by_value", True if name.startswith("in_place") else None)
     yield Right("p_norms_of_one_buffer", _p_norms, "clip_by_global_norm")
+    yield Right("p_norms_in_long_double", _long_double_p_norms, "clip_by_global_norm")
     for base in (ByValue, ByNorm, ByGlobalNorm):
         yield Right(f"steps-{base.short}", base(), base.operation, False)
 

@@ -18,6 +18,10 @@ def cases() -> Iterator[Case]:
         for operation in NORM_OPERATIONS:
             refused = f"{operation}.negative-threshold-refused"
             yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, Refused())
+            # As small as makes no visible difference, and where no gradient shows one.
+            yield case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, Refused())
+            zeros = [tensor([0.0, 0.0], dtype)]
+            yield case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, Refused())
             yield case(refused, "minus-infinity", dtype, tensors, {"clip_norm": -math.inf}, Refused())
             yield case(f"{operation}.nan-threshold", "nan", dtype, tensors, {"clip_norm": math.nan}, Recorded())
         yield case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, Recorded())

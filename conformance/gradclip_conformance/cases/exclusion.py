@@ -53,6 +53,11 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     nonfinite = _excluded([math.nan, math.inf, -math.inf], dtype)
     yield case(rule, "nonfinite", dtype, [included, nonfinite], options, Untouched((1,)))
     yield case(rule, "every-digit", dtype, [included, _excluded(every_digit(dtype), dtype)], options, Untouched((1,)))
+    shapes = [tensor([30.0], dtype, (), need_clip=False), tensor([9.0, -8.0] * 4, dtype, (2, 2, 2), need_clip=False)]
+    yield case(rule, "shapes", dtype, [*shapes, included], options, Untouched((0, 1)))
+    for layout in ("strided", "transposed"):
+        laid_out = tensor([6.0, -2.0, 4.0, 8.0, 1.0, 0.0], dtype, (2, 3), need_clip=False, layout=layout)
+        yield case(rule, layout, dtype, [laid_out, included], options, Untouched((0,)))
     # Flags that are looked up in a list without the gradients that do not exist belong to other gradients.
     after_none = [tensor(None, dtype), excluded, included]
     yield case(rule, "after-none", dtype, after_none, options, Untouched((1,)))
@@ -81,5 +86,7 @@ def _not_counted(dtype: str) -> Iterator[Case]:
         Values(),
     )
     yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
+    scalar = [tensor([12.0], dtype, (), need_clip=False), tensor([3.0, 4.0], dtype)]
+    yield case(rule, "zero-dimensional", dtype, scalar, {"clip_norm": 5.0}, Untouched((1,)))
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
     yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -47,7 +47,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     # Bounds that no narrower dtype holds.
     low, high = every_digit(dtype)[7], every_digit(dtype)[8]
     yield case("value.bounds", "every-digit", dtype, [tensor(spread, dtype)], {"min": low, "max": high}, Values())
-    yield case("value.bounds", "three-dimensional", dtype, [_three_dimensional(dtype)], {"max": 1.5}, Values())
+    yield case("value.bounds", "three-and-four-dimensional", dtype, _deep(dtype), {"max": 1.5}, Values())
     # In float32 longer than 16 bits count.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
     yield case("value.bounds", "uneven-length", dtype, uneven, {"max": 1.5}, Values())
@@ -58,6 +58,8 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case("value.inside-unchanged", "min-and-max", dtype, inside, {"min": -4.0, "max": 4.0}, Untouched((0,)))
     digits = [tensor(every_digit(dtype), dtype)]
     yield case("value.inside-unchanged", "every-digit", dtype, digits, {"min": -2.0, "max": 2.0}, Untouched((0,)))
+    long = [tensor_of(np.tile(every_digit(dtype), 45), dtype)]
+    yield case("value.inside-unchanged", "every-digit-long", dtype, long, {"max": 2.0}, Untouched((0,)))
     below = [tensor([-3.0, -2.0, -1.0, 3.0], dtype)]
     yield case("value.min-defaults-to-minus-max", "below-minus-max", dtype, below, {"max": 2.0}, Values())
 
@@ -77,9 +79,10 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         above, "uneven", dtype, [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0], dtype)], {"clip_norm": 2.0}, Values()
     )
-    yield case(above, "three-dimensional", dtype, [_three_dimensional(dtype)], {"clip_norm": 3.0}, Values())
+    yield case(above, "three-and-four-dimensional", dtype, _deep(dtype), {"clip_norm": 3.0}, Values())
     # The quotient of an element by the norm is subnormal or zero, and neither its product with clip_norm nor c / n is.
-    large, little = (2.0**6, 1.75 * 2.0**-13) if dtype == "float16" else (2.0**60, 1.75 * 2.0**-100)
+    large = 2.0**6 if dtype == "float16" else 2.0**60
+    little = 1.75 * {"float16": 2.0**-13, "float64": 2.0**-1010}.get(dtype, 2.0**-100)
     unlike = [tensor([large, little, -little], dtype)]
     yield case(above, "elements-far-apart", dtype, unlike, {"clip_norm": large / 2}, Values())
     yield case(below, "three-four-five", dtype, triangle, {"clip_norm": 8.0}, Untouched((0,)))
@@ -175,8 +178,9 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
         yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])
 
 
-def _three_dimensional(dtype: str) -> Gradient:
-    return tensor([1.0, -2.0, 4.0, -2.0, 0.5, -8.0, 0.0, 2.0], dtype, (2, 2, 2))
+def _deep(dtype: str) -> list[Gradient]:
+    values = [1.0, -2.0, 4.0, -2.0, 0.5, -8.0, 0.0, 2.0]
+    return [tensor(values, dtype, (2, 2, 2)), tensor(values, dtype, (2, 1, 2, 2))]
 
 
 def _uneven_length(dtype: str, fifths: int) -> Gradient:

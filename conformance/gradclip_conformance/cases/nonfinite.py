@@ -63,8 +63,14 @@ def _error_flag(dtype: str) -> Iterator[Case]:
         yield case(
             "global-norm.error-if-nonfinite-atomic", name, dtype, tensors, options, RaisesOnNonfinite(atomic=True)
         )
+        for norm, p in (("one", 1.0), ("infinity", math.inf)):
+            of_order = {**options, "norm_type": p}
+            variant = f"{name}-norm-{norm}"
+            yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, RaisesOnNonfinite())
     finite = [tensor([3.0], dtype), tensor([4.0], dtype)]
     yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, Values())
+    excluded = [*finite, tensor([math.nan, math.inf], dtype, need_clip=False)]
+    yield case("global-norm.error-if-nonfinite", "excluded-passes", dtype, excluded, options, Values())
 
 
 def _returned(dtype: str) -> Iterator[Case]:

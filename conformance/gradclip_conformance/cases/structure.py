@@ -53,6 +53,7 @@ def _shapes(operation: str, dtype: str) -> Iterator[Case]:
     scalar = [tensor([3.0], dtype, ()), tensor([-4.0], dtype, ())]
     yield case(f"{operation}.zero-dimensional", "values", dtype, scalar, options, Values())
     yield case(f"{operation}.zero-dimensional", "shape", dtype, scalar, options, Structure("shape"))
+    yield case(f"{operation}.zero-dimensional", "dtype", dtype, scalar, options, Structure("dtype"))
     matrix = [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], dtype, (2, 3)), tensor([2.0, 1.0, 2.0], dtype)]
     deep = [tensor([2.0, -4.0, 4.0, 0.0], dtype, (1, 2, 1, 2)), tensor([1.0], dtype, (1, 1))]
     for name, threshold in clipped_and_not:
@@ -73,6 +74,9 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 3.0)
     ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
     yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, Values())
+    thirty = [tensor([(-1.0) ** k * (k + 1)] * (1 + k % 3), dtype) for k in range(30)]
+    thirty_options = clipping_options(operation, 24.0)
+    yield case(f"{operation}.order-kept", "thirty-tensors", dtype, thirty, thirty_options, Values())
     # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together that times the root of their number.
     for name, count in MANY.items():
         if count > 100 and dtype != "float32":
@@ -102,3 +106,13 @@ def _mixed(operation: str) -> Iterator[Case]:
         mixed, name = [tensor([3.0], first), tensor([4.0], second)], f"{first}+{second}"
         yield case(rule, "values", name, mixed, options, Values())
         yield case(rule, "dtypes", name, mixed, options, Structure("dtype"))
+    if operation == "global-norm":
+        # The norm is that of the second, beyond the range of the first.
+        for first, second, large, threshold in (
+            ("float16", "float32", 2.0**20, 2.0**15),
+            ("float32", "float64", 2.0**200, 2.0**100),
+        ):
+            small, beyond = tensor([3.0, -4.0], first), tensor([large], second)
+            name, at = f"{first}+{second}", {"clip_norm": threshold}
+            yield case(rule, "beyond-the-first", name, [small, beyond], at, Values())
+            yield case(rule, "beyond-the-last", name, [beyond, small], at, Values())

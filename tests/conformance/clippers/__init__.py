@@ -20,6 +20,7 @@ from . import (
     wrong_totals,
     wrong_value,
     wrong_value_edges,
+    wrong_written,
     wrong_zero,
 )
 from .table import WRONG, Wrong
@@ -44,5 +45,6 @@ __all__ = [
     "wrong_totals",
     "wrong_value",
     "wrong_value_edges",
+    "wrong_written",
     "wrong_zero",
 ]

@@ -1,4 +1,4 @@
-"""Clippers that take thresholds which make no sense, spoil what was passed, or differ from call to call."""
+"""Clippers that take thresholds which make no sense, or differ from call to call."""
 
 from __future__ import annotations
 
@@ -63,6 +63,30 @@ class MinusInfinityPasses(NormClipper):
 
 
 @caught_by("negative-threshold-refused")
+class ToleratesLittle(NormClipper):
+    """Refuses thresholds below -1/100, and takes those above it for 0."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(min(0.0, clip_norm + 0.01))
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, max(clip_norm, 0.0), norm)
+
+
+@caught_by("negative-threshold-refused")
+class RefusesWhereItShows(_ChecksNothing):
+    """Refuses a negative threshold when it has something to scale."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        if norm:
+            self.refuse(clip_norm)
+        return super().scale(grad, clip_norm, norm) if norm else grad
+
+    def refuse(self, clip_norm: float) -> None:
+        NormClipper.check(self, clip_norm)
+
+
+@caught_by("negative-threshold-refused")
 class RefusesTooLate(_ChecksNothing):
     """Refuses a negative threshold once the gradients are gone."""
 
@@ -74,89 +98,6 @@ class RefusesTooLate(_ChecksNothing):
             grad[...] = 0
             NormClipper.check(self, clip_norm)
         return super().clip(grad, clip_norm, norm)
-
-
-# What was passed.
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class WritesIntoItsInput(Clipper):
-    """Works in place, and says that it does not."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        grad[...] = result
-        return result
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class LeavesScratchBehind(Clipper):
-    """Uses its input for scratch, and returns a right answer of its own."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        right = np.array(result)
-        np.square(grad, out=grad)
-        return right
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class ZeroesItsInput(Clipper):
-    """Sets the gradients to zero once they are clipped."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        right = np.array(result)
-        grad[...] = 0
-        return right
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class WritesTheLastOnly(Clipper):
-    """Writes the last gradient's result into its input."""
-
-    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        if results and results[-1] is not None:
-            grads[-1][...] = np.negative(results[-1])
-            results[-1] = np.negative(grads[-1])
-        return results
-
-
-@caught_by("in-place-written", in_place=True)
-class WritesNothing(Clipper):
-    """Declares to work in place, and returns new arrays."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        return np.array(result)
-
-
-@caught_by("in-place-written", in_place=True)
-class WritesTheFirstOnly(Clipper):
-    """Writes the first gradient's result alone."""
-
-    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        if results and results[0] is not None:
-            grads[0][...] = results[0]
-        return results
-
-
-@caught_by("in-place-written", in_place=True)
-class WritesIntoCopies(Clipper):
-    """Writes the results into copies of what it was given."""
-
-    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Any) -> Any:
-        copies = [None if grad is None else grad.copy() for grad in grads]
-        for copy, result in zip(copies, super().clip_all(grads, need_clip, clip_one), strict=True):
-            if copy is not None:
-                copy[...] = result
-        return copies
-
-
-@caught_by("in-place-written", in_place=True)
-class WritesSomethingElse(Clipper):
-    """Returns the right results, and writes zeros."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        right = np.array(result)
-        grad[...] = 0
-        return right
 
 
 # From call to call.

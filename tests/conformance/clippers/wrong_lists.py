@@ -201,3 +201,43 @@ class OddOnesOnly(ByValue):
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().included(grads, need_clip)
         return found if len(found) < 50 else found[::2]
+
+
+@caught_by("order-kept")
+class ReversesLongLists(Clipper):
+    """Gives more than ten gradients back from the last to the first."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        return results[::-1] if len(results) > 10 else results
+
+
+@caught_by("global-norm.excluded-not-counted")
+class CountsExcludedScalars(ByGlobalNorm):
+    """Counts what has no dimensions, excluded or not."""
+
+    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return [i for i, grad in enumerate(grads) if grad is not None and (need_clip[i] or not grad.ndim)]
+
+
+@caught_by("excluded-untouched")
+class FlattensDeepExcluded(Clipper):
+    """Flattens an excluded gradient of more than two dimensions."""
+
+    def leave(self, grad: Array) -> Any:
+        return grad.reshape(-1) if grad.ndim > 2 else grad
+
+
+@caught_by("excluded-untouched")
+class ExcludedInMemoryOrder(Clipper):
+    """Copies excluded gradients in the order of the memory, which is not always that of the rows."""
+
+    def leave(self, grad: Array) -> Any:
+        return grad.ravel(order="K").reshape(grad.shape)
+
+
+@caught_by("zero-dimensional")
+class ScalarsBecomeFloats(Clipper):
+    """Gives a Python float for a gradient of no dimensions."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return float(result) if grad.ndim == 0 else result

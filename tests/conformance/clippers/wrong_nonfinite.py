@@ -228,3 +228,25 @@ class CleansBeforeRaising(ByGlobalNorm):
         for grad in grads:
             np.nan_to_num(grad, copy=False)
         super().refuse_nonfinite(grads, norms)
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class NoErrorForInfinityNorm(ByGlobalNorm):
+    """Looks at the flag on the way to other norms than the infinity norm."""
+
+    def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
+        self.order = p
+        return super().norms(grads, counted, p)
+
+    def refuse_nonfinite(self, grads: list[Array], norms: Sequence[float]) -> None:
+        if self.order != math.inf:
+            super().refuse_nonfinite(grads, norms)
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class ErrorForExcludedNonfinite(ByGlobalNorm):
+    """Looks for NaN and infinity in every gradient, excluded or not."""
+
+    def refuse_nonfinite(self, grads: list[Array], norms: Sequence[float]) -> None:
+        for grad in grads:
+            super().refuse_nonfinite(grads, [1.0 if grad is None else float(np.sum(np.abs(grad)))])

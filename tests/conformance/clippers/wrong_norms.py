@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .steps import Array, NormClipper
+from .steps import Array, ByGlobalNorm, NormClipper
 from .table import caught_by
 
 # The norm.
@@ -105,3 +105,81 @@ class NormInHalf(NormClipper):
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return float(np.float16(super().norm(tensors, p)))
+
+
+class _NormsOfMatrices(NormClipper):
+    """Shared by those that take the norm of a matrix for that of its elements."""
+
+    induced_by: float
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        if p != self.induced_by:
+            return super().norm(tensors, p)
+        each = [
+            float(np.linalg.norm(one, p)) if one.ndim == 2 else super(_NormsOfMatrices, self).norm([one], p)
+            for one in tensors
+        ]
+        return super().norm([np.array(each)], p)
+
+
+@caught_by("p-norm")
+class LargestColumn(_NormsOfMatrices):
+    """Takes the largest sum over a column for the 1-norm of a matrix, as np.linalg.norm does."""
+
+    induced_by = 1.0
+
+
+@caught_by("infinity-norm")
+class LargestRow(_NormsOfMatrices):
+    """Takes the largest sum over a row for the infinity norm of a matrix, as np.linalg.norm does."""
+
+    induced_by = math.inf
+
+
+@caught_by("infinity-norm")
+class HundredIsInfinity(NormClipper):
+    """Takes the 100-norm for the infinity norm."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, 100.0 if p == math.inf else p)
+
+
+@caught_by("scaled-above", dtypes=("float16", "float32"))
+class QuotientFirst(NormClipper):
+    """Divides by the norm in the gradient's dtype, where small elements vanish, and multiplies then."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        quotient = self.wide_scale(grad, 1.0, norm).astype(grad.dtype)
+        return np.asarray(quotient * grad.dtype.type(clip_norm))
+
+
+@caught_by("global-norm.one-norm-over-all")
+class LongOnesByTheirOwnNorm(ByGlobalNorm):
+    """Clips a gradient of more than 100 elements by its own norm."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, clip_norm, self.norm([grad], 2.0) if grad.size > 100 else norm)
+
+
+class _SumsInOneDtype(ByGlobalNorm):
+    """Shared by those that take the norm of gradients of several dtypes in one of these."""
+
+    taken_from: int
+
+    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        with np.errstate(over="ignore"):
+            return super().global_norm([one.astype(tensors[self.taken_from].dtype) for one in tensors], p)
+
+
+@caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class NormInTheFirstDtype(_SumsInOneDtype):
+    """Takes the norm in the first gradient's dtype."""
+
+    taken_from = 0
+
+
+@caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class NormInTheLastDtype(_SumsInOneDtype):
+    """Takes the norm in the last gradient's dtype."""
+
+    taken_from = -1

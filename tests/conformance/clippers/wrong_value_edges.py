@@ -100,3 +100,91 @@ class MinusInfinityToMax(ByValue):
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(np.where(np.isinf(grad), math.inf, grad).astype(grad.dtype), low, high)
+
+
+@caught_by("value.bounds")
+class ZeroMeansNoMin(ByValue):
+    """Takes a min of 0 for none given."""
+
+    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        return low or -high, high
+
+
+@caught_by("value.bounds")
+class MagnitudeOfMax(ByValue):
+    """Forgets the sign of max."""
+
+    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        return super().bounds(low, abs(high))
+
+
+@caught_by("value.bounds", dtypes=("float64",))
+class BoundsInSingle(ByValue):
+    """Rounds the bounds to float32."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, float(np.float32(low)), float(np.float32(high)))
+
+
+@caught_by("value.bounds")
+class TinyBoundsMeanNone(ByValue):
+    """Takes a range narrower than 1e-8 for none."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return grad if 0 < high < 1e-8 else super().clip(grad, low, high)
+
+
+@caught_by("value.bounds")
+class LargeMinMeansNone(ByValue):
+    """Takes a min below -10,000 for none."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, -math.inf if low < -10_000 else low, high)
+
+
+@caught_by("value.bounds")
+class LeavesTheLastBlock(ByValue):
+    """Clips blocks of 32 elements, and leaves what does not fill one."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        whole, flat = grad.size - grad.size % 32, grad.reshape(-1)
+        clipped = super().clip(flat, low, high)
+        return (
+            np.concatenate([clipped[:whole], flat[whole:]]).reshape(grad.shape)
+            if whole
+            else clipped.reshape(grad.shape)
+        )
+
+
+@caught_by("value.bounds")
+class CountsInSixteenBits(ByValue):
+    """Clips no more than the first 65,536 elements."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        flat = grad.reshape(-1)
+        return np.concatenate([super().clip(flat[: 2**16], low, high), flat[2**16 :]]).reshape(grad.shape)
+
+
+@caught_by("value.bounds")
+class LeavesCubes(ByValue):
+    """Leaves what has three dimensions."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return grad if grad.ndim == 3 else super().clip(grad, low, high)
+
+
+@caught_by("value.bounds")
+class LeavesKernels(ByValue):
+    """Leaves what has four dimensions, as the kernel of a convolution."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return grad if grad.ndim == 4 else super().clip(grad, low, high)
+
+
+@caught_by("value.inside-unchanged", dtypes=("float64",))
+class LongOnesInSingle(ByValue):
+    """Takes a detour over float32 for more than 64 elements."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        clipped = super().clip(grad, low, high)
+        return clipped.astype(np.float32).astype(grad.dtype) if grad.size > 64 else clipped

@@ -1,0 +1,121 @@
+"""What a clip in place takes beside the gradients: less than 1 % of them and 16 MB."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value
+
+#: Shapes of gradients: one large, several middling, and the embedding and two layers of a GPT-2.
+SHAPES = {
+    "one large": [(25_000_000,)],
+    "a hundred": [(250_000,)] * 100,
+    "GPT-2": [(50257, 768), (1024, 768), *[(768, 2304), (2304,), (768, 768), (768, 3072), (3072, 768), (768,)] * 2],
+}
+DTYPES = ["float16", "bfloat16", "float32"]
+
+
+def clip_globally(grads: Any) -> Any:
+    """All three operations have a result of one form."""
+    return clip_by_global_norm(grads, 0.5, inplace=True)[0]
+
+
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "value": lambda grads: clip_by_value(grads, 0.25, inplace=True),
+    "norm": lambda grads: clip_by_norm(grads, 1.0, inplace=True),
+    "global norm": clip_globally,
+}
+
+
+def gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
+    """Gradients that every operation has something to clip of."""
+    if dtype == "bfloat16":
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        return [np.full(shape, 0.5, ml_dtypes.bfloat16) for shape in SHAPES[shapes]]
+    return [np.full(shape, 0.5, dtype) for shape in SHAPES[shapes]]
+
+
+def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[Any, Any]]) -> None:
+    """Assert that an operation in place takes no more memory than it may."""
+    __tracebackhide__ = True
+    # What is imported and compiled by the first call is not of this one.
+    operation([np.ones(3, grads[0].dtype)])
+    tracemalloc.start()
+    try:
+        operation(grads)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    budget = sum(x.nbytes for x in grads) // 100 + 16 * 2**20
+    assert peak <= budget, f"{peak / 2**20:.1f} MB were taken, the budget is {budget / 2**20:.1f} MB"
+    assert float(grads[0].ravel()[0]) < 0.5, "nothing was clipped"
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shapes", list(SHAPES))
+def test_numpy(shapes: str, dtype: str, operation: str) -> None:
+    assert_little_more(OPERATIONS[operation], gradients(shapes, dtype))
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["transposed", "every other column", "axes moved"])
+def test_numpy_views(layout: str, dtype: str, operation: str) -> None:
+    base = np.full((4000, 5000), 0.5, dtype)
+    views = {
+        "transposed": base.T,
+        "every other column": base[:, ::2],
+        "axes moved": np.moveaxis(base.reshape(40, 100, 5000), 0, 1),
+    }
+
+    assert_little_more(OPERATIONS[operation], [views[layout]])
+
+
+def peak_of_torch(shapes: str, dtype: str) -> None:
+    """Print by how many bytes the largest extent of this process exceeds what it was before the clips."""
+    import resource
+
+    import torch
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    grads = [torch.full(shape, 0.5, dtype=getattr(torch, dtype)) for shape in SHAPES[shapes]]
+    warm = [torch.full((1 << 18,), 0.5, dtype=getattr(torch, dtype)) for _ in range(3)]
+    for operation in OPERATIONS.values():
+        operation(warm)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    for operation in OPERATIONS.values():
+        operation(grads)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    assert float(grads[0].flatten()[0]) < 0.5
+    print(after - before, sum(x.nbytes for x in grads))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the largest extent of a process is not to be had here")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shapes", list(SHAPES))
+def test_torch(require: Any, shapes: str, dtype: str) -> None:
+    require("torch")
+    # The extent of a process never shrinks, so that each measurement needs one of its own.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, __file__, shapes, dtype]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    extra, size = map(int, done.stdout.split())
+
+    assert size == sum(math.prod(shape) for shape in SHAPES[shapes]) * (4 if dtype == "float32" else 2)
+    budget = size // 100 + 16 * 2**20
+    assert extra <= budget, f"{extra / 2**20:.1f} MB were taken, the budget is {budget / 2**20:.1f} MB"
+
+
+if __name__ == "__main__":
+    peak_of_torch(*sys.argv[1:])

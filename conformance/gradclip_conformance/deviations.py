@@ -7,7 +7,10 @@ that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
 `subjects`, `cases`              patterns of names, of which `*` alone is special
 `version`                        a specifier such as ">=2.6,<3" (optional)
 `platform`                       a pattern of the record's platform (optional)
-`observed`                       a word of `behaviour`
+`device`                         a pattern of the device, or of the devices, that the adapter names (optional)
+`mode`                           a pattern of what stands in brackets at the end of a subject's name (optional)
+`observed`                       the words of `behaviour`, or "formula"
+`formula`                        the formula that explains the answers, as a claim's: then `observed` is "formula"
 `reason`                         what the framework does, and why
 `url`                            the upstream thread, or "none found, <date>"
 `first_seen`, `last_seen`        versions of the framework
@@ -20,7 +23,7 @@ from __future__ import annotations
 import datetime
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -33,9 +36,22 @@ from .case import Case
 from .patterns import matches
 from .verdict import Verdict
 
-__all__ = ["EXPECTATIONS", "Deviation", "load_deviations", "pin_faults", "pinned", "unmatched", "version_satisfies"]
+__all__ = [
+    "AGREES",
+    "EXPECTATIONS",
+    "Deviation",
+    "load_deviations",
+    "pin_faults",
+    "pinned",
+    "read_deviations",
+    "unmatched",
+    "version_satisfies",
+]
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
+
+#: In the detail of a cell that has `changed` because there is nothing wrong with it any more.
+AGREES = "agrees now"
 
 #: The statuses of cells that a pin has found.
 FOUND = ("deviation", "changed")
@@ -63,20 +79,35 @@ class Deviation:
     last_seen: str
     version: str = ""
     platform: str = "*"
+    device: str = "*"
+    mode: str = "*"
     until: str = ""
+    formula: tuple[tuple[str, Any], ...] = ()
 
-    def holds(self, version: str, platform: str) -> bool:
-        """Whether the pin is about this version on this platform, and has not expired."""
-        return version_satisfies(version, self.version) and matches(self.platform, platform) and not self.expired
+    def holds(self, version: str, environment: Mapping[str, str]) -> bool:
+        """Whether the pin is about this version on this platform and device, and has not expired."""
+        device = environment.get("device", environment.get("devices", ""))
+        there = matches(self.platform, environment.get("platform", "")) and matches(self.device, device)
+        return there and version_satisfies(version, self.version) and not self.expired
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Whether a cell is one of those that the pin names."""
-        return any(matches(p, subject) for p in self.subjects) and any(matches(p, case) for p in self.cases)
+        return (
+            any(matches(p, subject) for p in self.subjects)
+            and any(matches(p, case) for p in self.cases)
+            and matches(self.mode, mode_of(subject))
+        )
 
     @property
     def expired(self) -> bool:
         """Whether the last day of the pin has passed."""
         return bool(self.until) and datetime.date.fromisoformat(self.until) < datetime.datetime.now(datetime.UTC).date()
+
+
+def mode_of(subject: str) -> str:
+    """What stands in brackets at the end of a subject's name; nothing where there are none."""
+    found = re.search(r"\[([^\[\]]*)\]$", subject)
+    return found[1] if found else ""
 
 
 def version_satisfies(version: str, specifier: str) -> bool:
@@ -112,42 +143,63 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     path = EXPECTATIONS / f"{adapter}.toml"
     if not path.exists():
         return ()
-    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("deviation", [])
-    return tuple(_deviation(entry, path.name) for entry in entries)
+    return read_deviations(path.read_text(encoding="utf-8"), path.name)
+
+
+def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
+    """The pins in the text of a file.
+
+    Raises
+    ------
+    ValueError
+        When a pin is not well-formed.
+    """
+    return tuple(_deviation(entry, file) for entry in tomllib.loads(text).get("deviation", []))
 
 
 def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
     known = {field.name for field in fields(Deviation)}
-    required = known - {"version", "platform", "until"}
+    required = known - {"version", "platform", "device", "mode", "until", "formula"}
     lacking = sorted(name for name in required if not entry.get(name))
     unknown = sorted(set(entry) - known)
     if lacking or unknown:
         msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}: {dict(entry)}"
         raise ValueError(msg)
+    if (entry["observed"] == "formula") != ("formula" in entry):
+        msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about: {dict(entry)}"
+        raise ValueError(msg)
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
-    return Deviation(**{**entry, **lists})
+    formula = tuple(entry.get("formula", {}).items())
+    return Deviation(**{**entry, **lists, "formula": formula})
 
 
 def pinned(
     verdict: Verdict,
     case: Case,
     subject: Subject,
-    deviations: Sequence[Deviation],
-    version: str,
-    environment: Mapping[str, str],
+    deviations: Iterable[Deviation],
+    explains: Callable[[Mapping[str, Any]], bool],
 ) -> Verdict:
-    """The verdict, after what is known about this cell."""
+    """The verdict, after what is known about this cell.
+
+    Parameters
+    ----------
+    deviations
+        Pins that hold for the framework that answered.
+    explains
+        Whether the answers are what a formula gives.
+    """
     for known in deviations:
-        if not known.holds(version, environment.get("platform", "")) or not known.speaks_of(case.id, subject.name):
+        if not known.speaks_of(case.id, subject.name):
             continue
         if verdict.status == "fail":
-            if verdict.behaviour == known.observed:
+            if explains(dict(known.formula)) if known.formula else verdict.behaviour == known.observed:
                 detail = f"{verdict.detail} Known: {known.reason}"
                 return verdict.with_status("deviation", detail=detail, url=known.url)
             detail = f"{verdict.detail} Pinned as {known.observed!r}, answers {verdict.behaviour!r} now."
             return verdict.with_status("changed", detail=detail, url=known.url)
         if verdict.status in ("pass", "quality"):
-            detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and agrees now ({verdict.status})."
+            detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and {AGREES} ({verdict.status})."
             return verdict.with_status("changed", detail=detail, url=known.url)
     return verdict
 
@@ -177,8 +229,7 @@ def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[
         Those of the run's adapter unless given.
     """
     known = load_deviations(run.header.adapter) if deviations is None else deviations
-    version, platform = run.header.framework["version"], run.header.environment.get("platform", "")
-    holding = [one for one in known if one.holds(version, platform)]
+    holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     faults = [f"The pin of {_name(one)} expired on {one.until}: look again." for one in known if one.expired]
     faults += [
         f"The pin of {_name(one)}: nothing that was found matches {pattern!r}; remove it."

@@ -13,19 +13,22 @@ The judge looks at bits and exact numbers only; the framework's name never enter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .answers import Answer, Died, Mistaken, NotSupported, Raised, TimedOut
-from .behaviour import behaviour_of
+from .behaviour import behaviour_of, exact_behaviour
 from .checks import check
 from .claims import claims_for
 from .context import Context
 from .documented import documented_by_formula
 from .oracles import OraclesDisagreeError
+from .relations import follow_up
 from .verdict import Verdict
 
-__all__ = ["Context", "judge"]
+__all__ = ["Context", "explained", "judge"]
 
 
 def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
@@ -38,7 +41,22 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
         found = _own_words(context, answers, check(context, answers), behaviour)
     except OraclesDisagreeError as error:
         return Verdict("error", str(error), behaviour=behaviour)
-    return replace(found, behaviour=behaviour)
+    return replace(found, behaviour=_word(context, answers, found) if found.status == "fail" else behaviour)
+
+
+def explained(context: Context, answers: Sequence[Answer], formula: Mapping[str, Any], found: Verdict) -> bool:
+    """Whether a failure is just what a formula gives, as exactly as arithmetic allows."""
+    return documented_by_formula(context, answers, formula, found) is not None
+
+
+def _word(context: Context, answers: Sequence[Answer], found: Verdict) -> str:
+    following = follow_up(context.case, answers[0])
+    cases = [context.case] if following is None else [context.case, following]
+    word = exact_behaviour(cases, answers, through_optimizer=context.through_optimizer)
+    if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
+        return word
+    # Of an answer that is wrong in a later digit the numbers say nothing.
+    return f"{word} off by 2^{math.floor(math.log2(found.ulp))} ulp"
 
 
 def _telling(answers: Sequence[Answer]) -> Answer:

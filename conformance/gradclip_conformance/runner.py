@@ -27,7 +27,7 @@ from .case import Case
 from .cases import all_cases
 from .claims import Claim, load_claims
 from .deviations import Deviation, load_deviations, pinned
-from .judge import Context, judge
+from .judge import Context, explained, judge
 from .oracles import second_oracle
 from .plan import PlannedCell, Selection, plan_cells
 from .relations import follow_up
@@ -127,9 +127,7 @@ def run_cell(
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     try:
-        verdict = _verdict(connection, planned, timeout, claims)
-        description = connection.description
-        verdict = pinned(verdict, case, subject, deviations, description.version, description.environment)
+        verdict = _verdict(connection, planned, timeout, claims, deviations)
     except Exception:
         verdict = Verdict("error", f"The suite itself failed on this cell: {traceback.format_exc()}")
     return Cell(
@@ -153,15 +151,24 @@ def run_cell(
     )
 
 
-def _verdict(connection: Connection, planned: PlannedCell, timeout: float, claims: Sequence[Claim]) -> Verdict:
+def _verdict(
+    connection: Connection,
+    planned: PlannedCell,
+    timeout: float,
+    claims: Sequence[Claim],
+    deviations: Sequence[Deviation],
+) -> Verdict:
+    case, subject = planned.case, planned.subject
     if planned.missing is not None:
         return Verdict("unsupported", planned.missing)
-    call = planned.case.call(planned.subject.name)
-    answers = [connection.ask(call, timeout)]
-    following = follow_up(planned.case, answers[0])
+    answers = [connection.ask(case.call(subject.name), timeout)]
+    following = follow_up(case, answers[0])
     if following is not None:
-        answers.append(connection.ask(following.call(planned.subject.name), timeout))
-    return judge(Context(planned.case, planned.subject, tuple(claims)), answers)
+        answers.append(connection.ask(following.call(subject.name), timeout))
+    context = Context(case, subject, tuple(claims))
+    found, about = judge(context, answers), connection.description
+    holding = [known for known in deviations if known.holds(about.version, about.environment)]
+    return pinned(found, case, subject, holding, lambda formula: explained(context, answers, formula, found))
 
 
 def _run_all(

@@ -18,7 +18,7 @@ _WORDS = {
     "all-zero": "returned zeros",
     "sign-flipped": "returned the gradients with the other sign",
     "partly-nonfinite": "returned NaN or infinity where the input was finite",
-    "scaled": "returned other gradients",
+    "other": "returned other gradients",
 }
 
 

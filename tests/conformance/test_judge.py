@@ -415,7 +415,7 @@ class TestRaises:
 
         assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
         found = verdict(asked, [rounded([-0.6, -0.8])])
-        assert (found.status, found.behaviour) == ("fail", "sign-flipped")
+        assert (found.status, found.behaviour) == ("fail", "sign-flipped:-0.6,-0.8")
 
 
 class TestEffects:
@@ -448,7 +448,7 @@ class TestEffects:
         found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
 
         assert found.behaviour == "raises:RuntimeError"
-        assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "scaled"
+        assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "other:1.5,2 then unchanged"
 
     def test_repetition_in_threads(self) -> None:
         asked = a_case(Repeatable(threads=8), TRIANGLE, clip_norm=2.5)

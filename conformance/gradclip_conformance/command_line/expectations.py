@@ -24,11 +24,12 @@ def expectations() -> None:
 @expectations.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def update(file: Path) -> None:
-    """Propose pins for the failures in the record FILE.
+    """Propose expectations/<adapter>.toml for the record FILE.
 
-    Printed is TOML for expectations/<adapter>.toml, a pin for each group of failures that is not pinned yet, to be
-    given a reason and a URL; then, as comments, the pins that answer otherwise now and those that match nothing. The
-    record must be of a run that was not narrowed.
+    Printed is the whole file: the pins that stand, with the version as the last in which they were seen; a pin for
+    each group of failures that is not pinned or answers otherwise now, to be given a reason and a URL; and, as
+    comments, what is wrong with pins. A run that answers as the record does is as expected with it.
+    The record must be of a run that was not narrowed.
     """
     try:
         runs = read_runs(file)

@@ -1,0 +1,156 @@
+"""Pins that are shipped excuse the answer that they were made of, and no other wrong one in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases import all_cases
+from gradclip_conformance.deviations import load_deviations
+from gradclip_conformance.in_process import InProcess
+from gradclip_conformance.plan import Selection, plan_cells
+from gradclip_conformance.runner import run_cell
+
+Gradients = list[Any]
+Factor = Callable[[Any, Any], Any]
+
+
+def norm_of(grads: Gradients) -> Any:
+    """The norm, squared and summed in the dtype."""
+    with np.errstate(all="ignore"):
+        return np.sqrt(sum(np.sum(grad * grad, dtype=grad.dtype) for grad in grads))
+
+
+def with_eps(eps: float) -> Factor:
+    """The coefficient with a number added to the norm."""
+    return lambda norm, clip_norm: min(clip_norm / (float(norm) + eps), 1.0)
+
+
+def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: result) -> Callable[..., Gradients]:
+    """A clip by global norm that multiplies by a factor, and does something to its results."""
+
+    def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
+        with np.errstate(all="ignore"):
+            coefficient = factor(norm_of(grads), clip_norm)
+            return [change((grad * coefficient).astype(grad.dtype)) for grad in grads]
+
+    return clip
+
+
+def raises(grads: Gradients, *, clip_norm: float) -> Gradients:
+    """Gives no result."""
+    msg = "no kernel"
+    raise NotImplementedError(msg)
+
+
+def without_positive(result: Any) -> Any:
+    """What is positive is lost."""
+    return np.minimum(result, 0)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A pinned case of a framework, an imitation of what it does, and other wrong answers to the same case."""
+
+    adapter: str
+    subject: str
+    case: str
+    as_pinned: Callable[..., Gradients]
+    others: tuple[Callable[..., Gradients], ...]
+
+
+EPS = with_eps(1e-6)
+PINS = (
+    Pinned(
+        "paddle",
+        "paddle.nn.utils.clip_grad_norm_",
+        "global-norm.scaled-above/three-four-five/float64",
+        scaled_by(EPS),
+        (
+            scaled_by(with_eps(1e-5)),
+            scaled_by(with_eps(1e-8)),
+            scaled_by(EPS, lambda result: result * 2),
+            scaled_by(EPS, lambda result: -result),
+            scaled_by(EPS, without_positive),
+            scaled_by(lambda norm, clip_norm: 1.0),
+            scaled_by(lambda norm, clip_norm: np.nan),
+            raises,
+        ),
+    ),
+    Pinned(
+        "torch",
+        "torch.nn.utils.clip_grad_norm_[foreach=None]",
+        "global-norm.negative-threshold-refused/minus-one/float32",
+        scaled_by(EPS),
+        (
+            scaled_by(lambda norm, clip_norm: clip_norm),
+            scaled_by(lambda norm, clip_norm: 1.02 * clip_norm / norm),
+            scaled_by(EPS, without_positive),
+            scaled_by(EPS, np.abs),
+            scaled_by(lambda norm, clip_norm: 1.0),
+            scaled_by(lambda norm, clip_norm: np.nan),
+        ),
+    ),
+    Pinned(
+        "torch",
+        "torch.nn.utils.clip_grad_norm_[foreach=None]",
+        "global-norm.negative-threshold-refused/minus-infinity/float32",
+        scaled_by(EPS),
+        (scaled_by(EPS, np.abs), scaled_by(EPS, without_positive), scaled_by(EPS, lambda result: result * 0)),
+    ),
+    Pinned(
+        "torch",
+        "torch.nn.utils.clip_grad_norm_[foreach=None]",
+        "global-norm.overflow-of-squares/two-tensors/float32",
+        scaled_by(EPS),
+        (
+            scaled_by(lambda norm, clip_norm: 1.0),
+            scaled_by(EPS, lambda result: result + 1),
+            scaled_by(EPS, lambda result: result / 0),
+            raises,
+        ),
+    ),
+    Pinned(
+        "paddle",
+        "paddle.nn.ClipGradByGlobalNorm [called]",
+        "global-norm.zero-dimensional/shape/float32",
+        scaled_by(EPS, lambda result: result.reshape(1)),
+        (
+            scaled_by(EPS, lambda result: result.reshape(1, 1)),
+            scaled_by(EPS, lambda result: 2 * result.reshape(1)),
+            scaled_by(EPS, lambda result: result.reshape(1).astype(np.float64)),
+            lambda grads, *, clip_norm: grads[:1],
+            lambda grads, *, clip_norm: [grads[0], None],
+        ),
+    ),
+)
+
+
+def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
+    """The status of the pinned case for a function under the framework's name."""
+    with np.errstate(all="ignore"):
+        connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
+        planned = plan_cells(connection.description.subjects, all_cases(), Selection(cases=(pin.case,)))
+        (cell,) = (run_cell(connection, each, 1.0, deviations=load_deviations(pin.adapter)) for each in planned)
+    return cell.status
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.case)
+def test_the_answer_that_was_pinned_is_a_deviation(pin: Pinned) -> None:
+    assert status_of(pin, pin.as_pinned) == "deviation"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("pin", "other"),
+    [(pin, other) for pin in PINS for other in pin.others],
+    ids=[f"{pin.case}-{number}" for pin in PINS for number, _ in enumerate(pin.others)],
+)
+def test_another_wrong_answer_is_changed(pin: Pinned, other: Callable[..., Gradients]) -> None:
+    assert status_of(pin, other) == "changed"

@@ -1,0 +1,142 @@
+"""Norms and elements of large arrays against sums that carry twice float64's precision.
+
+Those of 100,000,000 elements take minutes and some 3 GB; GRADCLIP_DEEP=1 has them run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm
+
+#: For each dtype: the bits of its significand, its smallest normal exponent, the budgets of norm and elements in ulp.
+FORMATS = {
+    "float16": (11, -13, 1.0, 1.5),
+    "bfloat16": (8, -125, 1.0, 1.5),
+    "float32": (24, -125, 1.0, 1.5),
+    "float64": (53, -1021, 2.0, 3.0),
+}
+ROW = 256
+PIECE = 1 << 20
+
+
+def normal(size: int) -> np.ndarray[Any, Any]:
+    """What gradients look like."""
+    return np.random.default_rng(size).standard_normal(size)
+
+
+def rows_alike(size: int) -> np.ndarray[Any, Any]:
+    """The same number throughout each row that a sum may be made of."""
+    return np.repeat(np.random.default_rng(1).uniform(0.5, 2, -(-size // ROW)), ROW)[:size]
+
+
+def every_so_many_rows(period: int) -> Callable[[int], np.ndarray[Any, Any]]:
+    """One ordinary row in so many; all others are one number whose float32 sums err to one side."""
+
+    def make(size: int) -> np.ndarray[Any, Any]:
+        return np.where(np.arange(size) // ROW % period, 1.6719811, normal(size))
+
+    return make
+
+
+INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
+    "normal": normal,
+    "sorted": lambda size: np.sort(normal(size)),
+    "constant": lambda size: np.full(size, 0.1),
+    "one sign's noise": lambda size: 1.6719811 + 1e-6 * normal(size),
+    "signs": lambda size: 0.001 * np.sign(normal(size)),
+    "rows alike": rows_alike,
+    "one row in 4": every_so_many_rows(4),
+    "one row in 16": every_so_many_rows(16),
+    "one row in 17": every_so_many_rows(17),
+    "one row in 33": every_so_many_rows(33),
+    "geometric series": lambda size: np.exp(-np.arange(size) * (9 / size)),
+    "large and small": lambda size: np.where(np.arange(size) % 2, 1e4, 1e-4),
+    "one large": lambda size: np.where(np.arange(size) == size // 3, 6e4, 1e-2),
+}
+
+
+def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
+    """The sum of the squares in float64, each with its rounding error, to some 2**-95 of itself."""
+    total = Fraction(0)
+    for start in range(0, x.size, PIECE):
+        wide = x[start : start + PIECE].astype(np.float64)
+        # Dekker's product: the square and its rounding error.
+        high = wide * (2.0**27 + 1)
+        high -= high - wide
+        low = wide - high
+        squares = wide * wide
+        errors = float(np.sum(((high * high - squares) + 2 * high * low) + low * low))
+        # Knuth's sum, in halves.
+        while squares.size > 1:
+            if squares.size % 2:
+                squares = np.append(squares, 0.0)
+            one, other = np.split(squares, 2)
+            squares = one + other
+            virtual = squares - one
+            errors += float(np.sum((one - (squares - virtual)) + (other - virtual)))
+        total += Fraction(float(squares[0])) + Fraction(errors)
+    return total
+
+
+def in_ulp(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], dtype: str) -> float:
+    """The largest distance from values in float64, in units of the last place in a dtype."""
+    precision, smallest, _, _ = FORMATS[dtype]
+    places = np.maximum(np.frexp(expected)[1], smallest) - precision
+    return float(np.max(np.abs(np.ldexp(got.astype(np.float64) - expected, -places)), initial=0.0))
+
+
+def check(backend: Any, values: np.ndarray[Any, Any], dtype: str) -> None:
+    """Assert that the norm and all elements are within their budgets."""
+    __tracebackhide__ = True
+    given = backend.array(values, dtype)
+    del values
+    before = backend.read(given).copy()
+    square = sum_of_squares(before)
+    norm = Fraction(math.isqrt(int(square * 2**200)), 2**100)
+    clipped, total = clip_by_global_norm([given], float(norm) * 0.3, inplace=backend.writeable)
+    wide = "float64" if dtype == "float64" else "float32"
+
+    place = Fraction(2) ** (math.frexp(float(norm))[1] - FORMATS[wide][0])
+    error = float(abs(Fraction(float(backend.read(total))) - norm) / place)
+    assert error <= FORMATS[wide][2], f"the norm is off by {error:.3f} ulp"
+    after = backend.read(clipped[0])
+    coefficient = Fraction(float(norm) * 0.3) / norm
+    # In float64 the expected elements are themselves off by up to 1 ulp: two roundings.
+    slack = 1.0 if dtype == "float64" else 0.001
+    for start in range(0, before.size, PIECE):
+        expected = before[start : start + PIECE].astype(np.float64) * float(coefficient)
+        error = in_ulp(after[start : start + PIECE], expected, dtype)
+        assert error <= FORMATS[dtype][3] - slack, f"elements from {start} on are off by {error:.3f} ulp"
+
+
+#: The libraries whose large arrays are read in a way of their own.
+libraries = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
+
+
+@libraries
+@pytest.mark.parametrize("kind", list(INPUTS))
+@pytest.mark.parametrize("dtype", list(FORMATS))
+def test_a_million(backend: Any, dtype: str, kind: str) -> None:
+    check(backend, INPUTS[kind]((1 << 20) + 77), dtype)
+
+
+@libraries
+@pytest.mark.parametrize("kind", [kind for kind in INPUTS if "row" in kind or kind in ("normal", "constant")])
+def test_ten_million(backend: Any, kind: str) -> None:
+    check(backend, INPUTS[kind](10_000_000), "float32")
+
+
+@libraries
+@pytest.mark.skipif("GRADCLIP_DEEP" not in os.environ, reason="takes minutes and 3 GB; GRADCLIP_DEEP=1 has it run")
+@pytest.mark.parametrize("kind", ["normal", "constant", "rows alike", "one row in 16", "geometric series"])
+@pytest.mark.parametrize("dtype", list(FORMATS))
+def test_a_hundred_million(backend: Any, dtype: str, kind: str) -> None:
+    check(backend, INPUTS[kind](100_000_000), dtype)

@@ -1,0 +1,63 @@
+"""What the docstrings and the README show runs, and does what they say."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import gradclip_spec
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+FUNCTIONS = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
+
+
+@pytest.mark.parametrize("name", gradclip_spec.__all__)
+def test_examples_of_docstrings(name: str) -> None:
+    public = getattr(gradclip_spec, name)
+    (found,) = (test for test in doctest.DocTestFinder(recurse=False).find(public, name, globs={name: public}))
+    runner = doctest.DocTestRunner()
+    printed: list[str] = []
+    runner.run(found, out=printed.append)
+
+    assert runner.summarize(verbose=False).attempted > 1, "there is no example"
+    assert not printed, "".join(printed)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_is_described_in_order(name: str) -> None:
+    function = getattr(gradclip_spec, name)
+    section = re.search(r"Parameters\n-+\n(.*?)\n\n\w+\n-+\n", inspect.getdoc(function) or "", flags=re.DOTALL)
+    assert section is not None
+    described = [name for line in re.findall(r"^(\w.*)$", section[1], flags=re.MULTILINE) for name in named(line)]
+
+    # What is shared stands first, in one line.
+    assert sorted(described) == sorted(inspect.signature(function).parameters)
+
+
+def named(line: str) -> list[str]:
+    """The names of a line such as `clip_norm : float`."""
+    return [name.strip() for name in line.partition(":")[0].split(",")]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_section_is_there(name: str) -> None:
+    text = inspect.getdoc(getattr(gradclip_spec, name)) or ""
+    for section in ("Parameters", "Returns", "Raises", "Notes", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text
+    assert ".. math::" in text or ":math:" in text
+    for error in ("TypeError", "ValueError"):
+        assert f"\n{error}\n    If " in text
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax", "dask"])
+def test_the_readme_shows_what_is_tested(engine: str) -> None:
+    source = (HERE / f"test_distributed_{engine}.py").read_text(encoding="utf-8")
+    (tested,) = re.findall(r"# README: begin\n(.*?)\n *# README: end", source, flags=re.DOTALL)
+
+    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")

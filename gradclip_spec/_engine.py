@@ -23,7 +23,9 @@ class Gradients:
     """A tree of gradients, of which some are included in a clip."""
 
     tree: _trees.Tree
+    #: Which leaves of the tree are included, and the arrays that they are.
     included: list[int]
+    leaves: list[Array]
     library: Library | None
 
     @classmethod
@@ -33,16 +35,11 @@ class Gradients:
         arrays = [leaf for leaf in tree.leaves if leaf is not None]
         flags = _trees.flags_of(tree, need_clip)
         included = [index for index, flag in enumerate(flags) if flag]
-        library = library_of(arrays, [tree.leaves[index] for index in included]) if arrays else None
-        gradients = cls(tree, included, library)
+        leaves = [tree.leaves[index] for index in included]
+        gradients = cls(tree, included, leaves, library_of(arrays, leaves) if arrays else None)
         if inplace:
             gradients._check_writeable()
         return gradients
-
-    @property
-    def leaves(self) -> list[Array]:
-        """The included arrays."""
-        return [self.tree.leaves[index] for index in self.included]
 
     def rebuilt(self, leaves: Sequence[Array]) -> Any:
         """The tree with the included arrays replaced; everything else is the very same object."""

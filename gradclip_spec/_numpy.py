@@ -9,20 +9,31 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["clip", "exact_sum_of_squares", "flat_parts", "multiply", "sum_by_rows", "sum_of_squares", "writeable"]
+__all__ = [
+    "JOINED",
+    "clip",
+    "exact_sum_of_squares",
+    "flat_parts",
+    "multiply",
+    "sum_by_rows",
+    "sum_of_squares",
+    "writeable",
+]
 
 Array = np.ndarray[Any, Any]
 
 #: From this many float32 elements on, squares are summed in float32 first, by rows of so many elements.
 _LARGE = 1 << 17
 _ROW = 256
+#: Elements of small arrays that are joined: enough of them to make the work on each small, few enough for the cache.
+JOINED = 1 << 16
 #: Elements of one piece of a large array, which is looked at twice and so had better stay in the cache.
 _PIECE = 1 << 20
 #: Elements that are converted to float64 at a time: the buffer stays in the first two caches, and is too small for
 #: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
 _CHUNK = 1 << 13
 #: So many rows are summed again in float64, to see how far the errors lean one way.
-_SAMPLE = 512
+_SAMPLE = 256
 #: Bytes of a buffer that new arrays share.
 _SHARED = 1 << 25
 
@@ -36,7 +47,7 @@ def sum_of_squares(arrays: Sequence[Array]) -> float:
 def _sum_of_squares_alike(arrays: Sequence[Array]) -> float:
     if arrays and arrays[0].dtype == np.float32:
         size = sum([array.size for array in arrays])
-        total = sum_by_rows(_flat(arrays, np.float32, _LARGE), size, _squares_of_rows)
+        total = sum_by_rows(_flat(arrays, np.float32, JOINED), size, _squares_of_rows)
         if total is not None:
             return total
     return exact_sum_of_squares(arrays)
@@ -222,4 +233,4 @@ def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
 
 def writeable(arrays: Sequence[Array]) -> list[bool]:
     """Whether each array can be written into; scalars and read-only views cannot."""
-    return [isinstance(x, np.ndarray) and x.flags.writeable for x in arrays]
+    return [x.flags.writeable for x in arrays]

@@ -20,8 +20,7 @@ __all__ = ["Primitives", "of"]
 
 Array = Any
 
-#: Elements of torch tensors that are converted, or copied to lie beside others, at a time, and those of one tensor
-#: that is copied for that.
+#: Elements of torch tensors that are converted at a time, and those of one tensor that is copied to lie beside others.
 _PIECE = 1 << 18
 _SMALL = 1 << 14
 
@@ -169,12 +168,13 @@ def _torch_pieces(torch: Any, arrays: Sequence[Array], size: int) -> Iterator[An
 
     A piece may be overwritten by the next. Converting is what torch has vector instructions for.
     """
-    buffer = torch.empty(min(size, _PIECE), dtype=torch.float32)
+    length = _numpy.JOINED if arrays and arrays[0].dtype == torch.float32 else _PIECE
+    buffer = torch.empty(min(size, length), dtype=torch.float32)
     group: list[Array] = []
     room = buffer.numel()
     for x in arrays:
         count = x.numel()
-        if count > min(_SMALL, room):
+        if count > room or count > _SMALL:
             if group:
                 yield torch.cat(group, out=buffer[: buffer.numel() - room]).numpy()
                 group, room = [], buffer.numel()

@@ -39,7 +39,7 @@ def shown_case(case: Case, cell: Cell) -> Case:
         return first if relation is None or case.expectation.relation == "twice" else relation.second(first, ())
     shown = _first_answer(cell, case)
     if shown is None:
-        msg = f"The record does not show the answers to {case.id}."
+        msg = f"{case.id} relates two calls, and the record does not show the answers to them: nothing is wrong there."
         raise NoScript(msg)
     results = tuple(map(_array, shown["gradients"]))
     if measure(first, predict(first), results, first.included).grade == "fail":

@@ -1,10 +1,12 @@
 """A script of one cell that needs NumPy and the framework only, and that fails by itself where the framework does.
 
 How a framework is called stands beside its adapter, as data: `gradclip_adapters/scripts/<adapter>.toml`. A file gives
-`imports`, `tensor` (an expression for a gradient of `$values` and `$dtype`), `missing` (what gives the shape of the
-parameter of a gradient that is None) and `numpy` (what makes a NumPy array of `result`); and for each pattern of
-subjects `clip`, the body of a function that returns the clipped gradients and the norm, None if there is none.
-A subject may have a `tensor`, `missing` or `numpy` of its own. In a body:
+`imports`, `tensor` (an expression for a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in
+another layout, of `$tensor`) and `missing` (what gives the shape of the parameter of a gradient that is None); and for
+each pattern of subjects `clip`, the lines that clip the list `gradients`. Lines that stand before and after them are
+`before` and `after`. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, where they do not, and
+`numpy` or `bfloat16` an array that NumPy understands of a `$result` and of one of that dtype. A subject may have any of
+these of its own. In the lines:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, what stands in its brackets
@@ -12,8 +14,14 @@ A subject may have a `tensor`, `missing` or `numpy` of its own. In a body:
 `$arguments`      `clip_norm=...`, or `max=...` and `min=...` where the case has it
 `$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
 `$options`        all options as keyword arguments, and `need_clip` where the subject can exclude
+`$norm`           `norm = ` where the norm that is returned is looked at
 `$need_clip`      which gradients are included, as a list
+`$excluding`      the file's text of that name, where a gradient is excluded
+`$each in $gradients` the loop over the gradients, with `need_clip` where one is excluded
 `$gradient`       the loop variable `gradient`, or what stands for it where it is None
+`$unless_none`    what keeps an expression with `gradient` from being reckoned where it is None
+`$if_it_exists`   what leaves it out of a comprehension
+`$existing`       the gradients that are not None
 `$parameters`     the list `parameters`, as an iterator where the case asks for a generator
 ================= ====================================================================================
 """
@@ -35,13 +43,13 @@ from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
-from .case import Case
+from .case import Case, ReturnedNorm, Structure
 from .cases import all_cases
 from .literals import NoScript, array_literal, literal
 from .patterns import matches
 from .plan import Selection, plan_cells
 from .recorded import shown_case
-from .reproduce_checks import check_of
+from .reproduce_checks import ScriptCall, checked
 from .show import float64_values, readable_input
 
 __all__ = ["SCRIPTS", "NoScript", "script"]
@@ -67,33 +75,48 @@ def script(header: Header, cell: Cell) -> str:
     """
     subject = next(each for each in map(subject_from_json, header.subjects) if each.name == cell.subject)
     case = shown_case(_case_of(cell, subject), cell)
-    known, template = _template(header.adapter, cell.subject)
-    check = check_of(case, subject, raised=isinstance(cell.observed, Mapping) and "raised" in cell.observed)
-    names = _names(case, subject, known["missing"])
-    rule = next(rule for rule in rules.load() if rule.id == case.rule)
+    known = _template(header.adapter, cell.subject)
+    names = _names(case, subject, known)
+    gradients = f"gradients = {_gradients(case, known)}"
+    lines = {
+        part: Template(known.get(part, "")).substitute(names).strip() for part in ("imports", "before", "clip", "after")
+    }
+    results, inputs = _results(case, known, subject)
+    call = ScriptCall(gradients, lines["before"], lines["clip"], lines["after"], results, inputs)
+    body = checked(call, case, subject, raised=isinstance(cell.observed, Mapping) and "raised" in cell.observed)
+    special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
+    imports = [f"from math import {', '.join(special)}\n"] if special else []
+    imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
+    imports += ["import numpy as np"] if "np." in body else []
+    return "\n".join([_docstring(header, cell), "", *imports, lines["imports"], "", body, ""])
+
+
+def _docstring(header: Header, cell: Cell) -> str:
+    rule = next(rule for rule in rules.load() if rule.id == cell.rule)
     source = f"{cell.subject}, {header.framework['name']} {header.framework['version']}, case {cell.case}"
-    docstring = [f"{rule.id} ({rule.level}): {rule.statement}", "", source]
-    wrapped = [part for line in docstring for part in textwrap.wrap(line, 112) or [""]]
-    body = textwrap.indent(Template(template).substitute(names).strip(), "    ")
-    listed = _gradients(case, known["tensor"])
-    needed = "from math import inf, nan\n\n" if re.search(r"\b(nan|inf)\b", listed + body + check) else ""
-    lines = [
-        'r"""' + "\n".join(wrapped) + '\n"""\n',
-        f"{needed}import numpy as np",
-        Template(known["imports"]).substitute(names) + "\n",
-        f"gradients = {listed}\n\n",
-        f"def call():\n{body}\n\n",
-        Template(check).substitute(rule=rule.id, convert=_convert(known["numpy"], case)),
-    ]
-    return "\n".join(lines) + "\n"
+    texts = [f"{rule.id} ({rule.level}): {rule.statement}", "", source]
+    lines = [line for text in texts for line in textwrap.wrap(text, 112, break_on_hyphens=False) or [""]]
+    return 'r"""' + "\n".join(lines) + '\n"""'
 
 
-def _convert(numpy: str, case: Case) -> str:
-    """The line that makes NumPy arrays of the results, where they are none."""
-    if numpy == "result":
-        return ""
+def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
+    """The lines that make a list of the results, and one of the gradients that were passed, as NumPy takes them."""
+    dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
+    convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
-    return f"\nresults = [{numpy if exists else f'None if result is None else {numpy}'} for result in results]"
+    if isinstance(case.expectation, Structure):
+        convert = "$result"
+
+    def line(result: str, where: str, exists: bool) -> str:
+        converted = Template(convert).substitute(result=result)
+        if converted != result and not exists:
+            converted = f"None if {result} is None else {converted}"
+        return f"results = [{converted} for {where}]"
+
+    result, _, where = known.get("result", "result for result in results").partition(" for ")
+    results = line(result, where, exists or "optimizer" in subject.features)
+    nothing = "results = [result for result in results]"
+    return "" if results == nothing else results, line("gradient", "gradient in gradients", exists)
 
 
 def _case_of(cell: Cell, subject: Subject) -> Case:
@@ -113,8 +136,8 @@ def _case_of(cell: Cell, subject: Subject) -> Case:
     return planned.case
 
 
-def _template(adapter: str, subject: str) -> tuple[dict[str, str], str]:
-    """What is common to an adapter's scripts, and the body for a subject."""
+def _template(adapter: str, subject: str) -> dict[str, str]:
+    """What is said of a subject: what is common to an adapter's scripts, and its own."""
     name = "function" if registry.kind_of(adapter) == "function" else adapter
     path = SCRIPTS / f"{name}.toml"
     if not path.exists():
@@ -123,21 +146,21 @@ def _template(adapter: str, subject: str) -> tuple[dict[str, str], str]:
     common = tomllib.loads(path.read_text(encoding="utf-8"))
     for entry in common.pop("script"):
         if matches(entry["subject"], subject):
-            return {**common, **entry}, entry["clip"]
+            return {**common, **entry}
     msg = f"{path.name} says nothing of {subject}: give it an entry [[script]]."
     raise NoScript(msg)
 
 
-def _names(case: Case, subject: Subject, missing: str) -> dict[str, str]:
+def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
     """What stands for each name in a template."""
     function, _, mode = subject.name.partition("[")
     module, _, name = subject.name.partition(":")
     options = {key: literal(value) for key, value in case.options.items() if key != "as_generator"}
     need_clip = str([gradient.need_clip for gradient in case.gradients])
-    if case.gradients and all(gradient.need_clip for gradient in case.gradients):
-        need_clip = f"[True] * {len(case.gradients)}"
     all_options = {**options, **({"need_clip": need_clip} if "excludes" in subject.features else {})}
     exists = all(gradient.array is not None for gradient in case.gradients)
+    if_it_exists = "" if exists else " if gradient is not None"
+    included = all(gradient.need_clip for gradient in case.gradients)
     keywords = [f", {key}={options[key]}" for key in ("norm_type", "error_if_nonfinite", "eps") if key in options]
     return {
         "learning_rate": "1.0",
@@ -150,29 +173,42 @@ def _names(case: Case, subject: Subject, missing: str) -> dict[str, str]:
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
         "keywords": "".join(keywords),
         "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
+        "norm": "norm = " if isinstance(case.expectation, ReturnedNorm) else "",
         "need_clip": need_clip,
-        "gradient": "gradient" if exists else f"({missing} if gradient is None else gradient)",
+        "excluding": "" if included else known.get("excluding", "").replace("$need_clip", need_clip),
+        "each": "gradient" if included else "gradient, need_clip",
+        "gradients": "gradients" if included else f"zip(gradients, {need_clip})",
+        "gradient": "gradient" if exists else f"({known['missing']} if gradient is None else gradient)",
+        "unless_none": "" if exists else "0.0 if gradient is None else ",
+        "if_it_exists": if_it_exists,
+        "existing": "gradients" if exists else f"[gradient for gradient in gradients{if_it_exists}]",
         "parameters": "iter(parameters)" if case.options.get("as_generator") else "parameters",
     }
 
 
-def _gradients(case: Case, tensor: str) -> str:
+def _gradients(case: Case, known: Mapping[str, str]) -> str:
     """The list of the gradients, written out."""
-    for gradient in case.gradients:
-        if gradient.same_as is not None or gradient.layout != "contiguous":
-            msg = f"A script cannot show how the gradients of {case.id} lie in memory."
-            raise NoScript(msg)
-    written = [_gradient(gradient, tensor) for gradient in case.gradients]
+    if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
+        msg = f"A script does not pass one gradient twice, or a sparse one, as {case.id} does."
+        raise NoScript(msg)
+    written = [_gradient(gradient, known) for gradient in case.gradients]
     if len(written) <= LISTED:
-        return "[" + ", ".join(written) + "]" if len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"
+        line = "[" + ", ".join(written) + "]"
+        return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"
     if len(set(written)) == 1:
         return f"[{written[0]} for _ in range({len(written)})]"
     msg = f"{case.id} has {len(written)} different gradients, too many to write out."
     raise NoScript(msg)
 
 
-def _gradient(gradient: Gradient, tensor: str) -> str:
+def _gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
     if gradient.array is None:
         return "None"
     values = array_literal(float64_values(gradient.array).reshape(gradient.array.shape))
-    return Template(tensor).substitute(values=values, dtype=gradient.array.dtype)
+    contiguous = Template(known["tensor"]).substitute(values=values, dtype=gradient.array.dtype)
+    if gradient.layout == "contiguous":
+        return contiguous
+    if gradient.layout not in known:
+        msg = f"Nobody has said how a gradient is made that lies in memory {gradient.layout}."
+        raise NoScript(msg)
+    return Template(known[gradient.layout]).substitute(tensor=contiguous)

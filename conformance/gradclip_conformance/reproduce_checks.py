@@ -1,4 +1,4 @@
-"""The lines of a script that call its function `call` and fail where the answer is not what the case expects.
+"""The lines of a script that clip, and that fail where the answer is not what the case expects.
 
 What a script tolerates is the error bound of the judge as a tolerance that is relative to each element, the largest of
 a gradient: it never blames an answer that the judge lets pass.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .case import (
     InputsWritten,
     NotSilent,
     RaisesOnNonfinite,
+    Recorded,
     Refused,
     Repeatable,
     ReturnedNorm,
@@ -37,25 +39,60 @@ from .literals import NoScript, array_literal
 from .predict import decoded, narrowest, predict
 from .show import float64_values
 
-__all__ = ["check_of"]
+__all__ = ["ScriptCall", "checked"]
 
-CALL = "results, norm = call()"
-CALL_THAT_RAISES = f"""try:
-    {CALL}
-except Exception as error:
-    message = f"$rule: expected a result, and it raised {{error!r}}"
-    raise AssertionError(message) from error"""
-CALL_TO_BE_REFUSED = f"""try:
-    {CALL}
+MAY_RAISE = """try:
+{clip}
 except Exception:
-    results = gradients
+    raise SystemExit(0)  # an error is right, too"""
+REFUSED = """try:
+{clip}
+except Exception:
+{unchanged}
 else:
-    message = f"$rule: expected an error, and got {{results}}"
-    raise AssertionError(message)"""
-CALL_THAT_MAY_RAISE = f"""try:
-    {CALL}
-except Exception:
-    raise SystemExit(0)  # an error is an answer"""
+{results}
+    raise AssertionError(f"expected: an error; observed: {{results}}")"""
+TWICE = """def call():
+{lines}
+    return results
+
+
+for first, second in zip(call(), call()):
+    np.testing.assert_array_equal(second, first)"""
+#: Every other thread makes another call. What threads wrongly share shows by chance, so that there are many calls.
+IN_THREADS = """def call(factor):
+{lines}
+    return results
+
+
+alone = {{factor: call(factor) for factor in (1.0, 0.5)}}
+
+
+def again(factor):
+    for first, second in zip(alone[factor], call(factor)):
+        np.testing.assert_array_equal(second, first)
+
+
+sys.setswitchinterval(1e-6)
+with ThreadPoolExecutor({threads}) as pool:
+    list(pool.map(again, [1.0, 0.5] * 2000))"""
+
+
+@dataclass(frozen=True)
+class ScriptCall:
+    """The lines of a call, from its gradients to the results."""
+
+    gradients: str
+    before: str
+    clip: str
+    after: str
+    #: What makes of the results, and of the gradients that were passed, the list `results` that NumPy understands.
+    results: str
+    inputs: str
+
+    def lines(self, clip: str | None = None) -> str:
+        """All of them; `clip` in the place of the ones that clip."""
+        return _joined(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
 
 
 @dataclass(frozen=True)
@@ -68,59 +105,96 @@ class Wanted:
     product: tuple[np.ndarray[Any, Any], float] | None = None
 
 
-def check_of(case: Case, subject: Subject, *, raised: bool) -> str:
-    """The lines, in which `$rule` and `$convert` are left to be replaced; `raised`: the framework had raised.
+def checked(call: ScriptCall, case: Case, subject: Subject, *, raised: bool) -> str:
+    """The lines that clip and check; `raised`: the framework had raised.
 
     Raises
     ------
     NoScript
         When the expectation is none that a script can check.
     """
-    call = CALL_THAT_RAISES if raised else CALL
-    everything = range(len(case.gradients))
     match case.expectation:
-        case RaisesOnNonfinite(atomic=False):
-            return CALL_TO_BE_REFUSED
         case Refused() | RaisesOnNonfinite():
-            return f"{CALL_TO_BE_REFUSED}$convert\n{_asserts(_inputs(case, everything))}"
+            return _refused(call, case, raised)
+        case Repeatable(threads) if not raised:
+            return _repeated(call, threads)
+        case Recorded():
+            msg = f"Nobody defines what is right in {case.id}: there is nothing that a script could fail by."
+            raise NoScript(msg)
         case NotSilent():
-            return f"{CALL_THAT_MAY_RAISE}$convert\n{_one_of(_acceptable(case), 'an error or ')}"
+            clip = MAY_RAISE.format(clip=indent(call.clip, "    "))
+            return _joined(call.lines(clip), _one_of(_acceptable(case)))
+    # An error ends the script by itself, and shows where it comes from.
+    clip = _joined('print("expected: no error")', call.clip) if raised else call.clip
+    return _joined(call.lines(clip), _check(call, case, subject))
+
+
+def _check(call: ScriptCall, case: Case, subject: Subject) -> str:
+    match case.expectation:
         case ReturnedNorm():
-            return f"{call}\n{_assert_norm(case)}"
+            return _assert_norm(case)
         case Structure(aspect):
-            return f"{call}\n{_assert_form(case, aspect, subject)}"
+            return _assert_form(case, aspect, subject)
         case InputsKept():
-            return f"{call}\nresults = gradients$convert\n{_asserts(_inputs(case, everything))}"
+            return _joined(call.inputs, _asserts(_inputs(case, range(len(case.gradients)))))
         case Untouched(indices):
-            return f"{call}$convert\n{_asserts(_inputs(case, indices))}"
+            return _asserts(_inputs(case, indices))
         case Values(leaves_range=True):
-            return f"{call}$convert\n{_one_of([_predicted(case, subject), *_out_of_range(case)])}"
+            return _one_of([_predicted(case, subject), *_out_of_range(case)])
         case Values() | InputsWritten():
-            return f"{call}$convert\n{_asserts(_predicted(case, subject))}"
-        case Repeatable() if raised:
-            return call
+            return _asserts(_predicted(case, subject))
+        case Repeatable():
+            return ""
     msg = f"A script cannot show what {case.id} expects: {type(case.expectation).__name__}."
     raise NoScript(msg)
 
 
+def _joined(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)
+
+
+def _refused(call: ScriptCall, case: Case, raised: bool) -> str:
+    unchanged = "pass"
+    if raised and case.expectation != RaisesOnNonfinite(atomic=False):
+        unchanged = _joined(call.inputs, _asserts(_inputs(case, range(len(case.gradients)))))
+    parts = {"clip": call.clip, "unchanged": unchanged, "results": _joined(call.after, call.results)}
+    refused = REFUSED.format(**{name: indent(lines, "    ") for name, lines in parts.items()})
+    return _joined(call.gradients, call.before, refused.replace("\n\n", "\n"))
+
+
+def _repeated(call: ScriptCall, threads: int) -> str:
+    if not threads:
+        return TWICE.format(lines=indent(call.lines(), "    "))
+    halved = _joined(call.gradients, "gradients = [factor * gradient for gradient in gradients]")
+    lines = replace(call, gradients=halved).lines()
+    return IN_THREADS.format(lines=indent(lines, "    "), threads=threads)
+
+
 def _asserts(wanted: Mapping[int, Wanted]) -> str:
-    """A line for each gradient, or one for all where they are alike."""
+    """The lines for each gradient, or once for all where they are alike."""
     if len({_assert("result", one) for one in wanted.values()}) == 1 and len(wanted) > 1:
         chosen = "results" if list(wanted) == list(range(len(wanted))) else f"[results[i] for i in {tuple(wanted)}]"
-        line = _assert("result", next(iter(wanted.values())))
-        return f"for result in {chosen}:\n    {line}"
+        return f"for result in {chosen}:\n" + indent(_assert("result", next(iter(wanted.values()))), "    ")
     return "\n".join(_assert(f"results[{i}]", one) for i, one in wanted.items())
 
 
 def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
-        return f'assert {result} is None, f"$rule: expected no gradient, and got {{{result}}}"'
+        return f'assert {result} is None, f"expected: no gradient; observed: {{{result}}}"'
     values = _source(wanted)
-    line = f'np.testing.assert_allclose({result}, {values}, rtol={wanted.tolerance!r}, err_msg="$rule")'
-    if wanted.values.ndim == 0:
-        # NumPy's function lets an array with one element pass for a number.
-        line += f'; assert np.shape({result}) == (), f"$rule: expected {values}, and got {{{result}}}"'
-    return line
+    if wanted.tolerance:
+        line = f"np.testing.assert_allclose({result}, {values}, rtol={_short(wanted.tolerance)})"
+    else:
+        line = f"np.testing.assert_array_equal({result}, {values})"
+    if wanted.values.ndim:
+        return line
+    # NumPy's functions let an array with one element pass for a number.
+    return f'{line}\nassert np.shape({result}) == (), f"expected: {values}; observed: {{{result}}}"'
+
+
+def _short(tolerance: float) -> str:
+    """At least this, in three digits."""
+    return repr(float(f"{tolerance * 1.006:.2e}"))
 
 
 def _out_of_range(case: Case) -> Iterator[dict[int, Wanted]]:
@@ -142,18 +216,18 @@ def _source(wanted: Wanted) -> str:
         return f"{array_literal(gradient)} * {factor!r}"
 
 
-def _one_of(ways: Iterable[Mapping[int, Wanted]], besides: str = "") -> str:
-    every_way = [list(way.values()) for way in ways]
-    tolerance = max(one.tolerance for way in every_way for one in way)
-    lists = ", ".join(
-        "[" + ", ".join(array_literal(one.values) for one in way if one.values is not None) + "]" for way in every_way
-    )
+def _one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
+    first, *others = ways = list(ways)
+    if not others:
+        return _asserts(first)
+    tolerance = max(one.tolerance for way in ways for one in way.values())
+    lists = [[array_literal(one.values) for one in way.values() if one.values is not None] for way in ways]
+    written = ", ".join(f"[{', '.join(way)}]" for way in lists)
+    close = f"np.allclose(result, value, {_short(tolerance)}, 0.0, equal_nan=True)"
     return (
-        f"expected = [{lists}]\n"
-        "assert any(\n    all(\n"
-        f"        np.allclose(result, values, {tolerance!r}, 0.0, equal_nan=True)\n"
-        "        for result, values in zip(results, way)\n    )\n"
-        f'    for way in expected\n), f"$rule: expected {besides}one of {{expected}}, and got {{results}}"'
+        f"expected = [{written}]\n"
+        f"agrees = [all({close} for result, value in zip(results, way)) for way in expected]\n"
+        'assert any(agrees), f"expected: one of {expected}; observed: {results}"'
     )
 
 
@@ -161,11 +235,11 @@ def _assert_norm(case: Case) -> str:
     prediction = predict(case)
     if (bounds := prediction.norms[0]) is None:
         total = nonfinite_norm([tensor for i in case.included if (tensor := decoded(case)[i]) is not None])
-        return f'np.testing.assert_equal(float(norm), {total!r}, err_msg="$rule")'
+        return f"np.testing.assert_equal(float(norm), {total!r})"
     ulps = max((one.norm_budget if _is_wide(case) else one.norm_bound for one in prediction.errors), default=0.0)
     expected = float(bounds.middle)
     tolerance = ulps * max(_relative_ulps(np.array([expected]), narrowest(case)), default=0.0)
-    return f'np.testing.assert_allclose(float(norm), {expected!r}, rtol={tolerance!r}, err_msg="$rule")'
+    return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={_short(tolerance)})"
 
 
 def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
@@ -174,11 +248,16 @@ def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
     nothing = [1] if "optimizer" in subject.features else None
     if aspect == "dtype":
         expected: list[Any] = [None if array is None else array.dtype for array in arrays]
-        agrees = "all(name is None or name in str(result.dtype) for name, result in zip(expected, results))"
+        form, agrees = "str(result.dtype)", "all(name in text for name, text in zip(expected, observed))"
     else:
         expected = [nothing if array is None else list(array.shape) for array in arrays]
-        agrees = "[None if result is None else list(result.shape) for result in results] == expected"
-    return f'expected = {expected}\nassert {agrees}, f"$rule: expected the {aspect} {{expected}}, and got {{results}}"'
+        form, agrees = "list(result.shape)", "observed == expected"
+    if None in expected:
+        form = f"None if result is None else {form}"
+    return (
+        f"expected = {expected}\nobserved = [{form} for result in results]\n"
+        f'assert {agrees}, f"expected: {{expected}}; observed: {{observed}}"'
+    )
 
 
 def _inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:

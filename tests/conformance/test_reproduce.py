@@ -1,4 +1,4 @@
-"""Scripts that show a cell by themselves: each known deviation's fails where the framework does, others do not.
+"""Scripts that show a cell by themselves: each published deviation's fails where the framework does, others do not.
 
 A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the framework; without it this Python is used where
 it has the framework itself. Naming a framework in GRADCLIP_REQUIRE makes its absence an error.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +31,37 @@ from gradclip_conformance.patterns import matches
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.reproduce import NoScript, script
 from gradclip_conformance.runner import RunRequest, run_adapter
-from gradclip_reports.records import Run
+from gradclip_reports.records import Cell, Run, read_runs
 
 DRIVER = Path(__file__).with_name("run_scripts.py")
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
 #: The adapters with known deviations, and the module that a script imports.
 MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
 
-#: Cases that every framework passes somewhere, so that their scripts must not fail.
-RIGHT = tuple(
-    case.id
-    for case in all_cases()
-    if case.dtype == "float32"
-    and case.rule.partition(".")[2]
-    in ("scaled-above", "identity-below", "bounds", "each-tensor-alone", "nan-not-silent")
+#: Rules whose passing cells' scripts must not fail, without the operation: one for each kind of check at least.
+PASSED = (
+    "all-excluded",
+    "bounds",
+    "dtype-kept",
+    "each-tensor-alone",
+    "error-if-nonfinite-atomic",
+    "identity-below",
+    "inputs-not-mutated",
+    "layout",
+    "nan-not-silent",
+    "none-stays-none",
+    "repeatable",
+    "returned-norm",
+    "scaled-above",
+    "zero-dimensional",
 )
+
+#: So many lines of code has the script in the middle of a framework's; a step of an optimizer takes some.
+MEDIAN_LINES = {"torch": 13, "tensorflow": 8, "paddle": 16, "paddle-fluid": 19}
+
+#: What a script says of itself, and what NumPy's assertions say, in old versions and new ones.
+EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
 
 
 def python_with(adapter: str) -> str:
@@ -60,62 +78,121 @@ def python_with(adapter: str) -> str:
     pytest.skip(message)
 
 
-def run_cases(adapter: str, python: str, cases: tuple[str, ...]) -> Run:
-    def connect() -> HostProcess:
-        return HostProcess([*host_command(python, None), adapter])
-
-    return run_adapter(RunRequest(adapter, connect, Selection(cases=cases), timeout=120.0), io.StringIO())
+def published(adapter: str) -> Run:
+    (run,) = read_runs(PUBLISHED / f"{adapter}.jsonl")
+    return run
 
 
-def outcomes(adapter: str, python: str, run: Run, status: str, folder: Path) -> dict[str, str]:
-    """What becomes of the scripts of all cells with a status that have one, by cell."""
-    paths = {}
-    for number, cell in enumerate(cell for cell in run.cells if cell.status == status):
-        path = folder / f"{status}{number}.py"
-        try:
-            path.write_text(script(run.header, cell), encoding="utf-8")
-        except NoScript:
-            assert status == "pass", f"no script for {cell.case} of {cell.subject}"
-            continue
-        paths[str(path)] = f"{cell.case} of {cell.subject}"
+def connect(adapter: str, python: str) -> HostProcess:
+    return HostProcess([*host_command(python, None), adapter])
+
+
+def published_of_the_same_version(adapter: str, python: str) -> Run:
+    """The published record; the test is skipped where the framework is another version, which may answer otherwise."""
+    run = published(adapter)
+    host = connect(adapter, python)
+    host.close()
+    there, here = run.header.framework["version"], host.description.version
+    if here != there:
+        pytest.skip(f"the published record is of {adapter} {there}, and here is {here}")
+    return run
+
+
+def one_of_each(cells: Iterable[Cell]) -> list[Cell]:
+    """The first cell for each subject, rule and word for the answer."""
+    found: dict[tuple[str, str, str | None], Cell] = {}
+    for cell in cells:
+        found.setdefault((cell.subject, cell.rule, cell.behaviour), cell)
+    return list(found.values())
+
+
+def outcomes(
+    adapter: str, python: str, scripts: Mapping[tuple[str, str], str], folder: Path
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """What becomes of scripts, and what they say, by case and subject."""
+    paths = {str(folder / f"{number}.py"): cell for number, cell in enumerate(scripts)}
+    for path, cell in paths.items():
+        Path(path).write_text(scripts[cell], encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [python, DRIVER, MODULES[adapter], *paths],
+        [python, DRIVER, MODULES[adapter]],
+        input="\n".join(paths),
         capture_output=True,
         text=True,
         check=False,
         env=environment,
         timeout=500,
     )
-    lines = [line.rpartition(" ") for line in done.stdout.splitlines() if line.endswith(".py")]
-    found = {path: outcome for outcome, _, path in lines}
-    assert found.keys() == paths.keys(), done.stdout[-2000:] + done.stderr[-2000:]
-    return {paths[path]: outcome for path, outcome in found.items()}
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"path"')]
+    assert {line["path"] for line in lines} == paths.keys(), done.stdout[-2000:] + done.stderr[-2000:]
+    return {paths[line["path"]]: (line["outcome"], line["said"]) for line in lines}
+
+
+def how_it_must_end(cell: Cell) -> str:
+    """The script of a cell whose framework raised raises the same; any other fails."""
+    raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
+    return f"raises {str(cell.behaviour).partition(':')[2]}" if raised else "fails"
 
 
 @pytest.mark.parametrize("adapter", MODULES)
-def test_each_known_deviation_is_there_and_its_script_fails(adapter: str, tmp_path: Path) -> None:
-    python, pins = python_with(adapter), load_deviations(adapter)
-    patterns = {pattern for pin in pins for pattern in pin.cases}
-    cases = tuple(case.id for case in all_cases() if any(matches(pattern, case.id) for pattern in patterns))
+def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) -> None:
+    python = python_with(adapter)
+    run = published_of_the_same_version(adapter, python)
+    cells = {(cell.case, cell.subject): cell for cell in run.cells if cell.status in ("deviation", "fail")}
 
-    run = run_cases(adapter, python, cases)
+    chosen = one_of_each(cells.values())
+    found = outcomes(
+        adapter, python, {(cell.case, cell.subject): script(run.header, cell) for cell in chosen}, tmp_path
+    )
 
-    assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status == "changed"] == []
-    assert unmatched(pins, run.cells) == []
-    found = outcomes(adapter, python, run, "deviation", tmp_path)
     assert found
-    assert {cell: outcome for cell, outcome in found.items() if outcome != "fails"} == {}
+    others = {cell: outcome for cell, (outcome, _) in found.items() if outcome != how_it_must_end(cells[cell])}
+    assert others == {}
+    silent = [cell for cell, (_, said) in found.items() if not EXPECTED.search(said)]
+    silent += [cell for cell, (end, said) in found.items() if end == "fails" and not OBSERVED.search(said)]
+    assert silent == []
 
 
 @pytest.mark.parametrize("adapter", MODULES)
 def test_script_of_a_cell_that_passed_does_not_fail(adapter: str, tmp_path: Path) -> None:
     python = python_with(adapter)
+    run = published_of_the_same_version(adapter, python)
+    passed = [cell for cell in run.cells if cell.status == "pass" and cell.dtype == "float32"]
+    chosen = one_of_each(cell for cell in passed if cell.rule.partition(".")[2] in PASSED)
+    scripts = {(cell.case, cell.subject): script(run.header, cell) for cell in chosen}
 
-    found = outcomes(adapter, python, run_cases(adapter, python, RIGHT), "pass", tmp_path)
+    found = outcomes(adapter, python, scripts, tmp_path)
 
     assert found
-    assert {cell: outcome for cell, outcome in found.items() if outcome != "passes"} == {}
+    assert {cell: outcome for cell, outcome in found.items() if outcome[0] != "passes"} == {}
+
+
+@pytest.mark.parametrize("adapter", MODULES)
+def test_each_published_failure_has_a_script_of_a_few_lines(adapter: str) -> None:
+    run = published(adapter)
+    failures = [cell for cell in run.cells if cell.status in ("deviation", "fail")]
+
+    lengths = sorted(len(code_of(script(run.header, cell))) for cell in failures)
+
+    assert lengths
+    assert lengths[len(lengths) // 2] <= MEDIAN_LINES[adapter]
+
+
+def code_of(source: str) -> list[str]:
+    return [line for line in source.split('"""\n', 1)[1].splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("adapter", MODULES)
+def test_each_known_deviation_is_there(adapter: str) -> None:
+    python, pins = python_with(adapter), load_deviations(adapter)
+    patterns = {pattern for pin in pins for pattern in pin.cases}
+    cases = tuple(case.id for case in all_cases() if any(matches(pattern, case.id) for pattern in patterns))
+    request = RunRequest(adapter, lambda: connect(adapter, python), Selection(cases=cases), timeout=120.0)
+
+    run = run_adapter(request, io.StringIO())
+
+    assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status == "changed"] == []
+    assert unmatched(pins, run.cells) == []
 
 
 WRONG_CLIP = """
@@ -180,7 +257,8 @@ class TestPlainFunction:
 
         assert wrong.returncode == 1
         assert "AssertionError" in wrong.stderr
-        assert case.split("/")[0] in wrong.stderr
+        assert EXPECTED.search(wrong.stderr)
+        assert OBSERVED.search(wrong.stderr)
         assert right.returncode == 0, right.stderr
 
     def test_script_needs_numpy_and_the_function_alone(self, record: Path) -> None:
@@ -198,7 +276,7 @@ class TestPlainFunction:
             (["no-such-case"], "no cell of the case"),
             (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
             (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
-            (["global-norm.layout/strided/float32"], "lie in memory"),
+            (["global-norm.repeated-tensor/same-object/float32"], "one gradient twice"),
             # It treats every order alike: the relation holds, and there is nothing to show.
             (["global-norm.tensor-order/clipped/float32"], "does not show the answers"),
         ],
@@ -208,6 +286,72 @@ class TestPlainFunction:
 
         assert result.exit_code == 2
         assert says in " ".join(result.output.split())
+
+
+COUNTS_ITS_CALLS = """
+import itertools
+
+calls = itertools.count(1)
+
+def clip(grads, *, clip_norm):
+    factor = 1.0 / next(calls)
+    return [grad * factor for grad in grads]
+"""
+
+KEEPS_THE_NORM = """
+import numpy as np
+
+kept = {}
+
+def clip(grads, *, clip_norm):
+    kept["norm"] = float(np.sqrt(sum((grad.astype("float64") ** 2).sum() for grad in grads)))
+    return [grad * min(1.0, clip_norm / kept["norm"]) for grad in grads]
+"""
+
+WALKS_THE_BUFFER = """
+import numpy as np
+
+def clip(grads, *, clip_norm):
+    buffers = [np.asarray(grad if grad.base is None else grad.base, "float64") for grad in grads]
+    norm = float(np.sqrt(sum((buffer ** 2).sum() for buffer in buffers)))
+    return [grad * min(1.0, clip_norm / norm) for grad in grads]
+"""
+
+RIGHT_IN_ALL = """
+import gradclip_spec
+
+def clip(grads, *, clip_norm):
+    return list(gradclip_spec.clip_by_global_norm(grads, clip_norm)[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "case"),
+    [
+        (COUNTS_ITS_CALLS, "global-norm.repeatable/twice/float32"),
+        (KEEPS_THE_NORM, "global-norm.threads-agree/eight/float32"),
+        (WALKS_THE_BUFFER, "global-norm.layout/strided/float64"),
+    ],
+)
+def test_script_shows_what_happens_again_in_threads_and_in_another_layout(
+    wrong: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, output = tmp_path / "clip_module.py", tmp_path / "script.py"
+    module.write_text(wrong, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    record = tmp_path / "wrong.jsonl"
+    arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--rule", case]
+    CliRunner().invoke(gradclip, [*arguments, "-o", str(record)])
+    result = CliRunner().invoke(gradclip, ["repro", str(record), case, "-o", str(output)])
+    assert result.exit_code == 0, result.output
+
+    fails = subprocess.run([sys.executable, output], capture_output=True, text=True, check=False)
+    module.write_text(RIGHT_IN_ALL, encoding="utf-8")
+    passes = subprocess.run([sys.executable, output], capture_output=True, text=True, check=False)
+
+    assert fails.returncode == 1
+    assert "AssertionError" in fails.stderr
+    assert passes.returncode == 0, passes.stderr
 
 
 def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:

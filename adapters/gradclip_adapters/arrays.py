@@ -27,6 +27,7 @@ FEATURE_OF_OPTION = {
     "error_if_nonfinite": "error_if_nonfinite",
     "learning_rate": "learning_rate",
     "as_generator": "generator",
+    "as_single": "single",
     "threads": "threads",
     "compiled": "compiles",
 }

@@ -61,6 +61,7 @@ FEATURES = {
     "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
     "flushes_subnormals": "numbers below the normal range may be taken for zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
+    "single": "the option `as_single` passes the only gradient by itself, in no list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
 }
 
@@ -126,7 +127,8 @@ class Call:
     """The gradients and options of one call of one subject.
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `threads`, `compiled`.
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
+    `compiled`.
     """
 
     subject: str

@@ -151,7 +151,8 @@ def _call_on_parameters(
     def gradients() -> Tuple[Optional[Array], ...]:
         return arrays_of([parameter.grad for parameter in parameters])
 
-    passed = (parameter for parameter in parameters) if options.get("as_generator") else parameters
+    passed: Any = (parameter for parameter in parameters) if options.get("as_generator") else parameters
+    passed = parameters[0] if options.get("as_single") else passed
     with framework_call(gradients) as seen:
         returned = clip(passed)
     return returned, gradients(), seen.warnings
@@ -215,7 +216,7 @@ def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
 
 
 def _in_utils() -> Iterator[EntryPoint]:
-    features = ("in_place", "none_grads", "generator", "repeated")
+    features = ("in_place", "none_grads", "generator", "single", "repeated")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",
@@ -223,9 +224,11 @@ def _in_utils() -> Iterator[EntryPoint]:
         ("returns_norm", "error_if_nonfinite", "norm_type", *features),
         norm_types=(1.0, 2.0, float("inf")),
     )
-    yield EntryPoint(norms, ("clip_norm", "norm_type", "error_if_nonfinite", "as_generator"), clip_grad_norm)
+    yield EntryPoint(
+        norms, ("clip_norm", "norm_type", "error_if_nonfinite", "as_generator", "as_single"), clip_grad_norm
+    )
     values = Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, (*features, "mixed_dtypes"))
-    yield EntryPoint(values, ("max", "as_generator"), clip_grad_value)
+    yield EntryPoint(values, ("max", "as_generator", "as_single"), clip_grad_value)
 
 
 def _entry_points() -> Iterator[EntryPoint]:

@@ -22,7 +22,7 @@ from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
 
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
-COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "threads")
+COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
 FEATURES = {
     "clip_by_value": (*COMMON, "min_max"),
     "clip_by_norm": (*COMMON, "norm_type", "eps"),
@@ -74,14 +74,16 @@ class ReferenceAdapter(Adapter):
         if "threads" in call.options:
             return in_threads(call, self.call)
         arrays = build_tensors(call.gradients, self._backend.make)
+        single = call.options.get("as_single", False)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
         function = functools.partial(getattr(gradclip_spec, subject.operation), **_keywords(subject, call))
         if call.options.get("compiled"):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
-            result = function(passed)
+            result = function(arrays[0] if single else passed)
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
+        clipped = [clipped] if single else clipped
         gradients, total = self._backend.computed((list(clipped), norm))
         return Reply(
             gradients=self._read(gradients),
@@ -108,8 +110,10 @@ def _version() -> str:
 
 
 def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
-    keywords = {name: value for name, value in call.options.items() if name not in ("as_generator", "compiled")}
-    keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
+    how = ("as_generator", "as_single", "compiled")
+    keywords = {name: value for name, value in call.options.items() if name not in how}
+    flags = [gradient.need_clip for gradient in call.gradients]
+    keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
     keywords["inplace"] = "in_place" in subject.features
     return keywords
 

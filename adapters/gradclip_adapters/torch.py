@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.nn import Parameter
@@ -22,15 +22,18 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
 
 #: What every entry point can do; exclusion is not there, because a user leaves the parameter out of the list.
-ALWAYS = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "threads")
+ALWAYS = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads")
 COMMON = (*ALWAYS, *(("compiles",) if COMPILERS else ()))
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
 
+#: What the functions take.
+Parameters = Union[Parameter, Iterable[Parameter]]
+
 #: Clips the gradients of these parameters and returns the norm, if there is one.
-Clip = Callable[[Callable[[], Iterable[Parameter]], Mapping[str, Any]], Optional[torch.Tensor]]
+Clip = Callable[[Callable[[], Parameters], Mapping[str, Any]], Optional[torch.Tensor]]
 
 
 class TorchAdapter(Adapter):
@@ -80,7 +83,9 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     listed = [_without_gradient() if parameter is None else parameter for parameter in parameters]
     before = [parameter.grad for parameter in listed]
 
-    def passed() -> Iterable[Parameter]:
+    def passed() -> Parameters:
+        if call.options.get("as_single"):
+            return listed[0]
         return (parameter for parameter in listed) if call.options.get("as_generator") else listed
 
     with framework_call(lambda: _arrays([parameter.grad for parameter in listed])) as seen:
@@ -144,22 +149,27 @@ def _arrays(tensors: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[Array],
 
 
 def _by_norm(foreach: Optional[bool]) -> Clip:
-    def clip(passed: Callable[[], Iterable[Parameter]], options: Mapping[str, Any]) -> torch.Tensor:
+    def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> torch.Tensor:
         return clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **_norm_keywords(options))
 
     return clip
 
 
 def _by_value(foreach: Optional[bool]) -> Clip:
-    def clip(passed: Callable[[], Iterable[Parameter]], options: Mapping[str, Any]) -> None:
+    def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
         clip_grad_value_(passed(), options["max"], foreach=foreach)
 
     return clip
 
 
-def _by_norm_in_two_steps(passed: Callable[[], Iterable[Parameter]], options: Mapping[str, Any]) -> torch.Tensor:
-    gradients = [parameter.grad for parameter in passed() if parameter.grad is not None]
-    norm = get_total_norm(gradients, **_norm_keywords(options))
+def _by_norm_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> torch.Tensor:
+    parameters = passed()
+    if isinstance(parameters, Parameter):
+        assert parameters.grad is not None
+        norm = get_total_norm(parameters.grad, **_norm_keywords(options))
+    else:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = get_total_norm(gradients, **_norm_keywords(options))
     clip_grads_with_norm_(passed(), options["clip_norm"], norm)
     return norm
 

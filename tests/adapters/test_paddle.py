@@ -218,6 +218,21 @@ class TestUtils:
         # That Paddle uses the generator up before it clips is for the judge to say.
         assert values_of((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
 
+    def test_a_parameter_can_come_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        taken: list[type] = []
+        original = paddle.nn.utils.clip_grad_norm_
+
+        def clip(parameters: Any, *arguments: Any, **options: Any) -> Any:
+            taken.append(type(parameters))
+            return original(parameters, *arguments, **options)
+
+        monkeypatch.setattr(paddle.nn.utils, "clip_grad_norm_", clip)
+        single, listed = ask(self.norm, WEIGHT, as_single=True), ask(self.norm, WEIGHT)
+
+        assert issubclass(taken[0], paddle.Tensor)
+        assert taken[1] is list
+        assert (single.gradients, single.norm) == (listed.gradients, listed.norm)
+
 
 @pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=named)
 def test_the_frameworks_own_clip_is_what_answers(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,14 @@ def test_generators_change_nothing(adapter: ReferenceAdapter) -> None:
         assert adapter.call(Call(subject.name, gradients, {**options, "as_generator": True})) == plain
 
 
+def test_a_single_array_is_passed_in_no_list(adapter: ReferenceAdapter) -> None:
+    for subject in adapter.subjects():
+        gradients, options = gradients_of([3.0, 4.0]), options_of(subject, 1.0)
+        plain = adapter.call(Call(subject.name, gradients, options))
+
+        assert adapter.call(Call(subject.name, gradients, {**options, "as_single": True})) == plain
+
+
 def test_norm_over_nothing_is_read_whatever_its_library(adapter: ReferenceAdapter) -> None:
     for subject in by_operation(adapter, "clip_by_global_norm"):
         for gradients in ((), gradients_of(None, None)):

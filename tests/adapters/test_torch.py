@@ -233,3 +233,20 @@ def test_a_compiled_call_is_compiled(subject: str, monkeypatch: pytest.MonkeyPat
     for one, other in zip(values_of(compiled), values_of(alone), strict=True):
         assert (one is None) == (other is None)
         np.testing.assert_allclose(np.array(one, float), np.array(other, float), rtol=1e-6)
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_a_single_tensor_is_passed_in_no_list(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, taken = ENTRY_POINTS[subject], []
+
+    def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
+        taken.append(type(passed()))
+        return entry.clip(passed, options)
+
+    monkeypatch.setitem(ENTRY_POINTS, subject, replace(entry, clip=clip))
+    alone, options = gradients_of("float32")[:1], options_of(subject, 1.0)
+    single = ADAPTER.call(Call(subject, alone, {**options, "as_single": True}))
+    listed = ADAPTER.call(Call(subject, alone, options))
+
+    assert taken == [torch.nn.Parameter, list]
+    assert (single.gradients, single.norm) == (listed.gradients, listed.norm)

@@ -321,6 +321,7 @@ class TestOtherVerbs:
     def test_rules_lists_all_of_them_or_some(self) -> None:
         listed = run("rules").stdout
         some = run("rules", "value.*").stdout
+        assert listed.endswith("Without a case: none. Cases without a rule: none.\n")
 
         assert all(rule.id in listed for rule in rules.load())
         assert "value.bounds" in some

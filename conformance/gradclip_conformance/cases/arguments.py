@@ -1,4 +1,4 @@
-"""Cases of thresholds that make no sense, and of gradients that are passed as a generator."""
+"""Cases of thresholds that make no sense or are integers, and of gradients that are passed otherwise than in a list."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ..case import Case, Recorded, Refused, Values
-from .build import DTYPES, NORM_OPERATIONS, case, clipping_options, tensor
+from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
 
 __all__ = ["cases"]
 
@@ -31,3 +31,13 @@ def cases() -> Iterator[Case]:
         for operation in ("value", "global-norm"):
             options = {**clipping_options(operation, 3.0), "as_generator": True}
             yield case(f"{operation}.any-iterable", "generator", dtype, ordered, options, Values(), ["generator"])
+            single = f"{operation}.single-tensor"
+            for name, shape in (("vector", (6,)), ("matrix", (2, 3)), ("scalar", ())):
+                values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5] if shape else [-4.0]
+                options = {**clipping_options(operation, 3.0), "as_single": True}
+                yield case(single, name, dtype, [tensor(values, dtype, shape)], options, Values(), ["single"])
+        uneven = [tensor([2.5], dtype), tensor([-1.5], dtype), tensor([4.0, 0.25], dtype)]
+        for operation in OPERATIONS:
+            for name, threshold in (("clipped", 2), ("not-clipped", 32)):
+                options = clipping_options(operation, threshold)
+                yield case(f"{operation}.integer-threshold", name, dtype, uneven, options, Values())

@@ -18,7 +18,10 @@ __all__ = ["rules"]
 @click.command()
 @click.argument("pattern", default="*", metavar="[GLOB]")
 def rules(pattern: str) -> None:
-    """List the rules with their levels and the number of their cases; `gradclip show RULE` tells all about one."""
+    """List the rules with their levels and the number of their cases; `gradclip show RULE` tells all about one.
+
+    The last line tells which rules have no case, and which cases no rule.
+    """
     counts = Counter(case.rule for case in all_cases())
     chosen = [rule for rule in rule_book.load() if fnmatchcase(rule.id, pattern)]
     if not chosen:
@@ -27,3 +30,7 @@ def rules(pattern: str) -> None:
     for rule in chosen:
         click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counts[rule.id]} cases")
         click.echo(textwrap.indent(textwrap.fill(rule.statement, 76), "    "))
+    lone = [rule.id for rule in chosen if not counts[rule.id]]
+    stray = sorted(set(counts) - {rule.id for rule in rule_book.load()})
+    click.echo(f"\n{len(chosen)} rules, {sum(counts[rule.id] for rule in chosen)} cases.")
+    click.echo(f"Without a case: {', '.join(lone) or 'none'}. Cases without a rule: {', '.join(stray) or 'none'}.")

@@ -51,8 +51,8 @@ class Clipper:
     operation: ClassVar[str] = ""
 
     def taken(self, grads: Any) -> Gradients:
-        """What was passed, as a list: it may be an iterator, of which there is one pass."""
-        return list(grads)
+        """What was passed, as a list: it may be an iterator, of which there is one pass, or a single array."""
+        return [grads] if isinstance(grads, np.ndarray) else list(grads)
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         """Which gradients are clipped."""

@@ -17,7 +17,7 @@ from .steps import Clipper, Gradients
 from .table import caught_by
 
 #: The options that the function itself is not given.
-UNSEEN = ("as_generator", "learning_rate", "compiled")
+UNSEEN = ("as_generator", "as_single", "learning_rate", "compiled")
 
 
 class _WithAbilities(Adapter):
@@ -66,6 +66,16 @@ class TakesIterators(_WithAbilities):
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """The function on an iterator."""
         return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
+
+
+class TakesOne(_WithAbilities):
+    """A function that is given an array where a case asks for it."""
+
+    features = ("single",)
+
+    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+        """The function on one array."""
+        return self._function(grads[0] if call.options.get("as_single") else grads, **options)
 
 
 class Descends(_WithAbilities):
@@ -141,6 +151,25 @@ class LooksAtTheFirst(Clipper):
 
     def taken(self, grads: Any) -> Gradients:
         next(iter(grads), None)
+        return list(grads)
+
+
+@caught_by("single-tensor", adapter=TakesOne)
+class TakesRowsForGradients(Clipper):
+    """Goes through the rows of a single array as if each were a gradient."""
+
+    def taken(self, grads: Any) -> Gradients:
+        return [np.asarray(grad) for grad in np.atleast_1d(grads)] if isinstance(grads, np.ndarray) else list(grads)
+
+
+@caught_by("single-tensor", adapter=TakesOne)
+class RefusesOne(Clipper):
+    """Takes lists alone."""
+
+    def taken(self, grads: Any) -> Gradients:
+        if isinstance(grads, np.ndarray):
+            message = "give a list of arrays"
+            raise TypeError(message)
         return list(grads)
 
 

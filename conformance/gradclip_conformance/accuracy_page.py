@@ -60,7 +60,8 @@ def page(made: Mapping[str, Any]) -> str:
 
 _ABOUT = """# How accurate the clips by norm are
 
-Made by `nox -s accuracy` on {made} with gradclip-spec {suite}, Python {python}, NumPy {numpy}.
+Measured by `gradclip accuracy` on {made} with gradclip-spec {suite}, Python {python}, NumPy {numpy}; `nox -s accuracy`
+remakes it.
 
 The largest errors in ulp of the dtype: of the norm that is returned, against the exact one, and of an element, against
 the exact result of the formula that the subject's own documentation gives. *Spread*: how far the norm or one element

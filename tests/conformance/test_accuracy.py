@@ -20,8 +20,10 @@ from gradclip_conformance.distances import largest_distance
 from gradclip_conformance.expected import Expected
 from gradclip_conformance.formats import FORMATS, decode, to_doubles
 from gradclip_conformance.in_process import InProcess
+from gradclip_reports.records import read_runs
 
 DTYPES = sorted(FORMATS)
+PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -184,3 +186,34 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
     assert "## Lib 2.0\n\ndevice cpu.\n\n- `a.clip`\n- `b_clip`\n\n| dtype" in text
     assert text.count("| float32 | 100 | - | 1.5 | 0.5 | normal, seed 1, one tensor |") == 1
     assert "| float32 | 100 | - | inf | 0.5 |" in text
+
+
+class TestPublished:
+    def test_the_page_is_made_from_the_document(self) -> None:
+        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
+
+        assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == page(made)
+
+    def test_every_clip_by_norm_of_the_published_records_is_in_it(self) -> None:
+        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
+        found = {(one["adapter"], row["subject"], row["dtype"]) for one in made["frameworks"] for row in one["rows"]}
+        expected = set()
+        for path in PUBLISHED.glob("*.jsonl"):
+            (run,) = read_runs(path)
+            expected |= {
+                (run.header.adapter, subject["name"], dtype)
+                for subject in run.header.subjects
+                if subject["operation"] != "clip_by_value"
+                for dtype in subject["dtypes"]
+            }
+
+        assert found == expected
+
+    def test_each_subject_is_measured_at_every_size_from_a_hundred_to_a_million(self) -> None:
+        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
+        sizes: dict[tuple[str, str], set[int]] = {}
+        for framework in made["frameworks"]:
+            for row in framework["rows"]:
+                sizes.setdefault((row["subject"], row["dtype"]), set()).add(row["size"])
+
+        assert all(each >= {10**2, 10**3, 10**4, 10**5, 10**6} for each in sizes.values())

@@ -204,8 +204,12 @@ def _jax(standard: Primitives) -> Primitives:
         # XLA computes cheap numbers anew for each array that is multiplied with them, in time and code quadratic in
         # their count, but a root only once. The summand is below every sum but zero, whose root has no derivative.
         summand = 2.0**-1000
-        root = jax.numpy.sqrt(standard.sum_of_squares(arrays, eager) + summand)
+        root = jax.numpy.sqrt(standard.sum_of_squares([without_ones(x) for x in arrays], eager) + summand)
         return root * root - summand
+
+    def without_ones(x: Array) -> Array:
+        # Dimensions of one element make XLA sum in float64 several times as slowly. It sees through a plain reshape.
+        return jax.lax.optimization_barrier(jax.numpy.squeeze(x)) if 1 in x.shape else x
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         if all(x.dtype == wide for x in arrays):

@@ -29,6 +29,12 @@ MUST = {
     "memory floor (torch)": 1.25,
 }
 
+#: Where the memory floor of a peer's arrays was measured.
+FLOORS = {
+    "torch clip_grad_norm_ (foreach)": "memory floor (torch)",
+    "NumPy as people write it": "memory floor (NumPy)",
+}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -94,7 +100,20 @@ def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
                 f"| {comparison.name} | {comparison.ours * 1e3:.2f} | {comparison.theirs * 1e3:.2f} "
                 f"| {comparison.ratio:.2f} | {over} |"
             )
+        lines += _bounds(of_peer, found)
     return "\n".join(lines) + "\n"
+
+
+def _bounds(of_peer: list[Comparison], found: list[Comparison]) -> list[str]:
+    """The ratios below which nothing can be that reads all arrays once and writes them once."""
+    floors = {(floor.peer, floor.workload): floor.theirs for floor in found if floor.peer in FLOORS.values()}
+    shares = [
+        f"{floors[key] / comparison.theirs:.2f} of the peer's time for {comparison.name}"
+        for comparison in of_peer
+        if (key := (FLOORS.get(comparison.peer), comparison.workload)) in floors
+        and (comparison.mode, comparison.clipped, comparison.dtype) == ("in place", True, "float32")
+    ]
+    return ["", f"The memory floor alone takes {', '.join(shares)}."] if shares else []
 
 
 def plot(found: list[Comparison], path: Path) -> None:

@@ -71,15 +71,16 @@ def sum_by_rows(pieces: Iterable[Array], size: int, of_rows: Callable[[Array], A
     """
     if size < _LARGE:
         return None
-    # An odd step from another start in each piece, because rows at even distances are too often alike.
-    step = size // (_ROW * _SAMPLE) | 1
+    # Rows anywhere, because those at equal distances are too often alike; the same ones each time.
+    random = np.random.default_rng(20261121)
+    step = max(size // (_ROW * _SAMPLE), 1)
     sums, sample, sampled, rests = [], [], [], []
-    for index, piece in enumerate(pieces):
+    for piece in pieces:
         whole = piece.size // _ROW * _ROW
         rows = piece[:whole].reshape(-1, _ROW)
         sums.append(of_rows(rows))
-        chosen = slice(index * 7 % min(step, len(rows) or 1), None, step)
-        sample.append(rows[chosen].copy())
+        chosen = random.integers(max(len(rows), 1), size=-(-len(rows) // step))
+        sample.append(rows[chosen])
         sampled.append(sums[-1][chosen])
         rests.append(piece[whole:].copy())
     each = np.concatenate(sums)

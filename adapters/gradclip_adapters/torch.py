@@ -22,8 +22,7 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
 
 #: What every entry point can do; exclusion is not there, because a user leaves the parameter out of the list.
-ALWAYS = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads")
-COMMON = (*ALWAYS, *(("compiles",) if COMPILERS else ()))
+COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads")
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
@@ -182,10 +181,12 @@ def _entry_points() -> List[EntryPoint]:
     entries = []
     for foreach in (True, False, None):
         mode = "[foreach={}]".format(foreach)
+        # With `foreach` or without, the compiler makes its own loops; one of the three is enough for its slow work.
+        more = ("in_place", "compiles") if foreach is None and COMPILERS else ("in_place",)
         by_norm = Subject(
-            "torch.nn.utils.clip_grad_norm_" + mode, "clip_by_global_norm", DTYPES, (*NORM, "in_place"), NORM_TYPES
+            "torch.nn.utils.clip_grad_norm_" + mode, "clip_by_global_norm", DTYPES, (*NORM, *more), NORM_TYPES
         )
-        by_value = Subject("torch.nn.utils.clip_grad_value_" + mode, "clip_by_value", DTYPES, (*COMMON, "in_place"))
+        by_value = Subject("torch.nn.utils.clip_grad_value_" + mode, "clip_by_value", DTYPES, (*COMMON, *more))
         entries += [EntryPoint(by_norm, _by_norm(foreach)), EntryPoint(by_value, _by_value(foreach))]
     halves = Subject(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",

@@ -10,6 +10,7 @@ python-flint is needed by this module alone; the extra `test` installs it.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -45,9 +46,13 @@ BITS = 320
 COMPARISON_BITS = 16_384
 
 
+#: The library has one precision for all threads, and the suite as many threads as host processes.
+_PRECISION = threading.RLock()
+
+
 @contextmanager
 def _bits(bits: int) -> Iterator[None]:
-    with flint.ctx.workprec(bits):
+    with _PRECISION, flint.ctx.workprec(bits):
         yield
 
 

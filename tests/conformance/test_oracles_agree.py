@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradclip_conformance import exact
-from gradclip_conformance.expected import Clipped, Expected
+from gradclip_conformance.expected import Bounds, Clipped, Expected
 from gradclip_conformance.formats import FORMATS, Exact, decode, encode, next_down, next_up, power_of_two, value_of
 
 arbitrary_precision = pytest.importorskip(
@@ -159,3 +161,21 @@ def test_a_wrong_oracle_is_caught(which: int) -> None:
 
     assert sentence is not None
     assert said in sentence
+
+
+def test_second_oracle_answers_the_same_from_several_threads() -> None:
+    tensors = [exactly(list(np.linspace(0.1, 7.0, 400)))]
+
+    def norms(bits: int) -> list[Bounds]:
+        return [arbitrary_precision.norm(tensors, 2.0, bits) for _ in range(100)]
+
+    alone = {bits: norms(bits)[0] for bits in (53, 2_000)}
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            together = dict(zip(alone, pool.map(norms, alone), strict=True))
+    finally:
+        sys.setswitchinterval(before)
+
+    assert {bits: set(found) for bits, found in together.items()} == {bits: {found} for bits, found in alone.items()}

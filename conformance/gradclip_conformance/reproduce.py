@@ -6,7 +6,8 @@ another layout, of `$tensor`) and `missing` (what gives the shape of the paramet
 each pattern of subjects `clip`, the lines that clip the list `gradients`. Lines that stand before and after them are
 `before` and `after`. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, where they do not, and
 `numpy` or `bfloat16` an array that NumPy understands of a `$result` and of one of that dtype. A subject may have any of
-these of its own. In the lines:
+these of its own, and `compiled`, the mode of the subject that is this one compiled, with `compiled_before`, the lines
+between the two calls. In the lines:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, what stands in its brackets
@@ -43,13 +44,13 @@ from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
-from .case import Case, ReturnedNorm, Structure
+from .case import Case, CompiledAgrees, ReturnedNorm, Structure
 from .cases import all_cases
 from .literals import NoScript, array_literal, literal
 from .patterns import matches
 from .plan import Selection, plan_cells
 from .recorded import shown_case
-from .reproduce_checks import ScriptCall, checked
+from .reproduce_checks import ScriptCall, checked, twice_checked
 from .show import float64_values, readable_input
 
 __all__ = ["SCRIPTS", "NoScript", "script"]
@@ -76,19 +77,36 @@ def script(header: Header, cell: Cell) -> str:
     subject = next(each for each in map(subject_from_json, header.subjects) if each.name == cell.subject)
     case = shown_case(_case_of(cell, subject), cell)
     known = _template(header.adapter, cell.subject)
-    names = _names(case, subject, known)
-    gradients = f"gradients = {_gradients(case, known)}"
-    lines = {
-        part: Template(known.get(part, "")).substitute(names).strip() for part in ("imports", "before", "clip", "after")
-    }
-    results, inputs = _results(case, known, subject)
-    call = ScriptCall(gradients, lines["before"], lines["clip"], lines["after"], results, inputs)
-    body = checked(call, case, subject, raised=isinstance(cell.observed, Mapping) and "raised" in cell.observed)
+    raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
+    if isinstance(case.expectation, CompiledAgrees):
+        compiled = _template(header.adapter, _compiled(cell.subject, known))
+        calls = (_call(case, subject, known), _call(case, subject, compiled))
+        body = twice_checked(*calls, case, known.get("compiled_before", ""), raised=raised)
+    else:
+        body = checked(_call(case, subject, known), case, subject, raised=raised)
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
     imports += ["import numpy as np"] if "np." in body else []
-    return "\n".join([_docstring(header, cell), "", *imports, lines["imports"], "", body, ""])
+    return "\n".join([_docstring(header, cell), "", *imports, known["imports"].strip(), "", body, ""])
+
+
+def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
+    """The lines of a subject's call, as a file says."""
+    names = _names(case, subject, known)
+    before, clip, after = (
+        Template(known.get(part, "")).substitute(names).strip() for part in ("before", "clip", "after")
+    )
+    return ScriptCall(f"gradients = {_gradients(case, known)}", before, clip, after, *_results(case, known, subject))
+
+
+def _compiled(subject: str, known: Mapping[str, str]) -> str:
+    """The subject that is another compiled."""
+    if "compiled" not in known:
+        msg = f"Nobody has said how {subject} is compiled: its entry [[script]] has no `compiled`."
+        raise NoScript(msg)
+    function, _, _ = subject.partition("[")
+    return f"{function}{known['compiled']}"
 
 
 def _docstring(header: Header, cell: Cell) -> str:

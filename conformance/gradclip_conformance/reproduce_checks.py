@@ -39,7 +39,7 @@ from .literals import NoScript, array_literal
 from .predict import decoded, narrowest, predict
 from .show import float64_values
 
-__all__ = ["ScriptCall", "checked"]
+__all__ = ["ScriptCall", "checked", "twice_checked"]
 
 MAY_RAISE = """try:
 {clip}
@@ -127,6 +127,21 @@ def checked(call: ScriptCall, case: Case, subject: Subject, *, raised: bool) -> 
     # An error ends the script by itself, and shows where it comes from.
     clip = _joined('print("expected: no error")', call.clip) if raised else call.clip
     return _joined(call.lines(clip), _check(call, case, subject))
+
+
+def twice_checked(alone: ScriptCall, compiled: ScriptCall, case: Case, between: str, *, raised: bool) -> str:
+    """The lines that clip by themselves and compiled, and compare; `raised`: the framework had raised."""
+    tolerance = 2 * max(
+        errors.clip_bound * 2.0 ** (1 - FORMATS[array.dtype].precision)
+        for errors, gradient in zip(predict(case).errors, case.gradients, strict=True)
+        if (array := gradient.array) is not None
+    )
+    compare = f"np.testing.assert_allclose(result, value, rtol={_short(tolerance)})"
+    if not tolerance:
+        compare = "np.testing.assert_array_equal(result, value)"
+    clip = _joined('print("expected: no error")', compiled.clip) if raised else compiled.clip
+    check = f"for result, value in zip(results, by_itself):\n    {compare}"
+    return _joined(alone.lines(), "by_itself = results", between, compiled.lines(clip), check)
 
 
 def _check(call: ScriptCall, case: Case, subject: Subject) -> str:

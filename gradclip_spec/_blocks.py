@@ -22,17 +22,20 @@ _Summary = Callable[[Sequence[Array]], Sequence[Any]]
 def of_chunks(leaves: Sequence[Array], summary: _Summary) -> Array:
     """The numbers of each chunk of Dask arrays, one row a chunk."""
     import dask.array
+    from dask.highlevelgraph import HighLevelGraph
 
-    def row(chunk: Array) -> Any:
-        return np.asarray([float(number) for number in summary([chunk])]).reshape((1,) * max(chunk.ndim - 1, 0) + (4,))
+    name = f"gradclip-norms-{dask.base.tokenize(summary, [leaf.name for leaf in leaves])}"
+    chunks = dask.core.flatten([leaf.__dask_keys__() for leaf in leaves])
+    # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
+    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, summary, chunk) for index, chunk in enumerate(chunks)}
+    shape = ((len(layer),), (4,))
+    layer[name, 0, 0] = (np.stack, list(layer))
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=leaves)
+    return dask.array.Array(graph, name, shape, meta=np.empty((0, 0)))
 
-    def rows(leaf: Array) -> Array:
-        x = leaf if leaf.ndim else leaf.reshape((1,))
-        chunks = (*((1,) * len(sizes) for sizes in x.chunks[:-1]), (4,) * len(x.chunks[-1]))
-        numbers = dask.array.map_blocks(row, x, chunks=chunks, dtype=np.float64, meta=np.empty((0,) * x.ndim))
-        return numbers.rechunk(-1).reshape((-1, 4))
 
-    return dask.array.concatenate([rows(leaf) for leaf in leaves]).rechunk(-1)
+def _row(summary: _Summary, chunk: Array) -> Any:
+    return np.asarray([float(number) for number in summary([chunk])])
 
 
 def are_sharded(leaves: Sequence[Array]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec import _trees
+from gradclip_spec import _chunks, _trees
 from gradclip_spec._library import Library, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
 from gradclip_spec._scaling import coefficient, scaled
@@ -62,13 +62,15 @@ class Gradients:
             raise TypeError(message)
 
 
-def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | None, Array]:
-    """The norm over all included arrays, and the same as a 0-d array of their library."""
+def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
+    """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array of their library."""
     library = gradients.library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.included:
         return None, library.xp.zeros((), dtype=library.total, device=library.device)
+    if _chunks.are_chunked(library):
+        return _chunks.total_norm(gradients.leaves, norm_type, library.total)
     with library.primitives.context():
         norm = norm_of_all(library, gradients.leaves, norm_type)
         value = norm.value(library.scalars)
@@ -78,10 +80,12 @@ def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | None, Arr
     return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
 
 
-def clip_together(gradients: Gradients, norm: Norm | None, clip_norm: float, eps: float, inplace: bool) -> Any:
+def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: float, eps: float, inplace: bool) -> Any:
     """All included arrays multiplied by the one coefficient of their common norm."""
     if gradients.library is None or norm is None:
         return gradients.rebuilt(gradients.leaves)
+    if _chunks.are_chunked(gradients.library):
+        return gradients.rebuilt(_chunks.clip_together(gradients.leaves, norm, clip_norm, eps))
     with gradients.library.primitives.context():
         factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
         return gradients.rebuilt(scaled(gradients.library, gradients.leaves, [factor], inplace))
@@ -91,6 +95,8 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
     """Each included array multiplied by the coefficient of its own norm."""
     if gradients.library is None or not gradients.included:
         return gradients.rebuilt(gradients.leaves)
+    if _chunks.are_chunked(gradients.library):
+        return gradients.rebuilt(_chunks.clip_each_by_norm(gradients.leaves, clip_norm, norm_type, eps))
     with gradients.library.primitives.context():
         norms = norms_of_each(gradients.library, gradients.leaves, norm_type)
         factors = coefficient(gradients.library.scalars, norms, clip_norm, eps).each(len(gradients.included))

@@ -20,7 +20,7 @@ from typing import Any
 from gradclip_spec import _words
 from gradclip_spec._library import Library, Scalars, library_of
 
-__all__ = ["Norm", "norm_of_all", "norms_of_each"]
+__all__ = ["Norm", "norm_of_all", "norm_of_blocks", "norms_of_each", "powers_of_blocks"]
 
 Array = Any
 
@@ -57,6 +57,11 @@ def norms_of_each(library: Library, leaves: Sequence[Array], norm_type: float) -
     return _rooted(library.scalars, (high, low, unit, exponent), norm_type)
 
 
+def norm_of_blocks(scalars: Scalars, rows: Array, norm_type: float) -> Norm:
+    """The p-norm of all elements of blocks, of each of which a row of numbers is given."""
+    return _rooted(scalars, _joined(scalars, rows, norm_type), norm_type)
+
+
 #: A sum of p-th powers as (high, low, unit, exponent): each element was divided by `unit * 2**exponent` first.
 _Powers = tuple[Array, Array, Array, Array]
 
@@ -81,8 +86,8 @@ def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Pow
     if not leaves:
         return zero, zero, one, zero
     if library.primitives.blockwise is not None:
-        rows = library.primitives.blockwise(leaves, functools.partial(_powers_of_blocks, norm_type))
-        return _joined(library, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
+        rows = library.primitives.blockwise(leaves, functools.partial(powers_of_blocks, norm_type))
+        return _joined(library.scalars, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
     if norm_type == 2 and library.wide(leaves):
         return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
     if norm_type == 2 and library.eager:
@@ -119,16 +124,17 @@ def _finite_or_largest(library: Library, leaves: Sequence[Array], norm_type: flo
     )
 
 
-def _powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> _Powers:
+def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> _Powers:
+    """Four numbers from which, and those of all other blocks, :func:`norm_of_blocks` makes the norm of all."""
     # Blocks are arrays of a library of their own, whose values may be at hand where the whole is lazy.
     library = library_of(blocks, blocks)
     with library.primitives.context():
         return _powers(library, blocks, norm_type)
 
 
-def _joined(library: Library, rows: Array, norm_type: float) -> _Powers:
+def _joined(scalars: Scalars, rows: Array, norm_type: float) -> _Powers:
     """The powers of all blocks together, each of which has been scaled for itself."""
-    xp, precision, limit = library.scalars.xp, library.scalars.precision, library.scalars.largest_exponent
+    xp, precision, limit = scalars.xp, scalars.precision, scalars.largest_exponent
     high, low, unit, exponent = (rows[:, column] for column in range(4))
     # A block of zeros has no scale to speak of, and must not decide that of the others.
     exponent = xp.where(high != 0, exponent, xp.min(exponent))

@@ -116,9 +116,7 @@ def _dask() -> Backend:
         return array.from_array(values, chunks=tuple(max(n // 2, 1) for n in values.shape))
 
     def read(x: Any) -> np.ndarray[Any, Any]:
-        # NumPy's warnings of NaN and overflow are due when a Dask array is computed, not when it is built.
-        with np.errstate(all="ignore"):
-            return np.asarray(x.compute(scheduler="synchronous"))
+        return np.asarray(x.compute(scheduler="synchronous"))
 
     return Backend(
         "dask",

@@ -121,17 +121,17 @@ def each_shard_is_read_once(mesh: Any) -> None:
 
     shards = [sharded(mesh, x, Shard(0)) for x in gradients("float32")]
     taken: list[int] = []
-    original = _norm._powers_of_blocks
+    original = _norm.powers_of_blocks
 
     def powers_of_blocks(norm_type: float, blocks: Any) -> Any:
         taken.extend(x.data_ptr() for x in blocks)
         return original(norm_type, blocks)
 
-    _norm._powers_of_blocks = powers_of_blocks
+    _norm.powers_of_blocks = powers_of_blocks
     try:
         global_norm(shards)
     finally:
-        _norm._powers_of_blocks = original
+        _norm.powers_of_blocks = original
 
     assert taken == [x.to_local().data_ptr() for x in shards]
 

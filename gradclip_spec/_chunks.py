@@ -1,0 +1,99 @@
+"""Dask arrays, by the reference's own arithmetic on NumPy's numbers.
+
+Each chunk is looked at where it lies. What is made of the few numbers of all chunks, a norm and a coefficient, is made
+in one task: of the same steps as operations of Dask, each a layer of every graph that follows, the graph of a thousand
+arrays takes longer to build than the arrays to clip.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_spec import _blocks
+from gradclip_spec._library import Library, Scalars, dtype_name, library_of
+from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
+from gradclip_spec._scaling import Coefficient, coefficient, scaled
+
+__all__ = ["are_chunked", "clip_each_by_norm", "clip_together", "total_norm"]
+
+Array = Any
+
+_NUMPY = Scalars(np, np.float64, 53)
+
+
+def are_chunked(library: Library) -> bool:
+    """Whether the arrays are Dask's."""
+    return library.primitives.blockwise is _blocks.of_chunks
+
+
+def total_norm(leaves: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
+    """The norm over all leaves as an array of its numbers, and its value in a dtype."""
+    norm = _norm(leaves, norm_type)
+    return norm, _in_one_task(functools.partial(_value, dtype_name(dtype)), norm, (), dtype)
+
+
+def clip_together(leaves: Sequence[Array], norm: Array, clip_norm: float, eps: float) -> list[Array]:
+    """All leaves multiplied by the coefficient of one norm, given by its numbers."""
+    factor = _in_one_task(functools.partial(_coefficient, clip_norm, eps), norm, (4,))
+    return [_scaled(leaf, factor) for leaf in leaves]
+
+
+def clip_each_by_norm(leaves: Sequence[Array], clip_norm: float, norm_type: float, eps: float) -> list[Array]:
+    """Each leaf multiplied by the coefficient of its own norm, so that no leaf waits for another."""
+    return [clip_together([leaf], _norm([leaf], norm_type), clip_norm, eps)[0] for leaf in leaves]
+
+
+def _norm(leaves: Sequence[Array], norm_type: float) -> Array:
+    rows = _blocks.of_chunks(leaves, functools.partial(powers_of_blocks, norm_type))
+    return _in_one_task(functools.partial(_joined, norm_type), rows, (3,))
+
+
+def _scaled(leaf: Array, factor: Array) -> Array:
+    import dask.array
+
+    axes = tuple(range(leaf.ndim))
+    # In the chunks' order, and each with all numbers of the coefficient.
+    pairs = (leaf, axes, factor, (leaf.ndim,))
+    return dask.array.blockwise(_scaled_chunk, axes, *pairs, concatenate=True, dtype=leaf.dtype, meta=leaf._meta)
+
+
+def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
+    """What a function of NumPy arrays makes of an array in one chunk."""
+    import dask.array
+    from dask.highlevelgraph import HighLevelGraph
+
+    name = f"gradclip-{dask.base.tokenize(function, x.name)}"
+    (source,) = dask.core.flatten(x.__dask_keys__())
+    layer = {(name, *(0 for _ in shape)): (function, source)}
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=[x])
+    return dask.array.Array(graph, name, tuple((size,) for size in shape), meta=np.empty((0,) * len(shape), dtype))
+
+
+def _joined(norm_type: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        norm = norm_of_blocks(_NUMPY, rows, norm_type)
+    return np.stack([norm.high, norm.low, norm.exponent])
+
+
+def _value(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        return np.asarray(Norm(*norm).value(_NUMPY), dtype)
+
+
+def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        factor = coefficient(_NUMPY, Norm(*norm), clip_norm, eps)
+    return np.asarray([factor.first, factor.second, factor.third, factor.identity])
+
+
+def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
+    if 0 in chunk.shape:
+        return chunk
+    library = library_of([chunk], [chunk])
+    asarray = library.scalars.xp.asarray
+    first, second, third, identity = numbers
+    factor = Coefficient(asarray(first), asarray(second), float(third), asarray(identity != 0))
+    with library.primitives.context():
+        return scaled(library, [chunk], [factor], inplace=False)[0]

@@ -58,7 +58,7 @@ __all__ = ["SCRIPTS", "NoScript", "script"]
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 
 #: More gradients than this are written out only where they are all alike.
-LISTED = 16
+LISTED = 32
 
 
 def script(header: Header, cell: Cell) -> str:
@@ -88,7 +88,17 @@ def script(header: Header, cell: Cell) -> str:
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
     imports += ["import numpy as np"] if "np." in body else []
-    return "\n".join([_docstring(header, cell), "", *imports, known["imports"].strip(), "", body, ""])
+    return "\n".join(
+        [
+            _docstring(header, cell),
+            "",
+            *imports,
+            Template(known["imports"]).substitute(_names(case, subject, known)).strip(),
+            "",
+            body,
+            "",
+        ]
+    )
 
 
 def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:

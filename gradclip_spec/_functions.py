@@ -200,8 +200,8 @@ def clip_by_global_norm(
     *Backend notes.* NumPy arrays and plain torch tensors on the CPU are looked at: within the threshold nothing is
     copied. Anywhere else (JAX, Dask, CuPy, torch on an accelerator, under `torch.compile`, under transformations or
     with `requires_grad`) no value decides what is done, so nothing is computed early and no device is waited for,
-    and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off. Derivatives are
-    finite everywhere, at zero gradients too.
+    and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off; on the CPU, XLA
+    flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero gradients too.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

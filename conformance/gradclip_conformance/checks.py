@@ -22,8 +22,9 @@ from .case import (
     Values,
 )
 from .context import Context
+from .formats import FORMATS
 from .measure import expected_arrays
-from .predict import predict
+from .predict import narrowest, predict
 from .sentences import observed_answer, what_happened
 from .verdict import Verdict
 
@@ -42,6 +43,11 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.raises_on_nonfinite(case, answer, atomic)
         case CompiledAgrees() if any(isinstance(each, Raised) for each in answers):
             return check_compiled.raised_alike(case, answers)
+        case Values(leaves_range=True) if isinstance(answer, Raised) and _may_raise(context):
+            detail = f"The exact result exists, and it {what_happened(case, answer)}."
+            return Verdict("quality", detail, observed=observed_answer(answer))
+        case ReturnedNorm() if isinstance(answer, Raised) and _may_raise(context):
+            return Verdict("pass", observed=observed_answer(answer))
         case NotSilent() if isinstance(answer, Raised):
             return Verdict("pass", observed=observed_answer(answer))
     for each in answers:
@@ -75,3 +81,10 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return relations.check_relation(context, replies)
     msg = f"no check for the expectation {case.expectation!r}"
     raise TypeError(msg)
+
+
+def _may_raise(context: Context) -> bool:
+    """Whether the norm is none that the dtype holds, and no option says when that is an error."""
+    bounds = predict(context.case).norms[0]
+    held = bounds is not None and bounds.upper <= FORMATS[narrowest(context.case)].largest
+    return not held and "error_if_nonfinite" not in context.subject.features

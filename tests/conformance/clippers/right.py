@@ -122,6 +122,13 @@ def _long_double_p_norms(
     return results, np.longdouble(total)
 
 
+def _finite_norms_only(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> tuple[Gradients, float]:
+    """Raises wherever the norm is not finite, and takes no option for that."""
+    clip = _global_norm(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
+    results, total = clip(grads, clip_norm=clip_norm, need_clip=need_clip, error_if_nonfinite=True)
+    return list(results), total
+
+
 def _right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
@@ -138,6 +145,7 @@ def _right() -> Iterator[Right]:
         yield Right(name, _values(limit), "clip_by_value", True if name.startswith("in_place") else None)
     yield Right("p_norms_of_one_buffer", _p_norms, "clip_by_global_norm")
     yield Right("p_norms_in_long_double", _long_double_p_norms, "clip_by_global_norm")
+    yield Right("finite_norms_only", _finite_norms_only, "clip_by_global_norm")
     for base in (ByValue, ByNorm, ByGlobalNorm):
         yield Right(f"steps-{base.short}", base(), base.operation, False)
 

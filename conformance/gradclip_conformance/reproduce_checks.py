@@ -100,6 +100,9 @@ class Wanted:
     """What is expected of one gradient; no values: that there is none."""
 
     values: np.ndarray[Any, Any] | None
+    #: How far an element may be from its value: in ulp of a dtype, and relative to it at most.
+    ulps: float = 0.0
+    dtype: str = ""
     tolerance: float = 0.0
     #: The gradient and the factor of which the values are the rounded product.
     product: tuple[np.ndarray[Any, Any], float] | None = None
@@ -197,14 +200,27 @@ def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
         return f'assert {result} is None, f"expected: no gradient; observed: {{{result}}}"'
     values = _source(wanted)
-    if wanted.tolerance:
-        line = f"np.testing.assert_allclose({result}, {values}, rtol={_short(wanted.tolerance)})"
-    else:
-        line = f"np.testing.assert_array_equal({result}, {values})"
+    if wanted.ulps:
+        return _assert_close(result, wanted)
+    line = f"np.testing.assert_array_equal({result}, {values})"
     if wanted.values.ndim:
         return line
     # NumPy's functions let an array with one element pass for a number.
     return f'{line}\nassert np.shape({result}) == (), f"expected: {values}; observed: {{{result}}}"'
+
+
+def _assert_close(result: str, wanted: Wanted) -> str:
+    # NumPy has no bfloat16, whose numbers lie as much farther apart than those of float32 as they have fewer bits.
+    known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
+    spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
+    # The value that is written down is itself rounded.
+    limit = repr(math.floor(wanted.ulps + 0.5) * spacing)
+    return (
+        f'expected = np.array({_source(wanted)}, "{known}")\n'
+        f"assert np.shape({result}) == expected.shape and "
+        f"np.all(abs({result} - expected) <= {limit} * np.spacing(abs(expected))), "
+        f'f"expected: {{expected}}; observed: {{{result}}}"'
+    )
 
 
 def _short(tolerance: float) -> str:
@@ -305,7 +321,7 @@ def _finite(case: Case, index: int) -> Wanted:
     coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
     factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
     tolerance = ulps * coarser * max(_relative_ulps(values, given.dtype), default=0.0)
-    return Wanted(values, tolerance, (_shaped(given), factor))
+    return Wanted(values, ulps * coarser, given.dtype, tolerance, (_shaped(given), factor))
 
 
 def _relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:

@@ -218,7 +218,7 @@ def _assert_close(result: str, wanted: Wanted) -> str:
     return (
         f'expected = np.array({_source(wanted)}, "{known}")\n'
         f"assert np.shape({result}) == expected.shape and "
-        f"np.all(abs({result} - expected) <= {limit} * np.spacing(abs(expected))), "
+        f"np.all(abs(np.asarray({result}) - expected) <= {limit} * np.spacing(abs(expected))), "
         f'f"expected: {{expected}}; observed: {{{result}}}"'
     )
 

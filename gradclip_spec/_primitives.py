@@ -137,9 +137,10 @@ def _torch(standard: Primitives) -> Primitives:
             # Either way torch computes float16 and bfloat16 in float32 and rounds once. A tensor is several times as
             # fast, but makes a new array without dimensions one of its own dtype.
             factor = torch.tensor(k, dtype=wide) if inplace or dtype == wide else k
-            return (
-                torch._foreach_mul_(arrays, factor) or list(arrays) if inplace else torch._foreach_mul(arrays, factor)
-            )
+            if not inplace:
+                return list(torch._foreach_mul(arrays, factor))
+            torch._foreach_mul_(arrays, factor)
+            return list(arrays)
         if inplace and not isinstance(k, float):
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
             return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]

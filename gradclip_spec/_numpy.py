@@ -179,7 +179,7 @@ def _scale(source: Array, factor: Array, result: Array) -> None:
 def _scaled_copies(arrays: Sequence[Array], factor: Array) -> list[Array]:
     """New arrays, which share buffers unless they are large: many pieces of memory are handed out slowly."""
     results: list[Array] = []
-    shared = np.empty(0)
+    shared = np.empty(0, arrays[0].dtype)
     left = sum([array.size for array in arrays])
     for group in _neighbours(arrays):
         first, size = group[0], sum([array.size for array in group])

@@ -145,6 +145,15 @@ def test_nan_and_infinity_are_never_passed_over(backend: Any, norm_type: float) 
         assert float(backend.read(total)) == math.inf
 
 
+def test_an_empty_array_before_a_large_one_keeps_its_dtype(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        arrays = [backend.array(np.zeros((0, 3)), dtype), backend.array(np.ones(1 << 15), dtype)]
+        clipped, _ = clip_by_global_norm(arrays, 1.0)
+
+        equal(backend, clipped[0], np.zeros((0, 3)), dtype)
+        equal(backend, clip_by_norm(arrays[0], 0.0, eps=1e-6), np.zeros((0, 3)), dtype)
+
+
 def test_empty_and_zero_dimensional_arrays(backend: Any) -> None:
     for dtype in backend.dtypes:
         arrays = [backend.array(np.zeros((0, 3)), dtype), backend.array(-10.0, dtype)]

@@ -5,6 +5,7 @@ Also used for torch tensors on the CPU, whose memory NumPy can read as it stands
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,36 +72,46 @@ def sum_by_rows(pieces: Iterable[Array], size: int, of_rows: Callable[[Array], A
     """
     if size < _LARGE:
         return None
-    # Rows anywhere, because those at equal distances are too often alike; the same ones each time.
-    random = np.random.default_rng(20261121)
     step = max(size // (_ROW * _SAMPLE), 1)
-    sums, sample, sampled, rests = [], [], [], []
+    sums, sampled, exact, rest, drawn = [], [], [], 0.0, 0
     for piece in pieces:
         whole = piece.size // _ROW * _ROW
         rows = piece[:whole].reshape(-1, _ROW)
         sums.append(of_rows(rows))
-        chosen = random.integers(max(len(rows), 1), size=-(-len(rows) // step))
-        sample.append(rows[chosen])
-        sampled.append(sums[-1][chosen])
-        rests.append(piece[whole:].copy())
+        some = _anywhere(drawn, -(-len(rows) // step), len(rows))
+        drawn += len(some)
+        sampled.append(sums[-1][some])
+        wide = rows[some].astype(np.float64)
+        exact.append(np.vecdot(wide, wide))
+        tail = piece[whole:].astype(np.float64)
+        rest += float(np.vecdot(tail, tail))
     each = np.concatenate(sums)
     total = float(np.sum(each, dtype=np.float64))
     in_range = each.size * _ROW * 2.0**-120 < total < 2.0**127
     if not in_range or float(each.max()) * 64 > total:
         return None
-    lean = _lean(np.concatenate(sample), np.concatenate(sampled))
-    if abs(lean) > 2.0**-24:
+    lean = _lean(np.concatenate(sampled), np.concatenate(exact))
+    if abs(lean) > 2.0**-23:
         return None
-    return total - lean * total + exact_sum_of_squares(rests)
+    return total - lean * total + rest
 
 
-def _lean(rows: Array, sums: Array) -> float:
+@lru_cache
+def _fractions() -> Array:
+    return np.random.default_rng(20261121).random(4 * _SAMPLE)
+
+
+def _anywhere(start: int, count: int, length: int) -> Array:
+    """Numbers of some rows: not at equal distances, because such rows are too often alike; the same each time."""
+    fractions = _fractions()
+    start %= fractions.size
+    return (fractions[start : start + count] * length).astype(np.intp)
+
+
+def _lean(sums: Array, exact: Array) -> float:
     """The mean relative error of sums of squares of rows; infinity if nearly all rows are zero."""
-    wide = rows.astype(np.float64)
-    exact = np.vecdot(wide, wide)
-    mean = float(np.mean(exact))
     # Heavy rows count no more than four others: their errors are as large as any, and no more alike.
-    weights = np.minimum(exact, 4 * mean)
+    weights = np.minimum(exact, 4 * float(np.mean(exact)))
     if np.count_nonzero(weights) * 16 < weights.size:
         return np.inf
     errors = np.divide(sums - exact, exact, out=np.zeros_like(exact), where=exact > 0)

@@ -202,6 +202,10 @@ def _run_share(
     connection = state.connections[0] if job == 0 else request.connect()
     if job:
         state.connections.append(connection)
+        # A stop that came while the host started has not seen it.
+        if state.stopped.is_set():
+            connection.kill()
+            return
     try:
         for planned in share:
             cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations)

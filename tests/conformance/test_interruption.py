@@ -96,6 +96,21 @@ def test_interruption_while_an_adapter_starts(tmp_path: Path, left_behind: Calla
     assert not left
 
 
+def test_hosts_that_start_while_a_run_is_stopped_are_ended(
+    tmp_path: Path, left_behind: Callable[[], list[Any]]
+) -> None:
+    record = tmp_path / "record.jsonl"
+    process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
+    wait_for_cells(record, 1)
+
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+
+    left = left_behind()
+    assert process.returncode == 3, said
+    assert not left
+
+
 def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")

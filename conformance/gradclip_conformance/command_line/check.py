@@ -36,13 +36,7 @@ __all__ = ["check", "exit_code"]
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
 @click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")
-@click.option(
-    "--jobs",
-    default=min(2, os.cpu_count() or 1),
-    show_default="2, or 1 on a single core",
-    type=click.IntRange(1),
-    help="Host processes at work at once.",
-)
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at work at once.")
 @click.option(
     "--timeout",
     default=CASE_SECONDS,

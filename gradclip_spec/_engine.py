@@ -26,7 +26,7 @@ class Gradients:
     #: Which leaves of the tree are included, and the arrays that they are.
     included: list[int]
     leaves: list[Array]
-    library: Library | None
+    backend: Library | None
 
     @classmethod
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
@@ -49,9 +49,9 @@ class Gradients:
         return self.tree.rebuild(results)
 
     def _check_writeable(self) -> None:
-        if self.library is None:
+        if self.backend is None:
             return
-        flags = self.library.primitives.writeable(self.leaves)
+        flags = self.backend.primitives.writeable(self.leaves)
         if not all(flags):
             index = self.included[flags.index(False)]
             kind = type(self.tree.leaves[index])
@@ -64,7 +64,7 @@ class Gradients:
 
 def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
     """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array of their library."""
-    library = gradients.library
+    library = gradients.backend
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.included:
@@ -82,30 +82,30 @@ def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | N
 
 def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: float, eps: float, inplace: bool) -> Any:
     """All included arrays multiplied by the one coefficient of their common norm."""
-    if gradients.library is None or norm is None:
+    if gradients.backend is None or norm is None:
         return gradients.rebuilt(gradients.leaves)
-    if _chunks.are_chunked(gradients.library):
+    if _chunks.are_chunked(gradients.backend):
         return gradients.rebuilt(_chunks.clip_together(gradients.leaves, norm, clip_norm, eps))
-    with gradients.library.primitives.context():
-        factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, [factor], inplace))
+    with gradients.backend.primitives.context():
+        factor = coefficient(gradients.backend.scalars, norm, clip_norm, eps)
+        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, [factor], inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    if gradients.library is None or not gradients.included:
+    if gradients.backend is None or not gradients.included:
         return gradients.rebuilt(gradients.leaves)
-    if _chunks.are_chunked(gradients.library):
+    if _chunks.are_chunked(gradients.backend):
         return gradients.rebuilt(_chunks.clip_each_by_norm(gradients.leaves, clip_norm, norm_type, eps))
-    with gradients.library.primitives.context():
-        norms = norms_of_each(gradients.library, gradients.leaves, norm_type)
-        factors = coefficient(gradients.library.scalars, norms, clip_norm, eps).each(len(gradients.included))
-        return gradients.rebuilt(scaled(gradients.library, gradients.leaves, factors, inplace))
+    with gradients.backend.primitives.context():
+        norms = norms_of_each(gradients.backend, gradients.leaves, norm_type)
+        factors = coefficient(gradients.backend.scalars, norms, clip_norm, eps).each(len(gradients.included))
+        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, factors, inplace))
 
 
 def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
     """Each included array clipped by value."""
-    library = gradients.library
+    library = gradients.backend
     if library is None:
         return gradients.rebuilt(gradients.leaves)
     results = []

@@ -75,7 +75,6 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
             _standard(xp),
             blockwise=_blocks.of_chunks,
             writeable=lambda arrays: [False] * len(arrays),
-            one_is_neutral=True,
         )
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)

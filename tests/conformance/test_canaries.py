@@ -8,9 +8,7 @@ makes its absence an error.
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frameworks import MODULES, python_with
 
 from gradclip_conformance.cases import all_cases
 from gradclip_conformance.host_process import HostProcess, host_command
@@ -28,14 +27,8 @@ from gradclip_reports.records import Cell, Run
 
 CANARIES = Path(__file__).with_name("canaries")
 
-#: The adapters, and the module that tells whether their framework is here.
-MODULES = {
-    "numpy": "numpy",
-    "torch": "torch",
-    "paddle": "paddle",
-    "paddle-fluid": "paddle.fluid",
-    "tensorflow": "tensorflow",
-}
+#: NumPy is in every Python.
+ADAPTERS = ("numpy", *MODULES)
 WAYS = ("identity", "doubled")
 
 #: Adapters whose static programs hold no values that NumPy could compute with: the identity alone replaces those.
@@ -47,25 +40,10 @@ SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32
 CASES = {case.id: case for case in all_cases()}
 
 
-def python_with(adapter: str) -> str:
-    """A Python that has an adapter's framework; the test is skipped, or fails where it is required, without one."""
-    variable = f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"
-    if adapter == "numpy":
-        return sys.executable
-    if named := os.environ.get(variable):
-        return named
-    module = MODULES[adapter]
-    if adapter != "paddle-fluid" and importlib.util.find_spec(module) is not None:
-        return sys.executable
-    message = f"{module} is not installed in this Python; {variable} can name one that has it"
-    if adapter in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        pytest.fail(message)
-    pytest.skip(message)
-
-
 def run_of(adapter: str, target: str) -> Run:
     """The run of an adapter, or of a file in its place, held against the adapter's claims and known deviations."""
-    command = [*host_command(python_with(adapter)), target]
+    python = sys.executable if adapter == "numpy" else python_with(adapter)
+    command = [*host_command(python), target]
     return run_adapter(RunRequest(adapter, lambda: HostProcess(command), SELECTION, timeout=120.0), io.StringIO())
 
 
@@ -91,7 +69,7 @@ SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": passed_through, "doubled
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("adapter", MODULES)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_subjects_turn_red_when_the_framework_is_replaced(
     adapter: str, way: str, record_property: Callable[[str, object], None]
 ) -> None:
@@ -110,7 +88,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in unlike] == []
 
 
-@pytest.mark.parametrize("adapter", MODULES)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
     run = run_of(adapter, adapter)
 
@@ -119,6 +97,6 @@ def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
 
 
 def test_every_canary_belongs_to_an_adapter() -> None:
-    expected = {f"{adapter.replace('-', '_')}_{way}" for adapter in MODULES for way in WAYS}
+    expected = {f"{adapter.replace('-', '_')}_{way}" for adapter in ADAPTERS for way in WAYS}
 
     assert {path.stem for path in CANARIES.glob("*.py")} - {"doubled"} == expected

@@ -6,7 +6,6 @@ it has the framework itself. Naming a framework in GRADCLIP_REQUIRE makes its ab
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from frameworks import MODULES, python_with
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases import all_cases
@@ -37,7 +37,6 @@ DRIVER = Path(__file__).with_name("run_scripts.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
 #: The adapters with known deviations, and the module that a script imports.
-MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
 
 #: Rules whose passing cells' scripts must not fail, without the operation: one for each kind of check at least.
 PASSED = (
@@ -62,20 +61,6 @@ MEDIAN_LINES = {"torch": 13, "tensorflow": 8, "paddle": 17, "paddle-fluid": 19}
 
 #: What a script says of itself, and what NumPy's assertions say, in old versions and new ones.
 EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
-
-
-def python_with(adapter: str) -> str:
-    """A Python that has an adapter's framework; the test is skipped, or fails where it is required, without one."""
-    variable = f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"
-    if named := os.environ.get(variable):
-        return named
-    module = MODULES[adapter]
-    if adapter != "paddle-fluid" and importlib.util.find_spec(module) is not None:
-        return sys.executable
-    message = f"{module} is not installed in this Python; {variable} can name one that has it"
-    if adapter in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        pytest.fail(message)
-    pytest.skip(message)
 
 
 def published(adapter: str) -> Run:

@@ -163,10 +163,5 @@ class WritesIntoCopies(Clipper):
 
 
 @caught_by("in-place-written", in_place=True)
-class WritesSomethingElse(Clipper):
+class WritesSomethingElse(ZeroesItsInput):
     """Returns the right results, and writes zeros."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        right = np.array(result)
-        grad[...] = 0
-        return right

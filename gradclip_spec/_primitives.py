@@ -6,7 +6,7 @@ gets. No library is imported unless its arrays have been passed in.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,15 +14,11 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _blocks, _numpy
+from gradclip_spec import _blocks, _numpy, _torch_tensors
 
 __all__ = ["Primitives", "of"]
 
 Array = Any
-
-#: Elements of torch tensors that are converted at a time, and those of one tensor that is copied to lie beside others.
-_PIECE = 1 << 18
-_SMALL = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -116,19 +112,11 @@ def _torch(standard: Primitives) -> Primitives:
         return plain and all(x.is_cpu and not x.requires_grad for x in leaves)
 
     def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
-        if not eager:
-            # The square of the norm, because this one call neither copies the array to float64 nor overflows.
-            norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
-            return torch.stack(norms).square().sum()
-        size = sum([x.numel() for x in arrays])
-        total = _numpy.sum_by_rows(_torch_pieces(torch, arrays, size), size, squares_of_rows)
-        if total is not None:
-            return total
-        return math.fsum(_numpy.exact_sum_of_squares([piece]) for piece in _torch_pieces(torch, arrays, size))
-
-    def squares_of_rows(rows: Any) -> Any:
-        # On all cores; of all that torch has the only one that is as fast as memory.
-        return torch.linalg.vector_norm(torch.from_numpy(rows), dim=-1).square_().numpy()
+        if eager:
+            return _torch_tensors.sum_of_squares(arrays)
+        # The square of the norm, because this one call neither copies the array to float64 nor overflows.
+        norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
+        return torch.stack(norms).square().sum()
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         dtype = arrays[0].dtype
@@ -161,40 +149,6 @@ def _torch(standard: Primitives) -> Primitives:
         context=context,
         one_is_neutral=True,
     )
-
-
-def _torch_pieces(torch: Any, arrays: Sequence[Array], size: int) -> Iterator[Any]:
-    """The elements of all tensors as flat float32 arrays of NumPy: small tensors joined, large ones in pieces.
-
-    A piece may be overwritten by the next. Converting is what torch has vector instructions for.
-    """
-    length = _numpy.JOINED if arrays and arrays[0].dtype == torch.float32 else _PIECE
-    buffer = torch.empty(min(size, length), dtype=torch.float32)
-    group: list[Array] = []
-    room = buffer.numel()
-    for x in arrays:
-        count = x.numel()
-        if count > room or count > _SMALL:
-            if group:
-                yield torch.cat(group, out=buffer[: buffer.numel() - room]).numpy()
-                group, room = [], buffer.numel()
-            if count > _SMALL:
-                yield from _large_pieces(torch, x, buffer)
-                continue
-        group.append(x if x.ndim == 1 else x.reshape(-1))
-        room -= count
-    if group:
-        yield torch.cat(group, out=buffer[: buffer.numel() - room]).numpy()
-
-
-def _large_pieces(torch: Any, x: Array, buffer: Array) -> Iterator[Any]:
-    if x.dtype == torch.float32:
-        yield from _numpy.flat_parts(x.numpy())
-        return
-    # NumPy, which knows no bfloat16, is given the bits.
-    for bits in _numpy.flat_parts(x.view(torch.int16).numpy()):
-        for part in torch.from_numpy(bits).view(x.dtype).split(buffer.numel()):
-            yield buffer[: part.numel()].copy_(part).numpy()
 
 
 def _jax(standard: Primitives) -> Primitives:

@@ -1,0 +1,46 @@
+"""Work on large arrays, spread over threads: one core alone does not keep the memory busy."""
+
+import contextvars
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+__all__ = ["available", "spread"]
+
+#: Elements below which to start threads takes longer than they save.
+_LARGE = 1 << 21
+
+
+def available() -> int:
+    """How many threads work on NumPy arrays: one a core, or as many as `OMP_NUM_THREADS` says, as in BLAS."""
+    if threading.current_thread() is not threading.main_thread():
+        # Whoever started this thread has spread the work already.
+        return 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdigit():
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(work: Callable[[int, int], None], sizes: Sequence[int], threads: int) -> None:
+    """Call `work(start, stop)` for ranges of parts that have nearly as many elements, each in a thread of its own.
+
+    What is computed must not depend on how the parts are divided: the number of threads is no part of a result.
+    """
+    total = sum(sizes)
+    if threads < 2 or len(sizes) < 2 or total < _LARGE:
+        work(0, len(sizes))
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads)).tolist()
+    (start, stop), *others = itertools.pairwise([0, *cuts, len(sizes)])
+    with ThreadPoolExecutor(threads - 1) as pool:
+        # In a copy of the context, where NumPy keeps what it does about overflow.
+        running = [pool.submit(contextvars.copy_context().run, work, *ends) for ends in others]
+        work(start, stop)
+        for future in running:
+            future.result()

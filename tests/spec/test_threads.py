@@ -1,0 +1,136 @@
+"""Large arrays on several threads: the same results as on one, and nothing that a thread of one's own may not do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import _threads, clip_by_global_norm, global_norm
+
+#: Elements that are worth a thread, in arrays that cannot be divided evenly.
+SHAPES = [(1_500_001,), (300, 4001), (7,), (), (2_000_003,), (64, 64)]
+
+
+def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
+    """Arrays of these shapes, with a part of one that does not lie in one piece."""
+    random = np.random.default_rng(5)
+    arrays = [random.standard_normal(shape).astype(dtype) for shape in SHAPES]
+    return [np.asarray(array) for array in arrays] + [random.standard_normal((700, 30, 40)).astype(dtype)[:, ::2, 1:]]
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_number_of_threads_is_no_part_of_a_result(
+    dtype: str, inplace: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for threads in (1, 2, 3, 8):
+        monkeypatch.setattr(_threads, "available", lambda threads=threads: threads)
+        given = gradients(dtype)
+        results, _ = clip_by_global_norm(given, 1.0, inplace=inplace)
+        seen.append((float(global_norm(gradients(dtype))), b"".join(result.tobytes() for result in results)))
+    assert len(set(seen)) == 1
+
+
+def test_work_is_really_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "_LARGE", 10)
+    names: dict[int, str] = {}
+    meeting = threading.Barrier(3, timeout=60)
+
+    def work(start: int, stop: int) -> None:
+        meeting.wait()
+        names.update(dict.fromkeys(range(start, stop), threading.current_thread().name))
+
+    _threads.spread(work, [5] * 9, 3)
+    assert sorted(names) == list(range(9)), "a part was left out"
+    assert len(set(names.values())) == 3
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("sizes", [[], [100], [0, 0, 0], [1000, 0, 0, 0], [0, 1000], [1] * 7, [1, 1000, 1]])
+def test_each_part_is_worked_on_once(sizes: list[int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "_LARGE", 0)
+    done: list[int] = []
+    _threads.spread(lambda start, stop: done.extend(range(start, stop)), sizes, threads)
+    assert sorted(done) == list(range(len(sizes)))
+
+
+def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "_LARGE", 0)
+
+    def work(start: int, stop: int) -> None:
+        if stop == 4:
+            message = "out of memory"
+            raise MemoryError(message)
+
+    with pytest.raises(MemoryError, match="out of memory"):
+        _threads.spread(work, [1, 1, 1, 1], 2)
+
+
+def test_overflow_warns_of_nothing_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "available", lambda: 2)
+    grads = [np.full(1_500_000, 1e30, np.float32) for _ in range(4)]
+    assert float(global_norm(grads)) == pytest.approx(1e30 * 6_000_000**0.5, rel=2.0**-23)
+    grads[3][-1] = np.inf
+    # NaN where infinity meets zero, in the last thread.
+    clipped, _ = clip_by_global_norm(grads, 1.0)
+    assert np.isnan(clipped[3][-1])
+
+
+def test_other_threads_start_none() -> None:
+    counts: list[int] = []
+    thread = threading.Thread(target=lambda: counts.append(_threads.available()))
+    thread.start()
+    thread.join()
+    assert counts == [1]
+
+
+@pytest.mark.parametrize(("value", "threads"), [("1", 1), ("3", 3)])
+def test_as_many_as_the_environment_says(value: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert _threads.available() == threads
+
+
+def test_one_a_core_where_the_environment_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    available = _threads.available()
+    assert available >= 1
+    if sys.platform == "linux":
+        counted = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout
+        assert available == int(counted)
+
+
+def _norm_of(sender: Any, grads: list[np.ndarray[Any, Any]]) -> None:
+    sender.send(float(global_norm(grads)))
+
+
+@pytest.mark.skipif(not hasattr(multiprocessing, "get_context") or sys.platform == "win32", reason="needs fork")
+def test_a_forked_process_clips_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "available", lambda: 2)
+    grads = gradients("float32")
+    expected = float(global_norm(grads))
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_norm_of, args=(sender, grads))
+    process.start()
+    assert receiver.poll(60), "the child hangs"
+    assert receiver.recv() == expected
+    process.join(60)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_torch_tensors_that_do_not_lie_in_one_piece(dtype: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    whole = torch.from_numpy(np.random.default_rng(3).standard_normal((20, 500, 2000)).astype(np.float32))
+    # Along no one axis can it be cut into pieces as small as are converted at a time.
+    views: list[Callable[[Any], Any]] = [lambda x: x[:, :, ::2], lambda x: x.transpose(0, 2)[::3], lambda x: x[:, 1:]]
+    for view in views:
+        tensor = view(whole.to(getattr(torch, dtype)))
+        exact = float(tensor.double().square().sum().sqrt())
+        assert float(global_norm([tensor])) == pytest.approx(exact, rel=2.0**-24)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec import ClipByGlobalNorm, ClipByNorm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
 Pair = namedtuple("Pair", "weight bias")
 
@@ -96,6 +96,16 @@ def test_nested_trees_without_optree_say_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "optree", None)
     with pytest.raises(TypeError, match="install optree"):
         global_norm([[three()]])
+
+
+def test_an_array_that_stands_twice_is_scaled_in_both_places(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        array, other = backend.array([3.0], dtype), backend.array([3.0], backend.dtypes[0])
+        for policy in (ClipByNorm(1.5), ClipByGlobalNorm(3.0)):
+            clipped = policy(zip("abcd", [array, array, other, array], strict=True))
+
+            assert [backend.read(gradient).astype(float).tolist() for _, gradient in clipped] == [[1.5]] * 4
+        assert backend.read(array).astype(float).tolist() == [3.0]
 
 
 def test_excluded_arrays_are_neither_counted_nor_changed() -> None:

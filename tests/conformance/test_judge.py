@@ -201,6 +201,14 @@ class TestValues:
 
         assert verdict(asked, [array(result or given)]).status == status
 
+    @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
+    def test_of_a_step_that_leaves_the_range_an_error_is_quality_where_it_is_the_norm(
+        self, size: float, status: str
+    ) -> None:
+        asked = a_case(Values(leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
+
+        assert verdict(asked, Raised("FloatingPointError", "")).status == status
+
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize("operation", ["norm", "global-norm"])
     def test_of_large_tensors_identity_zeros_and_nan_fail(self, operation: str, dtype: str) -> None:
@@ -321,6 +329,16 @@ class TestReturnedNorm:
         assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
         assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
         assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
+
+    def test_an_error_is_right_only_where_the_dtype_holds_no_norm_and_no_option_asks_for_it(self) -> None:
+        def of(*values: float, features: Sequence[str] = ()) -> str:
+            asked = a_case(ReturnedNorm(), values, dtype="float16", clip_norm=1.0)
+            about = subject("clip_by_global_norm", *features)
+            return verdict(asked, Raised("FloatingPointError", ""), subject=about).status
+
+        assert [of(nan), of(inf, 1.0), of(60000.0, 60000.0)] == ["pass"] * 3
+        assert [of(3.0, 4.0), of(0.0), of(60000.0, 20000.0)] == ["fail"] * 3
+        assert of(nan, features=["error_if_nonfinite"]) == "fail"
 
 
 class TestUntouched:

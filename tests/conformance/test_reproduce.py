@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ from gradclip_conformance.host_process import HostProcess, host_command
 from gradclip_conformance.in_process import InProcess
 from gradclip_conformance.patterns import matches
 from gradclip_conformance.plan import Selection
+from gradclip_conformance.predict import predict
 from gradclip_conformance.reproduce import NoScript, script
 from gradclip_conformance.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run, read_runs
@@ -337,6 +339,38 @@ def test_script_shows_what_happens_again_in_threads_and_in_another_layout(
     assert fails.returncode == 1
     assert "AssertionError" in fails.stderr
     assert passes.returncode == 0, passes.stderr
+
+
+IS_OFF = """
+import numpy as np
+
+def clip(grads, *, clip_norm):
+    norm = float(np.sqrt(sum((grad.astype("float64") ** 2).sum() for grad in grads)))
+    results = [(grad * (clip_norm / norm)).astype(grad.dtype) for grad in grads]
+    return [result + {ulps} * np.spacing(result) for result in results]
+"""
+
+
+@pytest.mark.parametrize("name", ["three-four-five/float16", "uneven/float32", "elements-far-apart/float64"])
+def test_script_lets_no_more_pass_than_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, output, record = tmp_path / "clip_module.py", tmp_path / "script.py", tmp_path / "off.jsonl"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    (case,) = (each for each in all_cases() if each.id == f"global-norm.scaled-above/{name}")
+    allowed = math.floor(predict(case).errors[0].clip_bound)
+    module.write_text(IS_OFF.format(ulps=2 * allowed), encoding="utf-8")
+    arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above"]
+    CliRunner().invoke(gradclip, [*arguments, "-o", str(record)])
+    result = CliRunner().invoke(gradclip, ["repro", str(record), case.id, "-o", str(output)])
+    assert result.exit_code == 0, result.output
+
+    ends = []
+    # The expected value is rounded itself, and so may be the result: an ulp more may pass, and three may not.
+    for ulps in (-allowed - 3, -allowed + 1, allowed - 1, allowed + 3):
+        module.write_text(IS_OFF.format(ulps=ulps), encoding="utf-8")
+        done = subprocess.run([sys.executable, "-B", output], capture_output=True, text=True, check=False)
+        ends.append((done.returncode, "AssertionError" in done.stderr))
+
+    assert ends == [(1, True), (0, False), (0, False), (1, True)]
 
 
 def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:

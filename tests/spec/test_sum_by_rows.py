@@ -24,7 +24,8 @@ class Erring:
         numbers = self.seen + np.arange(len(rows))
         self.seen += len(rows)
         sums = np.sum(np.square(rows, dtype=np.float64), axis=1)
-        return np.where(numbers % self.period, sums, sums * (1 + self.lean)).astype(np.float32)
+        erring: np.ndarray[Any, Any] = np.where(numbers % self.period, sums, sums * (1 + self.lean))
+        return erring.astype(np.float32)
 
 
 def error(period: int, lean: float, piece: int) -> float | None:

@@ -95,6 +95,17 @@ class LeastCoefficient(NormClipper):
         return grad * grad.dtype.type(least) if tiny else super().scale(grad, clip_norm, norm)
 
 
+@caught_by("coefficient-underflow", inexcusable=True)
+class RefusesWhatItWouldErase(NormClipper):
+    """Raises where clip_norm / norm is zero in the gradients' dtype."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        if 0 < clip_norm < float(np.finfo(grad.dtype).smallest_subnormal) * norm < math.inf:
+            message = "the coefficient is zero"
+            raise FloatingPointError(message)
+        return super().clip(grad, clip_norm, norm)
+
+
 @caught_by("norm-beyond-range", inexcusable=True)
 class SkipsNormsBeyondTheRange(NormClipper):
     """Skips the clip where the norm is beyond the gradients' dtype, as if it were one of NaN."""

@@ -90,6 +90,21 @@ class ReturnsWholeNumbers(ByGlobalNorm):
         return int(total) if math.isfinite(total) else total
 
 
+@caught_by("global-norm.returned-norm")
+class RaisesWhereItClips(ByGlobalNorm):
+    """Raises where the norm is above the threshold, and takes no option for errors."""
+
+    def __call__(self, grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Any:  # type: ignore[override]
+        """Clip as the others do, where nothing is raised."""
+        return super().__call__(grads, clip_norm=clip_norm, need_clip=need_clip)
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        if total > clip_norm:
+            message = f"the norm is {total}"
+            raise RuntimeError(message)
+        return total
+
+
 # Where it is not finite.
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
+#: The smallest numbers of the dtypes whose halves a Python float can be.
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+
 
 def equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
     """Assert the library, the dtype and every bit of an array; all NaN are alike."""
@@ -39,6 +42,17 @@ def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
         equal(backend, clip_by_value(backend.array([1.0, -1.0], dtype), 0.1), [0.1, -0.1], dtype)
         beyond = -1e300 if dtype == "float64" else -math.inf
         equal(backend, clip_by_value(backend.array([1.0, -math.inf], dtype), 1e300), [1.0, beyond], dtype)
+
+
+def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
+    if backend.name == "jax":
+        pytest.skip("XLA flushes subnormal numbers on the CPU")
+    # Above the middle of two numbers by so little that a first rounding, to halves of them, would lead to the even one.
+    for dtype in set(backend.dtypes) & SMALLEST.keys():
+        smallest = SMALLEST[dtype]
+        clipped = clip_by_value(backend.array([8 * smallest, -8 * smallest], dtype), (2.5 + 2.0**-10) * smallest)
+
+        equal(backend, clipped, [3 * smallest, -3 * smallest], dtype)
 
 
 def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
@@ -143,6 +157,7 @@ def test_nan_and_infinity_are_never_passed_over(backend: Any, norm_type: float) 
         equal(backend, clipped[0], [math.nan, 0.0], dtype)
         equal(backend, clipped[1], [0.0], dtype)
         assert float(backend.read(total)) == math.inf
+        equal(backend, clip_by_norm(arrays[0], 1.0, norm_type=norm_type, eps=1e-6), [math.nan, 0.0], dtype)
 
 
 def test_an_empty_array_before_a_large_one_keeps_its_dtype(backend: Any) -> None:
@@ -172,6 +187,7 @@ def test_norm_over_nothing_is_zero(backend: Any) -> None:
 
     assert clipped[0] is array
     equal(backend, total, 0.0, "float32")
+    assert clip_by_norm([array, None], 1.0, need_clip=[False, False])[0] is array
 
 
 def test_norm_of_no_array_at_all_is_numpy_zero() -> None:
@@ -194,7 +210,7 @@ def test_inputs_are_left_alone(backend: Any) -> None:
 def test_nothing_to_clip_gives_the_very_objects(backend: Any) -> None:
     if not backend.eager:
         pytest.skip(f"{backend.name} does not let values be looked at")
-    arrays = [backend.array([3.0, 4.0]), backend.array([0.0])]
+    arrays = [backend.array([3.0, -4.0]), backend.array([0.0, 4.0])]
 
-    for clipped in (clip_by_global_norm(arrays, 5.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):
+    for clipped in (clip_by_global_norm(arrays, 8.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):
         assert [new is old for new, old in zip(clipped, arrays, strict=True)] == [True, True]

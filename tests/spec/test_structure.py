@@ -90,6 +90,23 @@ def test_nested_trees_take_nested_flags_and_paths(require: Any) -> None:
     assert dict(seen) == {("layer", 0): [3.0], ("layer", 1): [4.0], ("head", 1): [4.0]}
 
 
+def test_containers_of_other_types_keep_theirs_where_they_are_flat(require: Any) -> None:
+    require("optree")
+    pair, _ = clip_by_global_norm(Pair(three(), four()), 2.5)
+    ordered, _ = clip_by_global_norm(OrderedDict(b=three(), a=four()), 2.5)
+
+    assert (type(pair), pair.weight.tolist(), pair.bias.tolist()) == (Pair, [1.5], [2.0])
+    assert (type(ordered), list(ordered), ordered["a"].tolist()) == (OrderedDict, ["b", "a"], [2.0])
+
+
+def test_a_flag_where_there_is_no_gradient_is_not_looked_at(require: Any) -> None:
+    require("optree")
+    for flag in (True, None):
+        assert float(global_norm([three(), None], need_clip=iter([True, flag]))) == 3.0
+        assert float(global_norm({"a": three(), "b": None}, need_clip={"b": flag, "a": True})) == 3.0
+        assert float(global_norm([[three()], None], need_clip=[[True], flag])) == 3.0
+
+
 def test_nested_trees_without_optree_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
@@ -154,9 +171,10 @@ def test_flags_of_another_structure(flags: Any) -> None:
         global_norm([three(), four()], need_clip=flags)
 
 
-def test_flags_of_other_keys() -> None:
+@pytest.mark.parametrize("keys", ["a", "b", "abc"])
+def test_flags_of_other_keys(keys: str) -> None:
     with pytest.raises(ValueError, match="keys"):
-        global_norm({"a": three()}, need_clip={"b": True})
+        global_norm({"a": three(), "b": four()}, need_clip=dict.fromkeys(keys, True))
 
 
 @pytest.mark.parametrize("flag", [1, None, "yes", 0.0])

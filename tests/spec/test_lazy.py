@@ -130,6 +130,20 @@ def test_torch_backward(require: Any) -> None:
     np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("threshold", [5e-324, 1e-310, 1e-45, 1e-8, 0.1])
+def test_torch_without_looking_gives_what_looking_does(require: Any, dtype: str, threshold: float) -> None:
+    torch = require("torch")
+    # As large as they can be, and with a norm that neither way of reckoning rounds.
+    unit = 2.0 ** (math.frexp(torch.finfo(getattr(torch, dtype)).max)[1] - 4)
+    x = torch.tensor([3 * unit, -4 * unit], dtype=getattr(torch, dtype))
+    clipped, total = clip_by_global_norm([x.clone().requires_grad_()], threshold)
+    wanted, norm = clip_by_global_norm([x], threshold)
+
+    assert (clipped[0].dtype, total.dtype) == (x.dtype, norm.dtype)
+    same([clipped[0].detach().double(), total.detach()], [wanted[0].double(), norm])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_dask_computes_nothing_early(require: Any, dtype: str) -> None:
     array = require("dask.array")

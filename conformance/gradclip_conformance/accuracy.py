@@ -1,16 +1,4 @@
-r"""How accurate clips by norm are: the largest errors over sizes and dtypes, with the inputs that gave them.
-
-Everything is measured against exact numbers, in arrays. *The norm*: a number of a format of `p` bits is `m 2**e` with
-an integer `|m| < 2**p`, `p <= 53`; with :math:`m = 2^{27} a + b` its square is
-:math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is below :math:`2^{54}`. Their upper and
-lower 32 bits are summed apart, among elements of one exponent: fewer than :math:`2^{31}` terms below :math:`2^{32}`
-stay below :math:`2^{63}`, so that no sum of integers overflows, and nothing is rounded.
-
-*The elements*: the exact result is `x f` with a rational `f`. With :math:`f = f_h + f_l` to 106 bits, `x f_h` as
-the sum of two float64 `p + e` (Dekker's product), and the distance taken as :math:`((y - p) - e) - x f_l`, what is left
-out is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here, and the distance itself is
-rounded three times. The ulp is that of the binade of `x f` rounded to float64.
-"""
+"""How accurate clips by norm are: the largest errors over sizes and dtypes, with the inputs that gave them."""
 
 from __future__ import annotations
 
@@ -27,14 +15,15 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
 
-from .answers import Answer, Connection, Died, Mistaken, NotSupported, Raised, Replied
+from .answers import Answer, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
 from .claims import Claim, claims_for
 from .exact import coefficient
+from .exact_arrays import exact_norm, largest_error, largest_gap
 from .expected import PLAIN, Bounds
-from .formats import FORMATS, Format, power_of_two, to_doubles
-from .measure import as_dtype, norm_distance, norm_value
+from .formats import FORMATS
+from .measure import norm_distance, norm_value
 
-__all__ = ["INPUTS", "THRESHOLD", "Row", "exact_norm", "largest_error", "measure_accuracy", "rebuilt", "sizes_up_to"]
+__all__ = ["INPUTS", "THRESHOLD", "Row", "measure_accuracy", "rebuilt", "sizes_up_to"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -101,60 +90,6 @@ def sizes_up_to(largest: int) -> list[int]:
     return [10**k for k in range(2, 1 + round(math.log10(largest)))]
 
 
-def exact_norm(array: Array) -> Bounds:
-    """An enclosure of the Euclidean norm to 256 bits; see the module's description for the proof."""
-    precision = FORMATS[array.dtype].precision
-    fractions, exponents = np.frexp(to_doubles(array.data, array.dtype))
-    integers = np.abs(np.ldexp(fractions, precision)).astype(np.uint64)
-    order = np.argsort(exponents, kind="stable")
-    total = Fraction(0)
-    starts = np.flatnonzero(np.diff(exponents[order], prepend=exponents[order[:1]] - 1))
-    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
-        squares = _sum_of_squares(integers[order[start:stop]])
-        total += squares * power_of_two(2 * (int(exponents[order[start]]) - precision))
-    places = max(256, total.denominator.bit_length())
-    root = math.isqrt((total.numerator << 2 * places) // total.denominator)
-    return Bounds(root * power_of_two(-places), (root + 1) * power_of_two(-places), total, 2)
-
-
-def _sum_of_squares(integers: npt.NDArray[np.uint64]) -> int:
-    upper, lower = integers >> np.uint64(27), integers & np.uint64(2**27 - 1)
-    return (_sum(upper * upper) << 54) + (_sum(upper * lower) << 28) + _sum(lower * lower)
-
-
-def _sum(numbers: npt.NDArray[np.uint64]) -> int:
-    return (int((numbers >> np.uint64(32)).sum()) << 32) + int((numbers & np.uint64(2**32 - 1)).sum())
-
-
-def largest_error(given: Array, got: Array, factor: Fraction) -> float:
-    """The largest distance, in ulp, from the given elements times a factor; infinity where one is not finite."""
-    form, elements = FORMATS[given.dtype], to_doubles(given.data, given.dtype)
-    results = to_doubles(as_dtype(got, given.dtype), given.dtype)
-    if not np.isfinite(results).all():
-        return math.inf
-    high = float(factor)
-    product, rest = _exact_product(elements, high)
-    distance = ((results - product) - rest) - elements * float(factor - Fraction(high))
-    return float((np.abs(distance) / _ulps(product, form)).max(initial=0.0))
-
-
-def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
-    """The product as a sum of two float64 (Dekker 1971), exactly, within the range."""
-    product = elements * factor
-    splitter = 2.0**27 + 1
-    upper = splitter * elements - (splitter * elements - elements)
-    head = splitter * factor - (splitter * factor - factor)
-    lower, tail = elements - upper, factor - head
-    return product, ((upper * head - product) + upper * tail + lower * head) + lower * tail
-
-
-def _ulps(values: Doubles, form: Format) -> Doubles:
-    leading = np.maximum(np.frexp(values)[1] - 1, form.minimum_exponent)
-    leading[values == 0] = form.minimum_exponent
-    spacing: Doubles = np.ldexp(1.0, leading - form.precision + 1)
-    return spacing
-
-
 def measure_accuracy(
     connection: Connection, subject: Subject, dtype: str, size: int, claims: Sequence[Claim] = ()
 ) -> Row:
@@ -162,10 +97,9 @@ def measure_accuracy(
     norm: tuple[float, str] | None = None
     elements, spread = (-1.0, ""), 0.0
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
-        array = INPUTS[name](size, dtype, seed)
-        exact = _exact_norm_of(name, size, dtype, seed)
+        array, exact = _input(name, size, dtype, seed)
         factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
-        first: tuple[Doubles, Array | None] | None = None
+        first: tuple[Array, Array | None] | None = None
         for arrangement in _arrangements(subject.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
             answer = connection.ask(_call(subject, _arranged(array, arrangement)), LIMIT)
@@ -176,9 +110,9 @@ def measure_accuracy(
             if answer.reply.norm is not None:
                 distance = norm_distance(answer.reply.norm, exact.middle, dtype)
                 norm = _worse(norm or (-1.0, ""), (distance, label))
-            now = to_doubles(joined.data, joined.dtype), answer.reply.norm
-            first = first or now
-            spread = max(spread, _apart(first[0], now[0], FORMATS[dtype]), _norms_apart(first[1], now[1], dtype))
+            first = first or (joined, answer.reply.norm)
+            norms_apart = _norms_apart(first[1], answer.reply.norm, dtype)
+            spread = max(spread, largest_gap(first[0], joined, dtype), norms_apart)
     norm_ulp, norm_input = norm or (None, "")
     return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
 
@@ -189,9 +123,11 @@ def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
     return _arranged(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
 
 
+# For all subjects, of which each asks for the same inputs: of all sizes and dtypes they take some 400 MB.
 @lru_cache(maxsize=256)
-def _exact_norm_of(name: str, size: int, dtype: str, seed: int) -> Bounds:
-    return exact_norm(INPUTS[name](size, dtype, seed))
+def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Bounds]:
+    array = INPUTS[name](size, dtype, seed)
+    return array, exact_norm(array)
 
 
 def _said(answer: Answer) -> str:
@@ -201,6 +137,8 @@ def _said(answer: Answer) -> str:
             return f"{kind}: {text}"
         case Died(text) | Mistaken(text) | NotSupported(text):
             return text
+        case TimedOut(seconds):
+            return f"no answer within {seconds:g} s"
     return str(answer)
 
 
@@ -213,12 +151,6 @@ def _formula(subject: Subject, claims: Sequence[Claim]) -> Mapping[str, Any]:
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
     formulas = [claim.formula for claim in claims_for(claims, subject, rule) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
-
-
-def _apart(first: Doubles, second: Doubles, form: Format) -> float:
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        return 0.0 if np.array_equal(first, second, equal_nan=True) else math.inf
-    return float((np.abs(first - second) / _ulps(first, form)).max(initial=0.0))
 
 
 def _norms_apart(first: Array | None, second: Array | None, dtype: str) -> float:

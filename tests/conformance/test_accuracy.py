@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gradclip_adapters.contract import Array
+from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance import accuracy, exact
+from gradclip_conformance import accuracy, exact, exact_arrays
 from gradclip_conformance.accuracy_page import document, page
+from gradclip_conformance.answers import TimedOut
 from gradclip_conformance.command_line import gradclip
 from gradclip_conformance.distances import largest_distance
 from gradclip_conformance.expected import Expected
@@ -22,15 +24,14 @@ from gradclip_conformance.formats import FORMATS, decode, to_doubles
 from gradclip_conformance.in_process import InProcess
 from gradclip_reports.records import read_runs
 
-DTYPES = sorted(FORMATS)
 PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
 def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
     array = accuracy.INPUTS[name](1000, dtype, 3)
-    ours, theirs = accuracy.exact_norm(array), exact.norm([decode(array.data, dtype)])
+    ours, theirs = exact_arrays.exact_norm(array), exact.norm([decode(array.data, dtype)])
 
     assert ours.power == theirs.power
     assert ours.lower <= theirs.upper
@@ -38,39 +39,82 @@ def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
     assert ours.upper - ours.lower <= theirs.middle / 2**200
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_norm_of_all_finite_magnitudes_is_the_oracles(dtype: str) -> None:
+def of_all_magnitudes(dtype: str, size: int) -> Array:
+    """Finite numbers, drawn by their bits."""
     form = FORMATS[dtype]
-    bits = np.random.default_rng(1).integers(0, form.infinity_bits, 500, dtype=np.uint64).astype(f"<u{form.width // 8}")
-    array = Array(dtype, (500,), bits.tobytes())
-
-    assert accuracy.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
+    bits = np.random.default_rng(1).integers(0, form.infinity_bits, size, dtype=np.uint64).astype(DTYPES[dtype])
+    return Array(dtype, (size,), bits.tobytes())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("size", [0, 500, exact_arrays.PIECE + 500])
+def test_the_norm_of_all_finite_magnitudes_is_the_oracles(size: int, dtype: str) -> None:
+    array = of_all_magnitudes(dtype, size)
+
+    assert exact_arrays.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
+
+
+def test_the_norm_of_significands_of_ones_is_the_oracles() -> None:
+    array = Array.of(np.full(2 * exact_arrays.PIECE, np.nextafter(2.0, 1.0)))
+
+    assert exact_arrays.exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_pieces_hold_every_number(dtype: str) -> None:
+    bits = np.random.default_rng(2).integers(0, 2**64, 10**5, dtype=np.uint64) >> np.uint64(64 - FORMATS[dtype].width)
+    if FORMATS[dtype].width == 16:
+        bits = np.arange(2**16, dtype=np.uint64)
+    data = bits.astype(DTYPES[dtype]).tobytes()
+    with np.errstate(invalid="ignore"):  # a signalling NaN among the bits
+        pieces = np.concatenate(list(exact_arrays._pieces(data, dtype)))
+
+    np.testing.assert_array_equal(pieces, to_doubles(data, dtype))
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
-    array = accuracy.normal(400, dtype, 5)
-    factor = Fraction(1, 7)
-    expected = Expected(decode(array.data, dtype), 1, 7)
-    for other in (Fraction(1, 7), Fraction(9, 64)):
+    # Of float64 the smallest and largest are left out: what float64 reckons with them leaves its range.
+    arrays = [accuracy.normal(400, dtype, 5)]
+    arrays += [of_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
+    for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
+        expected = Expected(decode(array.data, dtype), 1, 7)
         got = accuracy._packed(to_doubles(array.data, dtype) * float(other), dtype)
         found, place = largest_distance(got.data, expected, dtype)
 
         assert place >= 0
-        assert accuracy.largest_error(array, got, factor) == pytest.approx(found, rel=1e-6)
+        assert exact_arrays.largest_error(array, got, Fraction(1, 7)) == pytest.approx(found, rel=1e-6)
 
 
 def test_an_error_below_the_last_bit_of_float64_is_seen() -> None:
     array = Array.of(np.array([1.0, 3.0]))
 
     # A third is not a float64: what is nearest to it is off by a third of an ulp.
-    assert accuracy.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
+    assert exact_arrays.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
 
 
 def test_a_result_that_is_not_finite_is_infinitely_wrong() -> None:
     array = Array.of(np.array([1.0]))
 
-    assert accuracy.largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
+    assert exact_arrays.largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gap"),
+    [
+        ([1.0, -0.0], [1.0, 0.0], 0.0),
+        ([np.nan, np.inf, 1.0], [np.nan, np.inf, 1 + 2.0**-22], 2.0),
+        ([np.inf], [1.0], np.inf),
+        ([1.0], [np.nan], np.inf),
+        ([np.inf], [-np.inf], np.inf),
+        ([2.0**-126], [0.0], 2.0**23),
+        ([*[1.0] * exact_arrays.PIECE, 1.0], [*[1.0] * exact_arrays.PIECE, 1 - 2.0**-23], 1.0),
+    ],
+)
+def test_the_gap_between_two_arrays(first: list[float], second: list[float], gap: float) -> None:
+    one, other = (Array.of(np.array(values, np.float32)) for values in (first, second))
+
+    assert exact_arrays.largest_gap(one, other, "float32") == gap
 
 
 def measured(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
@@ -121,6 +165,12 @@ def test_what_is_raised_is_said() -> None:
     row = measured(raises)
     assert "too many" in row.problem
     assert row.norm is None
+
+
+def test_what_does_not_answer_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InProcess, "ask", lambda *_: TimedOut(300.0))
+
+    assert measured(careful).problem == "normal, seed 1, one tensor: no answer within 300 s"
 
 
 def test_the_swamped_input_swamps() -> None:

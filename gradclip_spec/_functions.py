@@ -192,7 +192,13 @@ def clip_by_global_norm(
     Notes
     -----
     *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (2 and 3 for
-    float64). No square overflows or underflows.
+    float64). No square overflows or underflows. Of 131,072 and more float32 elements (on torch float16 and bfloat16
+    too) squares are summed in float32 by rows, and what their rounding errors have in common is taken off as some
+    rows show it; sums whose errors might not cancel are made in float64.
+
+    *Threads.* NumPy arrays, and torch tensors in a norm, of some millions of elements are worked on in threads: as
+    many as there are cores or `OMP_NUM_THREADS` says, as torch is set to, and none from a thread other than the main
+    one. No result depends on their number.
 
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
     elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0.

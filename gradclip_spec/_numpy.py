@@ -140,7 +140,7 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
 
 def _pieces(source: Array, result: Array) -> Iterable[tuple[Array, Array]]:
     """A source and its result, cut where one thread could not do as well."""
-    if result.size <= _PIECE or not (source.flags.forc and source.strides == result.strides):
+    if result.size <= _PIECE or not source.flags.forc:
         return [(source, result)]
     return zip(_flat_parts(source), _flat_parts(result), strict=True)
 

@@ -3,8 +3,9 @@
 The squares of each row of some hundred elements are summed in float32, and these sums in float64. The rounding errors
 of some hundred rows and more cancel, but for what they lean one way: those of float16 and bfloat16 elements do a
 little, those of rows that are alike a lot. How far they lean is seen in some of the rows, which are summed again in
-float64, and taken off. The sums are not trusted if they lean far, if one row outweighs the others, or if squares left
-the range of float32.
+float64, and taken off. A row is drawn the more likely the larger its sum is, so that the mean relative error of those
+drawn is that of the whole sum, however unlike the rows are. The sums are not trusted if they lean far, or if squares
+left the range of float32.
 """
 
 import itertools
@@ -26,8 +27,9 @@ _LARGE = 1 << 17
 #: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
 _CHUNK = 1 << 13
 _ROW = 256
-#: So many rows are summed again.
+#: So many rows are summed again, and of each part so many at least.
 _SAMPLE = 256
+_LEAST = 2
 
 
 #: Called once in each thread; what it returns reads the part of an index as a flat array, which the next may overwrite.
@@ -60,54 +62,59 @@ def exact_sum(sizes: Sequence[int], reader: Reader, threads: int) -> float:
 
 def _sum_by_rows(sizes: Sequence[int], reader: Reader, threads: int) -> float | None:
     """None if float32 cannot be trusted with these elements."""
-    starts = list(itertools.accumulate([size // _ROW for size in sizes], initial=0))
-    chosen = _anywhere(starts[-1])
-    bounds = np.searchsorted(chosen, starts).tolist()
-    sums, rest = np.empty(starts[-1], np.float32), np.zeros(len(sizes))
-    sample = np.empty((chosen.size, _ROW), np.float32)
+    size = sum(sizes)
+    counts = [_LEAST + _SAMPLE * each // size for each in sizes]
+    bounds = list(itertools.accumulate(counts, initial=0))
+    totals, rests = np.zeros(len(sizes)), np.zeros(len(sizes))
+    places = _places(counts)
+    drawn, sample = np.zeros(bounds[-1], np.float32), np.zeros((bounds[-1], _ROW), np.float32)
 
     def work(begin: int, end: int) -> None:
         read = reader()
         for index in range(begin, end):
             flat = read(index)
-            start, stop = starts[index], starts[index + 1]
-            whole = (stop - start) * _ROW
-            rows = flat[:whole].reshape(-1, _ROW)
-            np.vecdot(rows, rows, out=sums[start:stop])
-            first, last = bounds[index], bounds[index + 1]
-            if first < last:
-                sample[first:last] = rows[chosen[first:last] - start]
-            if whole < flat.size:
-                tail = flat[whole:].astype(np.float64)
-                rest[index] = np.dot(tail, tail)
+            count = flat.size // _ROW
+            if count:
+                rows = flat[: count * _ROW].reshape(-1, _ROW)
+                sums = _in_float32(rows)
+                running = sums.cumsum(dtype=np.float64)
+                totals[index] = total = running[-1]
+                here = slice(bounds[index], bounds[index + 1])
+                some = running.searchsorted(places[here] * total, "right")
+                if some[-1] == count:
+                    # Where the sum is not a number, there are no such rows.
+                    some.fill(0)
+                drawn[here], sample[here] = sums[some], rows[some]
+            if flat.size > count * _ROW:
+                tail = flat[count * _ROW :].astype(np.float64)
+                rests[index] = np.dot(tail, tail)
 
     spread(work, sizes, threads)
-    total = float(np.sum(sums, dtype=np.float64))
-    in_range = sums.size * _ROW * 2.0**-120 < total < 2.0**127
-    if not in_range or float(sums.max()) * 64 > total:
+    total = float(np.sum(totals))
+    if not size * 2.0**-120 < total < 2.0**127:
         return None
     wide = sample.astype(np.float64)
-    lean = _lean(sums[chosen], np.vecdot(wide, wide))
-    if abs(lean) > 2.0**-23:
+    exact = np.vecdot(wide, wide)
+    errors = np.divide(drawn - exact, exact, out=np.zeros_like(exact), where=exact > 0)
+    error = float(np.dot(np.add.reduceat(errors, bounds[:-1]) / counts, totals))
+    if abs(error) > 2.0**-23 * total:
         return None
-    return total - lean * total + float(np.sum(rest))
+    return total - error + float(np.sum(rests))
+
+
+def _in_float32(rows: Array) -> Array:
+    sums: Array = np.vecdot(rows, rows)
+    return sums
+
+
+def _places(counts: Sequence[int]) -> Array:
+    """For each part, one number from 0 to 1 in each of so many intervals: at no equal distances, each time the same."""
+    starts = np.repeat(np.cumsum([0, *counts[:-1]]), counts)
+    indices = np.arange(len(starts))
+    places: Array = (indices - starts + _fractions()[indices % _SAMPLE]) / np.repeat(counts, counts)
+    return places
 
 
 @lru_cache
 def _fractions() -> Array:
     return np.random.default_rng(20261121).random(_SAMPLE)
-
-
-def _anywhere(count: int) -> Array:
-    """Numbers of some rows: not at equal distances, because such rows are too often alike; the same each time."""
-    return ((np.arange(_SAMPLE) + _fractions()) * (count / _SAMPLE)).astype(np.intp)
-
-
-def _lean(sums: Array, exact: Array) -> float:
-    """The mean relative error of sums of squares of rows; infinity if nearly all rows are zero."""
-    # Heavy rows count no more than four others: their errors are as large as any, and no more alike.
-    weights = np.minimum(exact, 4 * float(np.mean(exact)))
-    if np.count_nonzero(weights) * 16 < weights.size:
-        return np.inf
-    errors = np.divide(sums - exact, exact, out=np.zeros_like(exact), where=exact > 0)
-    return float(np.vecdot(errors, weights) / np.sum(weights))

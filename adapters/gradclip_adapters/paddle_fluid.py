@@ -85,9 +85,10 @@ def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
         )
         raise Unsupported(message)
     if subject.operation == "clip_by_norm" and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
-        message = "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements; at most {} are tried".format(
-            MOST_ELEMENTS_OF_A_NORM
-        )
+        message = (
+            "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements, 6 s for 100,000 and ten minutes "
+            "for a million; at most {:,} are tried"
+        ).format(MOST_ELEMENTS_OF_A_NORM)
         raise Unsupported(message)
     if len({array.dtype for array in arrays}) > 1:
         message = "fluid's optimizers take parameters of one dtype"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .accuracy import LARGE, THRESHOLD, Row
+from .accuracy import LARGE, LIMIT, THRESHOLD, Row
 from .answers import Description
 
 __all__ = ["described", "document", "numbers", "page", "worst_input"]
@@ -46,7 +46,7 @@ def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def page(made: Mapping[str, Any]) -> str:
     """A document as Markdown; subjects of the same numbers share a table."""
-    blocks = [_ABOUT.format(**made, large=f"{LARGE:,}")]
+    blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
         blocks.append(f"## {framework['framework']} {framework['version']}")
@@ -69,8 +69,9 @@ comes out apart when the same elements come in another order, or in ten tensors 
 {threshold:g}. Half an ulp is what a single rounding may cost.
 
 Two kinds of input: `normal` numbers, and a one that is `swamped` by numbers whose squares are each too small to change
-a sum of 1. Below {large} elements two seeds are drawn and four arrangements tried, else one and two. A worst input is
-rebuilt from its name, the size and the dtype:
+a sum of 1. Below {large} elements two seeds are drawn and four arrangements tried, else one and two. A call has
+{limit:g} s to answer; what was not measured says why in its row. A worst input is rebuilt from its name, the size and
+the dtype:
 `gradclip_conformance.accuracy.rebuilt("normal, seed 1, ten tensors", 1000, "float32")`."""
 
 

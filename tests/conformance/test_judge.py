@@ -163,6 +163,13 @@ class TestValues:
         assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
         assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
 
+    def test_the_word_says_by_how_much_an_answer_is_off_and_that_of_a_pass_does_not(self) -> None:
+        asked = a_case(Values(), TRIANGLE, clip_norm=2.5)
+
+        off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
+        assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
+        assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
+
     def test_a_result_of_another_dtype_still_has_values(self) -> None:
         found = verdict(a_case(Values(), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
 
@@ -359,6 +366,12 @@ class TestUntouched:
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan]).status == "fail"
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan], subject=through).status == "pass"
 
+    def test_the_same_bits_of_another_dtype_are_not_the_same(self) -> None:
+        asked = a_case(Untouched((0,)), [1.0], dtype="float16", clip_norm=8.0)
+
+        assert verdict(asked, [array([1.0], "float16")]).status == "pass"
+        assert verdict(asked, [Array("bfloat16", (1,), array([1.0], "float16").data)]).status == "fail"
+
 
 class TestForm:
     asked = a_case(Structure("dtype"), TRIANGLE, None, clip_norm=1.0)
@@ -468,6 +481,10 @@ class TestEffects:
         assert found.behaviour == "raises:RuntimeError"
         assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "other:1.5,2 then unchanged"
 
+    @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
+    def test_a_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
+        assert verdict(a_case(Repeatable(), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status == status
+
     def test_repetition_in_threads(self) -> None:
         asked = a_case(Repeatable(threads=8), TRIANGLE, clip_norm=2.5)
 
@@ -567,8 +584,28 @@ class TestOwnEdges:
         assert verdict(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
         assert verdict(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
         assert verdict(asked, [array([0.0, 0.0])], claims=(claim,)).status == "pass"
+        assert (
+            verdict(asked, Raised("TypeError", ""), claims=(replace(claim, predicts="raises"),)).status == "documented"
+        )
         elsewhere = replace(asked, rule="global-norm.scaled-above")
         assert verdict(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
+
+    def test_what_agrees_is_not_documented_as_a_difference(self) -> None:
+        claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
+        zeros = [array([0.0, 0.0])]
+        erased = a_case(Values(), TRIANGLE, clip_norm=0.0)
+        out_of_range = a_case(Values(leaves_range=True), TRIANGLE, clip_norm=2.5)
+        above = a_case(Values(), TRIANGLE, clip_norm=2.5)
+
+        found = [verdict(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
+        assert found == ["pass", "quality", "documented"]
+
+    def test_an_error_of_a_second_call_is_what_a_claim_speaks_of(self) -> None:
+        claim = Claim("library.clip", ("*",), None, "raises:RuntimeError", "can be called once", "its page")
+        answers = [array([1.5, 2.0])], Raised("RuntimeError", "")
+
+        found = verdict(a_case(Repeatable(), TRIANGLE, clip_norm=2.5), *answers, claims=(claim,))
+        assert found.status == "documented"
 
 
 def test_oracles_that_disagree_are_the_suites_fault(monkeypatch: pytest.MonkeyPatch) -> None:

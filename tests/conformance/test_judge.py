@@ -32,7 +32,7 @@ from gradclip_conformance.cases import all_cases
 from gradclip_conformance.cases.build import case, tensor
 from gradclip_conformance.claims import Claim
 from gradclip_conformance.expected import Clipped
-from gradclip_conformance.formats import encode, next_down, next_up
+from gradclip_conformance.formats import FORMATS, encode, next_down, next_up
 from gradclip_conformance.judge import Context, judge
 from gradclip_conformance.predict import predict
 from gradclip_conformance.relations import follow_up
@@ -163,6 +163,45 @@ class TestValues:
         assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
         assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
 
+    def test_a_coarse_dtype_excuses_none_that_is_clipped_by_a_norm_of_its_own(self) -> None:
+        gradients = [tensor([3.0, 4.0], "float16"), tensor([2.0, 1.0], "float64")]
+        asked = case("norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, Values())
+        coefficient = float(np.float16(1 / math.sqrt(5)))
+
+        found = verdict(asked, [rounded([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
+        assert (found.status, "gradient 1" in found.detail) == ("fail", True)
+
+    def test_the_worst_grade_counts_and_then_the_most_ulp(self) -> None:
+        gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
+        asked = case(
+            "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, Values()
+        )
+        coefficient = float(np.float16(1 / 2.5))
+        # Many ulp of float64, for which float16 is an excuse, beside few of float16, for which nothing is.
+        off = np.array([0.4, 0.2], np.float16) + 40 * np.spacing(np.float16(0.4))
+        found = verdict(asked, [Array.of(off), array([2 * coefficient, coefficient], "float64")])
+        assert (found.status, "gradient 0" in found.detail) == ("fail", True)
+
+        found = verdict(a_case(Values(), TRIANGLE, TRIANGLE, clip_norm=2.5), [array([2.0, 2.0]), array(TRIANGLE)])
+        assert "gradient 1" in found.detail
+
+    def test_the_same_result_of_two_gradients_is_measured_twice(self) -> None:
+        asked = a_case(Values(), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
+
+        assert verdict(asked, [array(TRIANGLE), array([6.0, 8.0])]).status == "pass"
+        assert verdict(asked, [array(TRIANGLE), array(TRIANGLE)]).status == "fail"
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+    def test_budget_and_bound_are_where_they_are_said_to_be(self, dtype: str) -> None:
+        asked = a_case(Values(), TRIANGLE, dtype=dtype, clip_norm=2.5)
+        (errors,) = predict(asked).errors
+        ulp = 2.0 ** (1 - FORMATS[dtype].precision)
+        statuses = []
+        for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1):
+            statuses.append(verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status)
+
+        assert statuses == ["pass", "quality", "quality", "fail"]
+
     def test_the_word_says_by_how_much_an_answer_is_off_and_that_of_a_pass_does_not(self) -> None:
         asked = a_case(Values(), TRIANGLE, clip_norm=2.5)
 
@@ -288,6 +327,15 @@ class TestSubnormals:
         assert verdict(asked, flushed, subject=declared).status == "pass"
         assert verdict(asked, [array([1.0, 0.0])], subject=declared).status == "fail"
 
+    def test_the_smallest_normal_number_is_none_that_is_flushed(self) -> None:
+        normal = 2.0**-126
+        asked = a_case(Values(wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
+        declared = subject("clip_by_global_norm", "flushes_subnormals")
+
+        results = ([0.75 * normal, normal], [0.0, normal], [0.0, 0.0], [normal, normal])
+        found = [verdict(asked, [array(result)], subject=declared).status for result in results]
+        assert found == ["pass", "pass", "fail", "fail"]
+
     def test_untouched_gradients_may_lose_subnormals_only(self) -> None:
         asked = a_case(Untouched((0,)), [3.0, self.unit], clip_norm=8.0)
         declared = subject("clip_by_global_norm", "flushes_subnormals")
@@ -336,6 +384,9 @@ class TestReturnedNorm:
         assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
         assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
         assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
+        # Above the largest number, and nearer to it than to what comes next.
+        assert self.of(array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
+        assert self.of(array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
 
     def test_an_error_is_right_only_where_the_dtype_holds_no_norm_and_no_option_asks_for_it(self) -> None:
         def of(*values: float, features: Sequence[str] = ()) -> str:

@@ -6,13 +6,16 @@ import hashlib
 import importlib
 import inspect
 import sys
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from gradclip_adapters.contract import Subject
 from gradclip_conformance import claims
-from gradclip_conformance.claims import CLAIMS, Claim, docstrings, drift, load_claims
+from gradclip_conformance.claims import CLAIMS, Claim, claims_for, docstrings, drift, load_claims
 from gradclip_conformance.command_line import gradclip
 
 #: The module; the package's attribute of this name is the command.
@@ -31,8 +34,19 @@ TRUE = Claim(
 )
 
 
-def changed(**members: str | None) -> Claim:
-    return Claim(**{**{name: getattr(TRUE, name) for name in Claim.__dataclass_fields__}, **members})
+def changed(**members: Any) -> Claim:
+    return replace(TRUE, **members)
+
+
+def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
+    claim = changed(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
+    own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
+
+    assert claims_for([claim], own, "norm.scaled-above")[0] is claim
+    # What the subject itself declares comes beside it, and last.
+    assert [each.formula for each in claims_for([claim], own, "norm.scaled-above")] == [None, own.formula]
+    assert [each.formula for each in claims_for([claim], own, "norm.identity-below")] == [own.formula]
+    assert claims_for([claim], replace(own, name="other.clip", formula=None), "norm.scaled-above") == []
 
 
 def test_docstrings_are_read_by_another_python() -> None:

@@ -81,6 +81,22 @@ def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
     }  # fmt: skip
 
 
+def test_what_raises_in_one_form_alone_is_told_beside_the_other_answer() -> None:
+    class RefusesCompiled(Refuses):
+        """Raises compiled alone."""
+
+        def hand_back(self, grad: Array, result: Any) -> Any:
+            """One result."""
+            return super().hand_back(grad, result) if self.is_compiled else result
+
+    blamed = [cell for cell in cells_of(RefusesCompiled()) if cell.status != "pass"]
+
+    assert {cell.case.split("/")[1] for cell in blamed} == {"nan", "infinity"}
+    assert all(
+        "By itself it returned" in cell.detail and "compiled it raised Floating" in cell.detail for cell in blamed
+    )
+
+
 def test_the_forms_round_otherwise() -> None:
     cells = cells_of(CommonOtherRoundings())
 

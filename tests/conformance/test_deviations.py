@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -101,6 +102,17 @@ class TestPinned:
     def test_pin_within_its_conditions_holds(self, own: Deviation) -> None:
         assert verdict_of(own).status == "deviation"
 
+    def test_the_last_day_is_one_on_which_it_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Clock(datetime.datetime):
+            @classmethod
+            def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
+                return cls(2027, 1, 31, 23, 59, tzinfo=tz)
+
+        monkeypatch.setattr(datetime, "datetime", Clock)
+
+        assert not replace(PIN, until="2027-01-31").expired
+        assert replace(PIN, until="2027-01-30").expired
+
     def test_devices_in_the_plural_are_a_device_too(self) -> None:
         known = replace(PIN, device="*GPU*")
 
@@ -185,6 +197,15 @@ class TestFaults:
 
         assert unmatched([pin], [cell("deviation")]) == [(pin, "global-norm.zero-threshold/*"), (pin, "lib.gone")]
 
+    def test_what_another_pin_found_does_not_count(self) -> None:
+        other = next(case for case in all_cases() if case.id.startswith("global-norm.zero-threshold/"))
+        elsewhere = [cell("deviation", case=other, subject="lib.gone"), cell("deviation", case=other)]
+        pin = replace(PIN, subjects=(*PIN.subjects, "lib.gone"))
+
+        assert unmatched([pin], [cell("deviation"), *elsewhere]) == [(pin, "lib.gone")]
+        pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"))
+        assert unmatched([pin], [cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
+
     @pytest.mark.parametrize("status", ["unsupported", "pass", "fail", "documented"])
     def test_cell_that_is_not_as_pinned_does_not_count(self, status: str) -> None:
         assert len(pin_faults(run_of(cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
@@ -211,6 +232,13 @@ class TestShippedFiles:
             assert pin.reason.endswith((".", ")"))
             for pattern in pin.cases:
                 assert any(matches(pattern, case.id) for case in all_cases()), pattern
+
+    @pytest.mark.parametrize("entry", ['observed = "formula"', 'observed = "all-nan"\nformula = { kind = "plain" }'])
+    def test_a_formula_is_given_where_it_is_what_was_observed_and_nowhere_else(self, entry: str) -> None:
+        lines = ["[[deviation]]", 'subjects = ["*"]', 'cases = ["*"]', 'reason = "It flips."', 'url = "u"']
+
+        with pytest.raises(ValueError, match=r"lib\.toml has a formula without"):
+            read_deviations("\n".join([*lines, 'first_seen = "1"', 'last_seen = "1"', entry]), "lib.toml")
 
     @pytest.mark.parametrize("broken", ['reason = ""', 'resaon = "It flips."'])
     def test_incomplete_pin_is_refused(

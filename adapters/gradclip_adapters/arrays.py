@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import sys
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from .contract import FEATURES, Array, Call, Gradient, Reply, Subject, Unsupported, together
 
-__all__ = ["build_tensors", "in_threads", "lay_out", "refuse_unlisted"]
+__all__ = ["FEATURE_OF_LAYOUT", "build_tensors", "earlier_calls", "in_threads", "lay_out", "refuse_unlisted"]
 
 #: The feature that each option of a call needs; options that are not named here need none.
 FEATURE_OF_OPTION = {
@@ -29,15 +30,26 @@ FEATURE_OF_OPTION = {
     "as_generator": "generator",
     "as_single": "single",
     "threads": "threads",
+    "reused": "reuses",
     "compiled": "compiles",
 }
 
-#: How often threads make their calls: every other time with pauses, else at full speed.
-ROUNDS = 4
+#: The feature that each layout needs.
+FEATURE_OF_LAYOUT = {
+    "strided": "strided",
+    "transposed": "strided",
+    "sliced": "strided",
+    "reversed": "reversed",
+    "broadcast": "broadcast",
+}
 
-#: In a round with pauses, a thread leaves the others their turn at each of so many lines of Python, for up to so many
-#: seconds.
-LINES, PAUSE = 300, 1e-5
+#: How often all threads make their calls at once: every other time with pauses at each of so many lines of Python, of
+#: up to so many seconds, else at full speed.
+ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
+
+#: Of the first so many lines of Python of a call, at so many another call comes between; so many seconds at most it is
+#: waited for there, because it may itself wait, for a lock that the interrupted call holds.
+LINES, PLACES, PATIENCE = 1000, 16, 0.02
 
 #: Where Python's own modules and NumPy's lie. What threads wrongly share is reached from the lines that call them.
 TRUSTED = ("<frozen ", os.path.dirname(os.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
@@ -77,7 +89,7 @@ def _features_used(call: Call) -> Iterator[str]:
         if gradient.same_as is not None:
             yield "repeated"
         if gradient.layout != "contiguous":
-            yield "strided"
+            yield FEATURE_OF_LAYOUT.get(gradient.layout, "strided")
         if gradient.rows is not None:
             yield "sparse"
     if len({gradient.array.dtype for gradient in call.gradients if gradient.array is not None}) > 1:
@@ -103,23 +115,32 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     Unsupported
         When the layout is not one of the contract's.
     """
-    if layout == "contiguous":
-        return values.copy(order="C")
+    if layout != "contiguous" and layout not in FEATURE_OF_LAYOUT:
+        message = "no layout {!r} here: contiguous, {}".format(layout, ", ".join(FEATURE_OF_LAYOUT))
+        raise Unsupported(message)
     if layout == "transposed":
         return values.copy(order="F")
+    # A 0-d array has no axis to stride along.
+    if layout == "contiguous" or values.ndim == 0:
+        return values.copy(order="C")
     if layout == "strided":
-        # A 0-d array has no axis to stride along. Repeating leaves the values in the gaps too, so that code which
-        # walks the whole buffer counts each element twice instead of failing by accident.
-        return values.copy() if values.ndim == 0 else np.repeat(values, 2, axis=-1)[..., ::2]
-    message = "no layout {!r} here: contiguous, strided or transposed".format(layout)
-    raise Unsupported(message)
+        # Repeating leaves the values in the gaps too, so that code which walks the whole buffer counts each element
+        # twice instead of failing by accident.
+        return np.repeat(values, 2, axis=-1)[..., ::2]
+    if layout == "sliced":
+        # The values stand around the slice too.
+        return np.pad(values, 1, mode="edge" if values.size else "constant")[(slice(1, -1),) * values.ndim]
+    if layout == "reversed":
+        return np.flip(np.flip(values).copy())
+    return np.broadcast_to(values[:1].copy(), values.shape)
 
 
 def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
-    """Answer a call from as many threads at once as its option `threads` says.
+    """Answer a call while other threads make another one, in which they find something else in what they share.
 
-    The threads wait for one another where they call the framework. Every other one makes another call, in which every
-    other element of each gradient is zero, so that a thread finds something else in what it wrongly shares.
+    In the other call every other element of each gradient is zero, and the options are others. First one thread makes
+    all of it between two lines of the call, each time elsewhere. Then as many threads as the option `threads` says make
+    the one and the other call; they wait for one another where they call the framework.
 
     Parameters
     ----------
@@ -141,15 +162,38 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     options = dict(call.options)
     count = options.pop("threads")
     same = replace(call, options=options)
-    other = replace(same, gradients=tuple(_every_other_element(gradient) for gradient in same.gradients))
+    other = _with_other_options(_with_other_elements(same))
     alone = answer(same)
-    for number_of_round in range(ROUNDS):
-        calls = [other if number % 2 else same for number in range(count)]
-        replies = _at_once(answer, calls, hesitating=number_of_round % 2 == 0)
-        for reply in replies[::2]:
+    with warnings.catch_warnings():
+        # What is done with a warning is common to all threads.
+        warnings.simplefilter("ignore")
+        for reply in itertools.chain(_interrupted(answer, same, other), _at_once(answer, same, other, count)):
             if (reply.gradients, reply.norm) != (alone.gradients, alone.norm):
                 return reply
     return alone
+
+
+def earlier_calls(call: Call) -> List[Call]:
+    """The calls that come before one on the same tensors: one with other elements, and one with other options."""
+    options = dict(call.options)
+    options.pop("reused")
+    same = replace(call, options=options)
+    return [_with_other_elements(same), _with_other_options(same)]
+
+
+def _with_other_elements(call: Call) -> Call:
+    return replace(call, gradients=tuple(_every_other_element(gradient) for gradient in call.gradients))
+
+
+def _with_other_options(call: Call) -> Call:
+    """Half the thresholds, the Euclidean norm, and the other gradients excluded where there are such."""
+    options = dict(call.options)
+    options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})
+    options.update({name: 2.0 for name in ("norm_type",) if name in options})
+    gradients = call.gradients
+    if not all(gradient.need_clip for gradient in gradients):
+        gradients = tuple(replace(gradient, need_clip=not gradient.need_clip) for gradient in gradients)
+    return replace(call, gradients=gradients, options=options)
 
 
 def _every_other_element(gradient: Gradient) -> Gradient:
@@ -160,22 +204,38 @@ def _every_other_element(gradient: Gradient) -> Gradient:
     return replace(gradient, array=Array(gradient.array.dtype, gradient.array.shape, bits.tobytes()))
 
 
+def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
+    """The replies to a call in which another thread makes all of another call, each time at another line."""
+
+    def answered(call: Call, at_line: Callable[[], Any]) -> Reply:
+        together.manager = _traced(at_line)
+        return answer(call)
+
+    with ThreadPoolExecutor(2) as pool:
+
+        def interrupted_at(place: int) -> Reply:
+            lines, others = itertools.count(), []
+
+            def at_line() -> None:
+                if next(lines) == place:
+                    others.append(pool.submit(answered, other, int))
+                    wait(others, PATIENCE)
+
+            reply = pool.submit(answered, same, at_line).result()
+            for future in others:
+                future.result()
+            return reply
+
+        seen: List[None] = []
+        yield pool.submit(answered, same, lambda: seen.append(None)).result()
+        for place in sorted({len(seen) * number // PLACES for number in range(PLACES)}):
+            yield interrupted_at(place)
+
+
 @contextlib.contextmanager
-def _among_others(barrier: threading.Barrier, hesitating: bool) -> Iterator[List[Any]]:
-    """The context of a call of the framework in one of several threads; there are no warnings to record."""
-    barrier.wait()
-    before = sys.gettrace()
-    if hesitating:
-        sys.settrace(_hesitation())
-    try:
-        yield []
-    finally:
-        sys.settrace(before)
-
-
-def _hesitation() -> Callable[..., Any]:
-    """A trace function that pauses, so that other threads come between any two lines and not by chance alone."""
-    left, pauses = iter(range(LINES)), random.Random(threading.get_ident())
+def _traced(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
+    """The context of a call of the framework that is traced; there are no warnings to record."""
+    left, before = iter(range(lines)), sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         del argument
@@ -185,10 +245,14 @@ def _hesitation() -> Callable[..., Any]:
             if next(left, None) is None:
                 sys.settrace(None)
                 return None
-            time.sleep(pauses.uniform(0.0, PAUSE))
+            at_line()
         return trace
 
-    return trace
+    sys.settrace(trace)
+    try:
+        yield []
+    finally:
+        sys.settrace(before)
 
 
 def _is_trusted(filename: str) -> bool:
@@ -196,24 +260,41 @@ def _is_trusted(filename: str) -> bool:
     return filename.startswith(TRUSTED) and ("-packages" not in filename or filename.startswith(TRUSTED[-1]))
 
 
-def _at_once(answer: Callable[[Call], Reply], calls: Sequence[Call], hesitating: bool) -> List[Reply]:
-    barrier = threading.Barrier(len(calls))
+def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
+    """The replies to a call from every other one of several threads at once; the others make another call."""
+    for number_of_round in range(ROUNDS):
+        barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
+        with ThreadPoolExecutor(count) as pool:
+            calls = [other if number % 2 else same for number in range(count)]
+            futures = [pool.submit(_after, barrier, answer, call, at_line) for call in calls]
+        errors = [error for error in (future.exception() for future in futures) if error is not None]
+        for error in errors:
+            # The others' own errors are those of the barrier.
+            if not isinstance(error, threading.BrokenBarrierError):
+                raise error
+        yield from (future.result() for future in futures[::2])
 
-    def in_this_thread(call: Call) -> Reply:
-        together.manager = _among_others(barrier, hesitating)
-        try:
-            return answer(call)
-        except BaseException:
-            # Before it calls the framework, it would be waited for without end.
-            barrier.abort()
-            raise
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(len(calls)) as pool:
-        warnings.simplefilter("ignore")
-        futures = [pool.submit(in_this_thread, call) for call in calls]
-    errors = [error for error in (future.exception() for future in futures) if error is not None]
-    for error in errors:
-        # The others' own errors are those of the barrier.
-        if not isinstance(error, threading.BrokenBarrierError):
-            raise error
-    return [future.result() for future in futures]
+def _hesitate() -> None:
+    """Let other threads come between any two lines, and not by chance alone."""
+    time.sleep(random.uniform(0.0, PAUSE))
+
+
+def _after(
+    barrier: threading.Barrier, answer: Callable[[Call], Reply], call: Call, at_line: Optional[Callable[[], Any]]
+) -> Reply:
+    together.manager = _waiting(barrier, at_line)
+    try:
+        return answer(call)
+    except BaseException:
+        # Before it calls the framework, it would be waited for without end.
+        barrier.abort()
+        raise
+
+
+@contextlib.contextmanager
+def _waiting(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
+    """The context of a call of the framework in one of several threads, traced if something is done at each line."""
+    barrier.wait()
+    with contextlib.ExitStack() as stack:
+        yield [] if at_line is None else stack.enter_context(_traced(at_line, PAUSES))

@@ -56,13 +56,16 @@ FEATURES = {
     "compiled": "runs inside the framework's compiler or graph",
     "compiles": "the option `compiled` makes the call inside the framework's compiler or graph, which it else is not",
     "mixed_dtypes": "gradients of several dtypes in one call",
-    "strided": "`Gradient.layout` other than contiguous is honoured",
+    "strided": "the `Gradient.layout` strided, transposed or sliced is honoured",
+    "reversed": "the `Gradient.layout` reversed is honoured",
+    "broadcast": "the `Gradient.layout` broadcast is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
     "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
     "flushes_subnormals": "numbers below the normal range may be taken for zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
     "single": "the option `as_single` passes the only gradient by itself, in no list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
+    "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
 }
 
 
@@ -111,8 +114,10 @@ class Gradient:
     #: None: the parameter has no gradient.
     array: Optional[Array]
     need_clip: bool = True
-    #: How the tensor lies in memory: "contiguous", "strided" (every other element of a larger buffer along the last
-    #: axis) or "transposed" (the axes of the buffer are in reverse order). The values are the same.
+    #: How the tensor lies in memory, the values being the same: "contiguous", "strided" (every other element of a
+    #: larger buffer along the last axis), "transposed" (the axes of the buffer are in reverse order), "sliced" (the
+    #: middle of a larger buffer), "reversed" (the elements of the buffer are in reverse order) or "broadcast" (the
+    #: first part along the first axis, to which the others are equal, stands for all of them; cannot be written into).
     layout: str = "contiguous"
     #: The index of an earlier gradient of the call that is the very same tensor object, or None.
     same_as: Optional[int] = None
@@ -128,7 +133,7 @@ class Call:
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
     value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `compiled`.
+    `reused`, `compiled`.
     """
 
     subject: str

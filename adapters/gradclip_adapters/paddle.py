@@ -112,6 +112,8 @@ def tensor_of(gradient: Gradient) -> Any:
         return paddle.to_tensor(np.repeat(values, 2, axis=-1))[..., ::2]
     if gradient.layout == "transposed":
         return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
+    if gradient.layout == "sliced":
+        return paddle.to_tensor(np.pad(values, 1, mode="edge"))[(slice(1, -1),) * values.ndim]
     message = "no layout {!r} here".format(gradient.layout)
     raise Unsupported(message)
 

@@ -6,19 +6,33 @@ them, `need_clip` (a list of bool, always), and `norm_type`, `error_if_nonfinite
 `**kwargs` counts as taking them all. A parameter that it does not take makes the ability `unsupported`.
 
 It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
-the norm alone, and then what it was given is the result.
+the norm alone, and then what it was given is the result. That a clip by global norm returns the norm is seen in one or
+two calls before all others.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from .arrays import FEATURE_OF_OPTION, build_tensors, in_threads, lay_out, refuse_unlisted
-from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from .arrays import FEATURE_OF_OPTION, build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
+from .contract import (
+    OPERATIONS,
+    About,
+    Adapter,
+    Array,
+    Call,
+    Gradient,
+    Reply,
+    Subject,
+    Unsupported,
+    framework_call,
+    numpy_dtype,
+)
 
 __all__ = ["PlainFunction"]
 
@@ -79,8 +93,9 @@ class PlainFunction(Adapter):
         )
         self._taken, self._required = _parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
-        features = _features(self._taken, self._required, operation, in_place)
+        features = _features(self._taken, self._required, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
+        self._asked = False
 
     def about(self) -> About:
         """The function's module and name, and the `__version__` of the module or of its package."""
@@ -92,8 +107,26 @@ class PlainFunction(Adapter):
         return About(self._source, "unknown", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[Subject]:
-        """The one function."""
+        """The one function; one that clips by global norm is called, because no signature tells what is returned."""
+        if not self._asked and self._subject.operation == "clip_by_global_norm" and self._returns_norm():
+            features = tuple(sorted((*self._subject.features, "returns_norm")))
+            self._subject = replace(self._subject, features=features)
+        self._asked = True
         return [self._subject]
+
+    def _returns_norm(self) -> bool:
+        """Whether a norm comes with what is clipped or with what is not; where both raise, cases tell of it."""
+        raised = []
+        dtype = numpy_dtype("float32" if "float32" in self._subject.dtypes else self._subject.dtypes[0])
+        for clip_norm in (1.0, 8.0):
+            gradients: List[Any] = [np.array([3.0], dtype), np.array([4.0], dtype)]
+            flags = {"need_clip": [True, True]} if "need_clip" in self._taken else {}
+            try:
+                if _split(self._function(list(gradients), clip_norm=clip_norm, **flags), gradients)[1] is not None:
+                    return True
+            except Exception as error:
+                raised.append(error)
+        return len(raised) == 2
 
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
@@ -103,7 +136,7 @@ class PlainFunction(Adapter):
         return self._answer(call, self._keywords(call))
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
-        keywords = dict(call.options)
+        keywords = {name: value for name, value in call.options.items() if name != "reused"}
         if "need_clip" in self._taken:
             keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
         missing = sorted(self._required - set(keywords))
@@ -117,6 +150,10 @@ class PlainFunction(Adapter):
         # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
         passed = list(arrays)
         with framework_call(lambda: _packed(arrays)) as seen:
+            for earlier in earlier_calls(call) if "reused" in call.options else ():
+                _fill(arrays, earlier)
+                self._function(list(arrays), **self._keywords(earlier))
+                _fill(arrays, call)
             clipped, norm = _split(self._function(passed, **keywords), passed)
             # Packed inside the block, because an answer that is no array is the function's fault.
             (packed_norm,) = _packed([_on_the_wire(norm)])
@@ -160,12 +197,9 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
     return taken, required
 
 
-def _features(taken: Set[str], required: Set[str], operation: str, in_place: Optional[bool]) -> Tuple[str, ...]:
-    features = {"none_grads", "mixed_dtypes", "strided", "repeated", "threads"}
+def _features(taken: Set[str], required: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
+    features = {"none_grads", "mixed_dtypes", "strided", "reversed", "broadcast", "repeated", "threads", "reuses"}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
-    if operation == "clip_by_global_norm":
-        # No signature tells whether the norm is returned: `Reply.norm` is None when it was not.
-        features.add("returns_norm")
     if "min" in required:
         features.add("requires_min")
     if in_place is not None:
@@ -177,6 +211,13 @@ def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
     """One gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
+
+
+def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:
+    """Put the gradients of a call into the arrays that were made for one like it."""
+    for array, gradient in zip(arrays, call.gradients):
+        if array is not None and gradient.array is not None:
+            array[...] = gradient.array.numpy()
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 import gradclip_spec
 
-from .arrays import build_tensors, in_threads, lay_out, refuse_unlisted
+from .arrays import build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
@@ -43,6 +43,10 @@ class Backend:
     writable: bool = True
     #: Whether its arrays lie in memory as they are asked to.
     strided: bool = True
+    #: Whether they do so also backwards, and with one element for several.
+    views: bool = False
+    #: Puts a gradient into an array that was made for one like it.
+    fill: Optional[Callable[[Any, Gradient], Any]] = None
     #: Whether its compiler computes with numbers below the normal range as with zero.
     flushes_subnormals: bool = False
     #: The values of lazy arrays, computed all at once, because what they share would else be computed for each.
@@ -81,6 +85,10 @@ class ReferenceAdapter(Adapter):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
+            for earlier in earlier_calls(call) if "reused" in call.options else ():
+                self._fill(arrays, earlier)
+                getattr(gradclip_spec, subject.operation)(list(arrays), **_keywords(subject, earlier))
+                self._fill(arrays, call)
             result = function(arrays[0] if single else passed)
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
         clipped = [clipped] if single else clipped
@@ -92,6 +100,12 @@ class ReferenceAdapter(Adapter):
             same_object=tuple(new is old for new, old in zip(clipped, arrays)),
             warnings=seen.warnings,
         )
+
+    def _fill(self, arrays: Sequence[Any], call: Call) -> None:
+        assert self._backend.fill is not None
+        for array, gradient in zip(arrays, call.gradients):
+            if array is not None:
+                self._backend.fill(array, gradient)
 
     def _read(self, arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
         return tuple(None if array is None else self._backend.read(array) for array in arrays)
@@ -110,7 +124,7 @@ def _version() -> str:
 
 
 def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
-    how = ("as_generator", "as_single", "compiled")
+    how = ("as_generator", "as_single", "reused", "compiled")
     keywords = {name: value for name, value in call.options.items() if name not in how}
     flags = [gradient.need_clip for gradient in call.gradients]
     keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
@@ -125,6 +139,8 @@ def _subjects(backend: Backend) -> List[Subject]:
         features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
         features += ("flushes_subnormals",) if backend.flushes_subnormals else ()
         features += ("compiles",) if backend.compile is not None else ()
+        features += ("reversed", "broadcast") if backend.views else ()
+        features += ("reuses",) if backend.fill is not None else ()
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, "functional"), norm_types))
         if backend.writable:
@@ -143,6 +159,10 @@ def _half_precisions() -> Tuple[str, ...]:
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
 
 
+def _fill_numpy(array: Any, gradient: Gradient) -> None:
+    array[...] = _laid_out(gradient)
+
+
 def _read_numpy(array: Any) -> Array:
     return Array.of(np.asarray(array))
 
@@ -150,7 +170,9 @@ def _read_numpy(array: Any) -> Array:
 def numpy() -> ReferenceAdapter:
     """The reference on NumPy."""
     dtypes = (*_half_precisions(), "float32", "float64")
-    return ReferenceAdapter(Backend("NumPy", np.__version__, dtypes, _laid_out, _read_numpy))
+    return ReferenceAdapter(
+        Backend("NumPy", np.__version__, dtypes, _laid_out, _read_numpy, views=True, fill=_fill_numpy)
+    )
 
 
 def array_api_strict() -> ReferenceAdapter:
@@ -173,8 +195,12 @@ def torch() -> ReferenceAdapter:
         return adapter.tensor_of(gradient.array, gradient.layout)
 
     version = adapter.TorchAdapter().about().version
+
     # `torch.compile` takes longer over the reference than a case may take; its own tests have it.
-    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.array_of))
+    def fill(tensor: Any, gradient: Gradient) -> None:
+        tensor.copy_(make(gradient))
+
+    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.array_of, fill=fill))
 
 
 def jax() -> ReferenceAdapter:

@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import build_tensors, in_threads, lay_out, refuse_unlisted
+from .arrays import build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "array_of", "tensor_of"]
@@ -22,7 +22,7 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
 
 #: What every entry point can do; exclusion is not there, because a user leaves the parameter out of the list.
-COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads")
+COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads", "reuses")
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
@@ -88,6 +88,10 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         return (parameter for parameter in listed) if call.options.get("as_generator") else listed
 
     with framework_call(lambda: _arrays([parameter.grad for parameter in listed])) as seen:
+        for earlier in earlier_calls(call) if "reused" in call.options else ():
+            _fill(listed, earlier)
+            entry.clip(passed, earlier.options)
+            _fill(listed, call)
         norm = _clip_of(entry, call)(passed, call.options)
         if entry.steps:
             torch.optim.SGD(listed, lr=call.options.get("learning_rate", 1.0)).step()
@@ -116,6 +120,13 @@ def _parameter(gradient: Gradient) -> Parameter:
     parameter = Parameter(torch.zeros(tensor.shape, dtype=tensor.dtype))
     parameter.grad = tensor
     return parameter
+
+
+def _fill(parameters: Sequence[Parameter], call: Call) -> None:
+    """Put the gradients of a call into those of parameters that were made for one like it."""
+    for parameter, gradient in zip(parameters, call.gradients):
+        if parameter.grad is not None and gradient.array is not None:
+            parameter.grad.copy_(tensor_of(gradient.array))
 
 
 def _without_gradient() -> Parameter:

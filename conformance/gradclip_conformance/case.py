@@ -90,9 +90,13 @@ class InputsWritten:
 
 @dataclass(frozen=True)
 class Repeatable:
-    """The same call, repeated on fresh copies, gives the same bits; from so many threads at once, if any."""
+    """The same call, repeated on fresh copies, gives the same bits.
+
+    `threads`: from so many threads at once, if any. `reused`: on tensors that other calls were made on before.
+    """
 
     threads: int = 0
+    reused: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradclip_adapters.contract import Array, Reply
 
 from .answers import Answer, Raised
-from .case import Case, Values
-from .check_values import values
+from .case import Case, Repeatable, Values
+from .check_values import not_silent, untouched, values
 from .context import Context
 from .measure import same_bits
+from .predict import predict
 from .sentences import observed_answer, what_happened
-from .show import readable_array
+from .show import SHOWN_ELEMENTS, readable_array
 from .verdict import Verdict
 
-__all__ = ["inputs_kept", "inputs_written", "raises_on_nonfinite", "refused", "repeatable"]
+__all__ = ["inputs_kept", "inputs_written", "nothing_changed", "raises_on_nonfinite", "refused", "repeatable"]
 
 
 def refused(case: Case, answer: Answer) -> Verdict:
     """An error, and nothing changed when it is raised."""
     if isinstance(answer, Raised):
-        return _nothing_changed(case, answer)
+        return nothing_changed(case, answer)
     detail = (
         f"A threshold of {case.options['clip_norm']} must be refused with an error; it {what_happened(case, answer)}."
     )
@@ -32,12 +34,13 @@ def refused(case: Case, answer: Answer) -> Verdict:
 def raises_on_nonfinite(case: Case, answer: Answer, atomic: bool) -> Verdict:
     """An error; and nothing changed when it is raised, where that is asked for."""
     if isinstance(answer, Raised):
-        return _nothing_changed(case, answer) if atomic else Verdict("pass")
+        return nothing_changed(case, answer) if atomic else Verdict("pass")
     detail = f"`error_if_nonfinite` was set, the norm is not finite, and it {what_happened(case, answer)}."
     return Verdict("fail", detail, expected="an error", observed=observed_answer(answer))
 
 
-def _nothing_changed(case: Case, answer: Raised) -> Verdict:
+def nothing_changed(case: Case, answer: Raised) -> Verdict:
+    """What raised has left the gradients that were passed as they were."""
     if answer.inputs is None:
         return Verdict("pass")
     changed = _first_changed(case, answer.inputs)
@@ -72,13 +75,26 @@ def inputs_kept(case: Case, reply: Reply) -> Verdict:
 
 def inputs_written(context: Context, reply: Reply) -> Verdict:
     """The gradients that were passed hold the results."""
-    return _NOT_READ_BACK if reply.inputs is None else values(context, Values(), reply.inputs)
+    if reply.inputs is None:
+        return _NOT_READ_BACK
+    case, written = context.case, replace(reply, gradients=reply.inputs)
+    excluded = [i for i, gradient in enumerate(case.gradients) if not gradient.need_clip]
+    if (found := untouched(context, excluded, written)).status != "pass":
+        return found
+    if case.operation != "clip_by_value" and None in predict(case).norms:
+        return not_silent(context, written)
+    return values(context, Values(), reply.inputs)
 
 
-def repeatable(replies: Sequence[Reply], threads: int) -> Verdict:
+def repeatable(replies: Sequence[Reply], repeated: Repeatable) -> Verdict:
     """All answers hold the same bits."""
     first = replies[0]
     if all((each.gradients, each.norm) == (first.gradients, first.norm) for each in replies):
         return Verdict("pass")
-    how = f"from one of {threads} threads at once" if threads else "on fresh copies of the same gradients"
-    return Verdict("fail", f"The same call {how} gave other bits.")
+    how = "on fresh copies of the same gradients"
+    if repeated.threads:
+        how = f"from one of {repeated.threads} threads at once, of which every other one makes another call,"
+    if repeated.reused:
+        how = "on gradients that held other numbers, and were clipped with other options, before"
+    shown = [{"gradients": [readable_array(array) for array in each.gradients[:SHOWN_ELEMENTS]]} for each in replies]
+    return Verdict("fail", f"The same call {how} gave other bits.", None, shown[0], shown[-1])

@@ -78,11 +78,11 @@ def _flipped_zero(context: Context, results: Sequence[Array | None]) -> int | No
 
 def returned_norm(case: Case, expectation: ReturnedNorm, reply: Reply) -> Verdict:
     """The norm that is returned is that of the included gradients before the clip."""
-    if reply.norm is None:
-        return Verdict("unsupported", "No norm was returned.")
     expected, observed = _expected_norm(case), {"norm": readable_array(reply.norm)}
     size = expected if isinstance(expected, float) else float_quotient(expected, Fraction(1))
     shown = {"norm": size if math.isfinite(size) else str(size)}
+    if reply.norm is None:
+        return Verdict("fail", f"The norm is {size:g}, and none was returned.", expected=shown, observed=observed)
     try:
         value = norm_value(reply.norm)
     except ValueError as error:

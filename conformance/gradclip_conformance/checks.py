@@ -48,6 +48,10 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return Verdict("quality", detail, observed=observed_answer(answer))
         case ReturnedNorm() if isinstance(answer, Raised) and _may_raise(context):
             return Verdict("pass", observed=observed_answer(answer))
+        case InputsKept() if isinstance(answer, Raised) and _may_raise(context):
+            return check_effects.nothing_changed(case, answer)
+        case InputsWritten() if isinstance(answer, Raised) and _may_raise(context):
+            return Verdict("pass", observed=observed_answer(answer))
         case NotSilent() if isinstance(answer, Raised):
             return Verdict("pass", observed=observed_answer(answer))
     for each in answers:
@@ -73,8 +77,8 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.inputs_kept(case, replies[0])
         case InputsWritten():
             return check_effects.inputs_written(context, replies[0])
-        case Repeatable(threads):
-            return check_effects.repeatable(replies, threads)
+        case Repeatable() as repeated:
+            return check_effects.repeatable(replies, repeated)
         case CompiledAgrees():
             return check_compiled.compiled_agrees(context, replies[0], replies[1])
         case Metamorphic():

@@ -208,8 +208,8 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
 def follow_up(case: Case, answer: Answer) -> Case | None:
     """What is to be asked after the first answer; None when nothing is."""
     if isinstance(case.expectation, Repeatable):
-        threads = {"threads": case.expectation.threads} if case.expectation.threads else {}
-        return replace(case, options={**case.options, **threads})
+        how = {"threads": case.expectation.threads, "reused": case.expectation.reused}
+        return replace(case, options={**case.options, **{name: value for name, value in how.items() if value}})
     if isinstance(case.expectation, CompiledAgrees):
         return replace(case, options={**case.options, "compiled": True})
     if not isinstance(case.expectation, Metamorphic) or case.expectation.relation not in RELATIONS:

@@ -213,8 +213,7 @@ def _assert_close(result: str, wanted: Wanted) -> str:
     # NumPy has no bfloat16, whose numbers lie as much farther apart than those of float32 as they have fewer bits.
     known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
-    # The value that is written down is itself rounded.
-    limit = repr(math.floor(wanted.ulps + 0.5) * spacing)
+    limit = repr(math.floor(wanted.ulps) * spacing)
     return (
         f'expected = np.array({_source(wanted)}, "{known}")\n'
         f"assert np.shape({result}) == expected.shape and "
@@ -321,7 +320,9 @@ def _finite(case: Case, index: int) -> Wanted:
     coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
     factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
     tolerance = ulps * coarser * max(_relative_ulps(values, given.dtype), default=0.0)
-    return Wanted(values, ulps * coarser, given.dtype, tolerance, (_shaped(given), factor))
+    # A value that is not exact is itself rounded.
+    exact = bool(np.isfinite(values).all()) and [*map(Fraction, values.ravel())] == [*expected.fractions()]
+    return Wanted(values, ulps * coarser + (0.0 if exact else 0.5), given.dtype, tolerance, (_shaped(given), factor))
 
 
 def _relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:

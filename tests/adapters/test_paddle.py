@@ -170,7 +170,7 @@ def test_what_paddle_raises_comes_with_the_inputs_afterwards() -> None:
 class TestCalled:
     subject = SUBJECTS["paddle.nn.ClipGradByNorm [called]"]
 
-    @pytest.mark.parametrize("layout", ["strided", "transposed"])
+    @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
     def test_layout_is_honoured_and_changes_no_value(self, layout: str) -> None:
         values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class TestWhatIsPassed:
         with pytest.raises(Unsupported, match="without min"):
             adapter.call(call_of(THREE_FOUR, max=1.0))
 
-    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed"])
+    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced", "reversed"])
     @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
     def test_layouts_hold_the_same_values(self, layout: str, shape: tuple[int, ...]) -> None:
         values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
@@ -151,11 +152,47 @@ class TestWhatIsPassed:
             return grads
 
         values = Array.of(np.ones((2, 3), dtype=np.float32))
-        for layout in ("contiguous", "strided", "transposed"):
+        for layout in ("contiguous", "strided", "transposed", "sliced", "reversed", "broadcast"):
             gradients = (Gradient("a", values, layout=layout),)
             PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
 
-        assert strides == [(12, 4), (24, 8), (4, 8)]
+        assert strides == [(12, 4), (24, 8), (4, 8), (20, 4), (-12, -4), (0, 4)]
+
+    def test_a_reused_array_has_held_other_numbers_and_had_other_options(self) -> None:
+        seen = []
+
+        def record(grads: Any, clip_norm: float) -> Any:
+            seen.append((id(grads[0]), grads[0].tolist(), clip_norm))
+            grads[0] *= 2
+            return grads
+
+        gradient = Gradient("a", Array.of(THREE_FOUR))
+        PlainFunction(record, "clip_by_norm").call(Call("fn", (gradient,), {"clip_norm": 1.0, "reused": True}))
+
+        assert [each[1:] for each in seen] == [([3.0, 0.0], 1.0), ([3.0, 4.0], 0.5), ([3.0, 4.0], 1.0)]
+        assert len({each[0] for each in seen}) == 1
+
+    @pytest.mark.parametrize(
+        ("returned", "seen"),
+        [(lambda c: 5.0, True), (lambda c: 5.0 if c > 5 else None, True), (lambda c: None, False)],
+        ids=["always", "below-the-threshold", "never"],
+    )
+    def test_whether_a_norm_is_returned_is_seen(self, returned: Callable[[float], float | None], seen: bool) -> None:
+        def clip(grads: Any, *, clip_norm: float) -> Any:
+            return list(grads), returned(clip_norm)
+
+        (subject,) = PlainFunction(clip, "clip_by_global_norm").subjects()
+
+        assert ("returns_norm" in subject.features) is seen
+
+    def test_of_a_function_that_raises_cases_tell(self) -> None:
+        def clip(grads: Any, *, clip_norm: float) -> Any:
+            message = "never"
+            raise ArithmeticError(message)
+
+        (subject,) = PlainFunction(clip, "clip_by_global_norm").subjects()
+
+        assert "returns_norm" in subject.features
 
     def test_unknown_layout_and_sparse_rows_are_unsupported(self) -> None:
         adapter = PlainFunction(halve, "clip_by_norm")

@@ -121,12 +121,12 @@ def test_every_dtype_is_kept_bit_for_bit_below_the_threshold(adapter: ReferenceA
 
 def test_layouts_are_taken(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
-        for layout in ("strided", "transposed"):
+        for layout in ("strided", "transposed", "sliced", "reversed"):
             (plain,) = gradients_of([[6.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
             assert plain.array is not None
             gradient = Gradient("a", plain.array, layout=layout)
             call = Call(subject.name, (gradient,), options_of(subject, 1.5))
-            if "strided" not in subject.features:
+            if ("reversed" if layout == "reversed" else "strided") not in subject.features:
                 with pytest.raises(Unsupported, match="layout"):
                     adapter.call(call)
                 continue

@@ -78,7 +78,7 @@ def values_of(reply: Reply) -> list[Any]:
 
 class TestConversion:
     @pytest.mark.parametrize("dtype", DTYPES)
-    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed"])
+    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced"])
     @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0), (2, 3, 4)])
     def test_bits_survive(self, dtype: str, layout: str, shape: tuple[int, ...]) -> None:
         generator = np.random.default_rng(0)
@@ -94,11 +94,8 @@ class TestConversion:
     def test_layouts_are_real(self) -> None:
         array = array_of(torch.ones(2, 3))
 
-        assert [tensor_of(array, layout).stride() for layout in ("contiguous", "strided", "transposed")] == [
-            (3, 1),
-            (6, 2),
-            (1, 2),
-        ]
+        layouts = ("contiguous", "strided", "transposed", "sliced")
+        assert [tensor_of(array, layout).stride() for layout in layouts] == [(3, 1), (6, 2), (1, 2), (5, 1)]
 
 
 class TestSubjects:
@@ -133,7 +130,7 @@ class TestSubjects:
         assert ADAPTER.call(Call(subject, gradients_of("float32"), {**options, "as_generator": True})) == plain
 
     @pytest.mark.parametrize("subject", sorted(SUBJECTS))
-    @pytest.mark.parametrize("layout", ["strided", "transposed"])
+    @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
     def test_layouts_are_taken(self, subject: str, layout: str) -> None:
         options = options_of(subject, 1.5)
         plain = ADAPTER.call(Call(subject, gradients_of("float64"), options))
@@ -144,6 +141,13 @@ class TestSubjects:
             if one is not None:
                 # The sum of the squares may be taken in another order.
                 np.testing.assert_array_max_ulp(np.asarray(one), np.asarray(other), 4)
+
+    @pytest.mark.parametrize("subject", sorted(SUBJECTS))
+    def test_a_reused_gradient_leads_to_the_same(self, subject: str) -> None:
+        options = options_of(subject, 1.5)
+        alone = ADAPTER.call(Call(subject, gradients_of("float64"), options))
+
+        assert ADAPTER.call(Call(subject, gradients_of("float64"), {**options, "reused": True})) == alone
 
     @pytest.mark.parametrize("subject", GLOBAL_NORM)
     @pytest.mark.parametrize("norm_type", [0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])

@@ -50,7 +50,7 @@ GRADIENTS = st.builds(
     name=st.text(max_size=10),
     array=st.none() | arrays(),
     need_clip=st.booleans(),
-    layout=st.sampled_from(["contiguous", "strided", "transposed"]),
+    layout=st.sampled_from(["contiguous", "strided", "transposed", "sliced", "reversed", "broadcast"]),
     same_as=st.none() | st.integers(0, 5),
 )
 

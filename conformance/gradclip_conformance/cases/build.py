@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
 
 from ..case import Case, Expectation
@@ -83,8 +84,7 @@ def case(
         uses.add("excludes")
     if any(gradient.array is None for gradient in named):
         uses.add("none_grads")
-    if any(gradient.layout != "contiguous" for gradient in named):
-        uses.add("strided")
+    uses |= {FEATURE_OF_LAYOUT[gradient.layout] for gradient in named if gradient.layout != "contiguous"}
     if any(gradient.same_as is not None for gradient in named):
         uses.add("repeated")
     if len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1:

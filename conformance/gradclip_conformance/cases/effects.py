@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,13 +28,22 @@ def cases() -> Iterator[Case]:
                     f"{operation}.in-place-written", name, dtype, tensors, options, InputsWritten(), ["in_place"]
                 )
             yield from _passed(operation, dtype)
-            options = clipping_options(operation, 2.0)
+            options = options_of_two = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
             yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, Repeatable())
             # Long enough for another thread to have its turn meanwhile.
             long = [scattered_tensor(length, dtype) for length in (2**14, 2**13)]
             options = clipping_options(operation, 2.0**-7)
-            yield case(f"{operation}.threads-agree", "eight", dtype, long, options, Repeatable(threads=8), ["threads"])
+            agree = f"{operation}.threads-agree"
+            yield case(agree, "eight", dtype, long, options, Repeatable(threads=8), ["threads"])
+            if dtype == "float32":
+                one_excluded = [long[0], replace(long[1], need_clip=False)]
+                yield case(agree, "excluded", dtype, one_excluded, options, Repeatable(threads=8), ["threads"])
+                if operation != "value":
+                    of_order = {"clip_norm": 1.0, "norm_type": 1.0}
+                    yield case(agree, "norm-one", dtype, long, of_order, Repeatable(threads=8), ["threads"])
+                again = Repeatable(reused=True)
+                yield case(f"{operation}.repeatable", "reused", dtype, uneven, options_of_two, again, ["reuses"])
 
 
 def _passed(operation: str, dtype: str) -> Iterator[Case]:
@@ -42,8 +52,9 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
     values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
     # In half precision the error bound of a long sum would hide a part that is not written.
     long = [tensor_of(np.tile([4.0, -1.0, 2.0], 1367), dtype)] if dtype in ("float32", "float64") else []
-    # An error for what is not finite, which a clip by norm may raise, would say nothing of this.
-    nonfinite = [tensor([3.0, math.nan, math.inf], dtype)] if operation == "value" else []
+    single, beside = dtype == "float32", tensor([3.0, -0.0], dtype)
+    excluded = tensor([6.0, -0.0], dtype, need_clip=False)
+    other = "float32" if dtype == "float64" else "float64"
     for name, tensors in (
         ("alone", [tensor([3.0, -4.0], dtype)]),
         ("scalars", [tensor([3.0], dtype, ()), tensor([-4.0], dtype, ())]),
@@ -51,7 +62,10 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
         ("strided", [tensor(values, dtype, (2, 3), layout="strided")]),
         ("transposed", [tensor(values, dtype, (2, 3), layout="transposed")]),
         ("long", long),
-        ("nonfinite", nonfinite),
+        ("nonfinite", [tensor([3.0, math.nan, math.inf], dtype), beside]),
+        ("excluded", [beside, excluded, tensor([-4.0], dtype)]),
+        ("beside-none", [beside, tensor(None, dtype), tensor([-4.0], dtype)] if single else []),
+        ("mixed-dtypes", [beside, tensor([4.0, -0.0], other)] if single else []),
     ):
         if tensors:
             kept, written = f"{operation}.inputs-not-mutated", f"{operation}.in-place-written"

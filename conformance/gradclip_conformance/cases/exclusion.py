@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from gradclip_adapters.contract import Gradient
 
 from ..case import Case, ReturnedNorm, Untouched, Values
-from .build import DTYPES, OPERATIONS, case, clipping_options, every_digit, tensor
+from .build import DTYPES, OPERATIONS, case, clipping_options, every_digit, tensor, tensor_of
 
 __all__ = ["cases"]
 
@@ -58,9 +61,19 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     for layout in ("strided", "transposed"):
         laid_out = tensor([6.0, -2.0, 4.0, 8.0, 1.0, 0.0], dtype, (2, 3), need_clip=False, layout=layout)
         yield case(rule, layout, dtype, [laid_out, included], options, Untouched((0,)))
+    if dtype == "float32":
+        yield from _of_every_size(rule, options, included, dtype)
     # Flags that are looked up in a list without the gradients that do not exist belong to other gradients.
     after_none = [tensor(None, dtype), excluded, included]
     yield case(rule, "after-none", dtype, after_none, options, Untouched((1,)))
+
+
+def _of_every_size(rule: str, options: dict[str, float], included: Gradient, dtype: str) -> Iterator[Case]:
+    long = tensor_of(np.tile(every_digit(dtype), 45), dtype)
+    yield case(rule, "long", dtype, [included, replace(long, need_clip=False)], options, Untouched((1,)))
+    yield case(rule, "empty", dtype, [tensor([], dtype, (0, 2), need_clip=False), included], options, Untouched((0,)))
+    thirty = [tensor([(-1.0) ** k * (k + 1)], dtype, need_clip=k % 3 > 0) for k in range(30)]
+    yield case(rule, "many", dtype, thirty, options, Untouched(tuple(range(0, 30, 3))))
 
 
 def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:
@@ -69,6 +82,13 @@ def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:
     yield case(rule, "two-tensors", dtype, excluded, options, Untouched((0, 1)))
     if operation == "global-norm":
         yield case(rule, "returned-norm", dtype, excluded, options, ReturnedNorm(), ["returns_norm"])
+    if operation != "value" and dtype == "float32":
+        # There is no largest of no magnitudes.
+        of_order = {**options, "norm_type": math.inf}
+        yield case(rule, "norm-infinity", dtype, excluded, of_order, Untouched((0, 1)))
+        if operation == "global-norm":
+            returned = ["returns_norm"]
+            yield case(rule, "returned-norm-infinity", dtype, excluded, of_order, ReturnedNorm(), returned)
 
 
 def _not_counted(dtype: str) -> Iterator[Case]:
@@ -88,5 +108,8 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
     scalar = [tensor([12.0], dtype, (), need_clip=False), tensor([3.0, 4.0], dtype)]
     yield case(rule, "zero-dimensional", dtype, scalar, {"clip_norm": 5.0}, Untouched((1,)))
+    if dtype == "float32":
+        for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
+            yield case(rule, name, dtype, tensors, {"clip_norm": 2.5, "norm_type": p}, Values())
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
     yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,12 +42,17 @@ def _by_value(dtype: str) -> Iterator[Case]:
     for name, low, high in (("min-zero", 0.0, 2.0), ("max-zero", -1.0, 0.0), ("negative-range", -2.0, -0.75)):
         yield case("value.bounds", name, dtype, [tensor(spread, dtype)], {"min": low, "max": high}, Values())
     tiny, huge = (2.0**-12, 2.0**12) if dtype == "float16" else (2.0**-64, 2.0**64)
-    for name, unit in (("tiny", tiny), ("huge", huge)):
+    subnormal = 16 * float(FORMATS[dtype].smallest_subnormal)
+    for name, unit in (("tiny", tiny), ("huge", huge), ("subnormal", subnormal)):
         scaled, bounds = [value * unit for value in spread], {"min": -0.75 * unit, "max": 2.0 * unit}
         yield case("value.bounds", name, dtype, [tensor(scaled, dtype)], bounds, Values())
     # Bounds that no narrower dtype holds.
     low, high = every_digit(dtype)[7], every_digit(dtype)[8]
     yield case("value.bounds", "every-digit", dtype, [tensor(spread, dtype)], {"min": low, "max": high}, Values())
+    yield case("value.bounds", "equal-bounds", dtype, [tensor(spread, dtype)], {"min": 0.75, "max": 0.75}, Values())
+    if dtype == "float32":
+        yield case("value.bounds", "every-shape", dtype, _every_shape(dtype), {"max": 1.5}, Values())
+        yield case("value.bounds", "every-length", dtype, _every_length(dtype), {"max": 1.5}, Values())
     yield case("value.bounds", "three-and-four-dimensional", dtype, _deep(dtype), {"max": 1.5}, Values())
     # In float32 longer than 16 bits count.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
@@ -80,6 +86,10 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
         above, "uneven", dtype, [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0], dtype)], {"clip_norm": 2.0}, Values()
     )
     yield case(above, "three-and-four-dimensional", dtype, _deep(dtype), {"clip_norm": 3.0}, Values())
+    yield case(above, "norm-one", dtype, [tensor([0.5, -0.5, 0.5, 0.5], dtype)], {"clip_norm": 0.25}, Values())
+    if dtype == "float32":
+        yield case(above, "every-shape", dtype, _every_shape(dtype), {"clip_norm": 1.5}, Values())
+        yield case(above, "every-length", dtype, _every_length(dtype), {"clip_norm": 0.5}, Values())
     # The quotient of an element by the norm is subnormal or zero, and neither its product with clip_norm nor c / n is.
     large = 2.0**6 if dtype == "float16" else 2.0**60
     little = 1.75 * {"float16": 2.0**-13, "float64": 2.0**-1010}.get(dtype, 2.0**-100)
@@ -107,6 +117,10 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     # for a gradient that is not scaled to be outside the error bound.
     slightly = 5.0 * (1 - 2.0 ** -(FORMATS[dtype].precision // 2))
     yield case(beside, "threshold-slightly-below", dtype, triangle, {"clip_norm": slightly}, Values())
+    if dtype in ("float32", "float64"):
+        # Nearer than what functions call close, and still outside the error bound.
+        hardly = 5.0 * (1 - 2.0 ** (6 - FORMATS[dtype].precision))
+        yield case(beside, "threshold-hardly-below", dtype, triangle, {"clip_norm": hardly}, Values())
 
 
 def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
@@ -131,7 +145,12 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
     if operation == "global-norm":
         # Neither tensor's own norm, of this order or another, leads to the norm over both by another order's formula.
         uneven = [tensor([1.0, -4.0], dtype), tensor([3.0, 2.0], dtype)]
-        for name, p, threshold in (("two-tensors-one", 1.0, 5.0), ("two-tensors-three", 3.0, 2.0)):
+        for name, p, threshold in (
+            ("two-tensors-one", 1.0, 5.0),
+            ("two-tensors-three", 3.0, 2.0),
+            ("two-tensors-half", 0.5, 12.0),
+            ("two-tensors-three-halves", 1.5, 3.0),
+        ):
             yield case(rule, name, dtype, uneven, {"clip_norm": threshold, "norm_type": p}, Values())
         bounded = {"clip_norm": 4.0, "norm_type": math.inf}
         yield case(infinity, "two-tensors-at-threshold", dtype, uneven, bounded, Untouched((0, 1)))
@@ -173,14 +192,52 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
     apart = [tensor([3.0], dtype), tensor([4.0], dtype)]
     for name, threshold in (("above", 1.0), ("at-threshold", 5.0), ("below", 8.0)):
         yield case(rule, name, dtype, apart, {"clip_norm": threshold}, ReturnedNorm(), ["returns_norm"])
-    for name, p in (("p-one", 1.0), ("infinity", math.inf), ("p-three", 3.0)):
+    for name, p in (
+        ("p-one", 1.0),
+        ("infinity", math.inf),
+        ("p-three", 3.0),
+        ("p-half", 0.5),
+        ("p-three-halves", 1.5),
+    ):
         options = {"clip_norm": 1.0, "norm_type": p}
         yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])
+    if dtype == "float32":
+        yield from _returned_with(rule, dtype, apart)
+
+
+def _returned_with(rule: str, dtype: str, apart: list[Gradient]) -> Iterator[Case]:
+    """The norm where something else is special: of other forms than vectors, beside what is not counted."""
+    small = {"clip_norm": 1.0}
+    matrix = tensor([2.0, -4.0, 4.0, 0.0], dtype, (2, 2))
+    for name, gradients, options in (
+        ("threshold-zero", apart, {"clip_norm": 0.0}),
+        ("threshold-infinite", apart, {"clip_norm": math.inf}),
+        ("error-flag", apart, {**small, "error_if_nonfinite": True}),
+        ("beside-none", [*apart, tensor(None, dtype)], small),
+        ("beside-empty", [tensor([], dtype), *apart], small),
+        ("matrix", [matrix, tensor([-9.0], dtype, ())], small),
+        ("strided", [replace(matrix, layout="strided"), *apart], small),
+        ("hundred", [tensor([1.0, -2.0, 2.0], dtype)] * 100, small),
+    ):
+        yield case(rule, name, dtype, gradients, options, ReturnedNorm(), ["returns_norm"])
 
 
 def _deep(dtype: str) -> list[Gradient]:
     values = [1.0, -2.0, 4.0, -2.0, 0.5, -8.0, 0.0, 2.0]
     return [tensor(values, dtype, (2, 2, 2)), tensor(values, dtype, (2, 1, 2, 2))]
+
+
+def _every_shape(dtype: str) -> list[Gradient]:
+    """Tall, wide, of one row, of one column, of five dimensions."""
+    values = [1.0, -2.0, 4.0, -2.0, 0.5, -8.0]
+    shapes: list[tuple[int, ...]] = [(3, 2), (2, 3), (1, 6), (6, 1), (1, 3, 1, 2, 1)]
+    return [tensor(values, dtype, shape) for shape in shapes]
+
+
+def _every_length(dtype: str) -> list[Gradient]:
+    """Each length to 64, and each power of two with its neighbours on from there: where vectors and blocks end."""
+    lengths = [*range(1, 65), *(2**k + i for k in range(7, 14) for i in (-1, 0, 1))]
+    return [tensor_of(np.resize([2.0, -1.0, 4.0, -2.0], length), dtype) for length in lengths]
 
 
 def _uneven_length(dtype: str, fifths: int) -> Gradient:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
-from ..case import Case, NotSilent, RaisesOnNonfinite, ReturnedNorm, Untouched, Values
-from .build import DTYPES, NORM_OPERATIONS, case, tensor
+import numpy as np
+
+from ..case import Case, NotSilent, RaisesOnNonfinite, ReturnedNorm, Structure, Untouched, Values
+from .build import DTYPES, NORM_OPERATIONS, case, tensor, tensor_of
 
 __all__ = ["cases"]
 
@@ -19,6 +22,8 @@ def cases() -> Iterator[Case]:
         yield from _by_value(dtype)
         for operation in NORM_OPERATIONS:
             yield from _not_silent(operation, dtype)
+            if dtype == "float32":
+                yield from _not_silent_anywhere(operation, dtype)
             threshold = {"clip_norm": math.inf}
             finite = [tensor([3.0, 4.0, -0.0], dtype)]
             yield case(f"{operation}.infinite-threshold", "finite", dtype, finite, threshold, Untouched((0,)))
@@ -30,6 +35,12 @@ def _by_value(dtype: str) -> Iterator[Case]:
     some, bounds = [tensor([math.nan, 3.0, -0.5, math.nan], dtype)], {"min": -1.0, "max": 1.0}
     yield case("value.nan-stays", "min-and-max", dtype, some, bounds, Values())
     yield case("value.nan-stays", "max-only", dtype, some, {"max": 1.0}, Values())
+    yield case("value.nan-stays", "equal-bounds", dtype, some, {"min": 0.5, "max": 0.5}, Values())
+    if dtype == "float32":
+        values = [math.nan, 3.0, -math.inf, -3.0, math.inf, 0.5]
+        forms = [tensor(values, dtype, (2, 3)), tensor([math.nan], dtype, ()), tensor([-math.inf], dtype, ())]
+        yield case("value.nan-stays", "every-form", dtype, forms, bounds, Values())
+        yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, Values())
     infinite = [tensor([math.inf, -math.inf, 0.5], dtype)]
     yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, Values())
     yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, Values())
@@ -55,6 +66,26 @@ def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
         yield case(f"{operation}.{rule}", "one-among-many", dtype, many, {"clip_norm": 1.0}, NotSilent())
 
 
+def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
+    """What is not finite stands in every form of gradient, beside both kinds, and under other norms and thresholds."""
+    small = {"clip_norm": 1.0}
+    nan, infinity = f"{operation}.nan-not-silent", f"{operation}.infinity-not-silent"
+    for rule, value in ((nan, math.nan), (infinity, math.inf)):
+        beside = tensor([4.0, -2.0], dtype)
+        last = tensor_of(np.append(np.ones(1002), value), dtype)
+        for name, gradients in (
+            ("matrix", [beside, tensor([3.0, 1.0, 2.0, value], dtype, (2, 2))]),
+            ("last-of-many-elements", [beside, last]),
+        ):
+            yield case(rule, name, dtype, gradients, small, NotSilent())
+        one_of_two = [tensor([3.0, value], dtype), beside]
+        for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
+            yield case(rule, name, dtype, one_of_two, {**small, "norm_type": p}, NotSilent())
+        yield case(rule, "threshold-zero", dtype, one_of_two, {"clip_norm": 0.0}, NotSilent())
+    both = [tensor([3.0, math.inf], dtype), tensor([math.nan, -2.0], dtype)]
+    yield case(nan, "beside-infinity", dtype, both, small, NotSilent())
+
+
 def _error_flag(dtype: str) -> Iterator[Case]:
     options = {"clip_norm": 1.0, "error_if_nonfinite": True}
     for name, value in NONFINITE.items():
@@ -71,10 +102,36 @@ def _error_flag(dtype: str) -> Iterator[Case]:
     yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, Values())
     excluded = [*finite, tensor([math.nan, math.inf], dtype, need_clip=False)]
     yield case("global-norm.error-if-nonfinite", "excluded-passes", dtype, excluded, options, Values())
+    if dtype == "float32":
+        yield from _error_flag_elsewhere("global-norm.error-if-nonfinite", options, dtype)
+
+
+def _error_flag_elsewhere(rule: str, options: dict[str, Any], dtype: str) -> Iterator[Case]:
+    """The flag raises with any threshold and number of gradients, and not for a norm that is only special."""
+    one = [tensor([3.0, 4.0], dtype), tensor([math.nan], dtype)]
+    for name, tensors, threshold in (
+        ("nan-threshold-large", one, 1024.0),
+        ("nan-threshold-infinite", one, math.inf),
+        ("nan-threshold-zero", one, 0.0),
+        ("nan-first-of-many", [*reversed(one), *one[:1] * 30], 1.0),
+    ):
+        at = {**options, "clip_norm": threshold}
+        yield case(rule, name, dtype, tensors, at, RaisesOnNonfinite())
+    yield case(rule, "zeros-pass", dtype, [tensor([0.0, 0.0], dtype)], options, Values())
+    yield case(rule, "none-passes", dtype, [tensor([3.0, 4.0], dtype), tensor(None, dtype)], options, Values())
+    yield case(rule, "empty-list-passes", dtype, [], options, Structure("count"))
+    huge = [tensor([3.0 * 2**65, 4.0 * 2**65], dtype)]
+    yield case(rule, "overflow-of-squares-passes", dtype, huge, {**options, "clip_norm": 2.0**65}, Values(wide=True))
 
 
 def _returned(dtype: str) -> Iterator[Case]:
+    rule = "global-norm.returned-norm-nonfinite"
     for name, value in NONFINITE.items():
         tensors = [tensor([3.0, value], dtype), tensor([4.0], dtype)]
-        rule = "global-norm.returned-norm-nonfinite"
         yield case(rule, name, dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
+        if dtype == "float32":
+            for norm, p in (("one", 1.0), ("infinity", math.inf)):
+                options = {"clip_norm": 1.0, "norm_type": p}
+                yield case(rule, f"{name}-norm-{norm}", dtype, tensors, options, ReturnedNorm(), ["returns_norm"])
+    both = [tensor([3.0, math.inf], dtype), tensor([math.nan], dtype)]
+    yield case(rule, "nan-and-infinity", dtype, both, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])

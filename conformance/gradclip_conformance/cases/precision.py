@@ -24,6 +24,8 @@ def cases() -> Iterator[Case]:
             # A running sum of ones in 11 bits stops at 2048, in 8 bits at 256.
             ones = [_constant(1.0, 4096, dtype)]
             yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, Values(wide=True))
+            magnitudes = {"clip_norm": 64.0, "norm_type": 1.0}
+            yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, Values(wide=True))
             # The norm is 1024; its square is out of float16's range.
             sixteens = [_constant(16.0, 4096, dtype)]
             yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))

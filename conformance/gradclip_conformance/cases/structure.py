@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from ..case import Case, Recorded, ReturnedNorm, Structure, Values
-from .build import DTYPES, OPERATIONS, case, clipping_options, tensor
+from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
 
 __all__ = ["cases"]
 
@@ -28,6 +29,9 @@ def cases() -> Iterator[Case]:
         yield from _mixed(operation)
     none_at_all = clipping_options("global-norm", 1.0)
     yield case("global-norm.empty-list", "returned-norm", "float32", [], none_at_all, ReturnedNorm(), ["returns_norm"])
+    for operation in NORM_OPERATIONS:
+        largest = {"clip_norm": 1.0, "norm_type": math.inf}
+        yield case(f"{operation}.empty-list", "norm-infinity", "float32", [], largest, Structure("count"))
 
 
 def _none(operation: str, dtype: str) -> Iterator[Case]:
@@ -36,7 +40,17 @@ def _none(operation: str, dtype: str) -> Iterator[Case]:
     among = [tensor([3.0], dtype), nothing, tensor([4.0], dtype)]
     yield case(f"{operation}.none-stays-none", "between", dtype, among, options, Structure("none"))
     yield case(f"{operation}.none-stays-none", "first", dtype, [nothing, *among], options, Structure("none"))
+    in_a_row = [tensor([3.0], dtype), nothing, nothing, tensor([4.0], dtype)]
+    if dtype == "float32":
+        yield case(f"{operation}.none-stays-none", "two-in-a-row", dtype, in_a_row, options, Values())
+    if dtype == "float32" and operation == "norm":
+        of_order = {**options, "norm_type": 1.0}
+        yield case("norm.none-stays-none", "norm-one", dtype, among, of_order, Values())
     if operation == "global-norm":
+        if dtype == "float32":
+            for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
+                of_order = {**options, "norm_type": p}
+                yield case("global-norm.none-not-counted", name, dtype, among, of_order, Values())
         yield case("global-norm.none-not-counted", "between", dtype, among, options, Values())
         only = [tensor(None, dtype), tensor(None, dtype)]
         yield case("global-norm.none-not-counted", "only-none", dtype, only, options, Structure("none"))
@@ -45,7 +59,15 @@ def _none(operation: str, dtype: str) -> Iterator[Case]:
 def _empty(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.empty-tensor", clipping_options(operation, 1.0)
     yield case(rule, "alone", dtype, [tensor([], dtype)], options, Structure("shape"))
-    yield case(rule, "beside-others", dtype, [tensor([], dtype, (0, 2)), tensor([3.0, 4.0], dtype)], options, Values())
+    empty, other = tensor([], dtype, (0, 2)), tensor([3.0, 4.0], dtype)
+    yield case(rule, "beside-others", dtype, [empty, other], options, Values())
+    if dtype != "float32":
+        return
+    yield case(rule, "between-others", dtype, [other, empty, other], options, Values())
+    if operation != "value":
+        # There is no largest of no magnitudes.
+        for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
+            yield case(rule, name, dtype, [other, empty], {**options, "norm_type": p}, Values())
 
 
 def _shapes(operation: str, dtype: str) -> Iterator[Case]:
@@ -66,8 +88,18 @@ def _shapes(operation: str, dtype: str) -> Iterator[Case]:
 def _layouts(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.layout", clipping_options(operation, 1.0)
     values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
-    for layout in ("strided", "transposed"):
+    for layout in ("strided", "transposed", "sliced", "reversed"):
         yield case(rule, layout, dtype, [tensor(values, dtype, (2, 3), layout=layout)], options, Values())
+    if dtype != "float32":
+        return
+    for layout in ("strided", "sliced", "reversed"):
+        yield case(rule, f"{layout}-vector", dtype, [tensor(values, dtype, layout=layout)], options, Values())
+    for layout in ("strided", "transposed", "sliced", "reversed"):
+        cube = [tensor([*values, *reversed(values)], dtype, (2, 3, 2), layout=layout)]
+        yield case(rule, f"{layout}-three-dimensional", dtype, cube, options, Values())
+    # What cannot be written into is for those only that do not.
+    rows = [tensor(values[:3] * 2, dtype, (2, 3), layout="broadcast")]
+    yield case(rule, "broadcast", dtype, rows, options, Values(), ["functional"])
 
 
 def _lists(operation: str, dtype: str) -> Iterator[Case]:
@@ -102,11 +134,21 @@ def _sparse(operation: str, dtype: str) -> Iterator[Case]:
 
 def _mixed(operation: str) -> Iterator[Case]:
     rule, options = f"{operation}.mixed-dtypes", clipping_options(operation, 1.0)
-    for first, second in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float64")):
+    for first, second in (
+        ("float16", "float32"),
+        ("bfloat16", "float32"),
+        ("float32", "float64"),
+        ("float64", "float32"),
+        ("float64", "float16"),
+    ):
         mixed, name = [tensor([3.0], first), tensor([4.0], second)], f"{first}+{second}"
         yield case(rule, "values", name, mixed, options, Values())
         yield case(rule, "dtypes", name, mixed, options, Structure("dtype"))
+    three = [tensor([2.0], "float16"), tensor([-4.0], "float32"), tensor([4.0], "float64")]
+    yield case(rule, "values", "float16+float32+float64", three, options, Values())
     if operation == "global-norm":
+        returned = ["returns_norm"]
+        yield case(rule, "returned-norm", "float16+float32+float64", three, options, ReturnedNorm(), returned)
         # The norm is that of the second, beyond the range of the first.
         for first, second, large, threshold in (
             ("float16", "float32", 2.0**20, 2.0**15),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..case import Case, ReturnedNorm, Values
@@ -18,6 +19,9 @@ def cases() -> Iterator[Case]:
             rule = f"{operation}.zero-gradient"
             yield case(rule, "alone", dtype, [zeros], {"clip_norm": 1.0}, Values())
             yield case(rule, "beside-others", dtype, [zeros, mixed], {"clip_norm": 1.0}, Values())
+            if dtype == "float32":
+                for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
+                    yield case(rule, name, dtype, [zeros], {"clip_norm": 1.0, "norm_type": p}, Values())
             both = f"{operation}.zero-gradient-zero-threshold"
             yield case(both, "alone", dtype, [zeros], {"clip_norm": 0.0}, Values())
             yield case(both, "two-tensors", dtype, [zeros, tensor([0.0], dtype)], {"clip_norm": 0.0}, Values())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, ByValue, Clipper, NormClipper
+from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
 EVERY_DTYPE = ("float16", "float32", "float64")
+
+#: The options of the latest call.
+OPTIONS: dict[str, Any] = {}
 
 #: What a module keeps from call to call, by shape and dtype.
 BUFFERS: dict[Any, Array] = {}
@@ -62,3 +65,51 @@ class ClipsInAModulesBuffer(ByValue):
         buffer = _buffer_for(grad)
         np.minimum(grad, grad.dtype.type(high), out=buffer)
         return np.asarray(np.maximum(buffer, grad.dtype.type(low)))
+
+
+@caught_by("threads-agree")
+class ThresholdInAModule(NormClipper):
+    """Keeps the threshold in the module while it scales."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(clip_norm)
+        OPTIONS["clip_norm"] = clip_norm
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().clip(grad, OPTIONS["clip_norm"], norm)
+
+
+@caught_by("value.threads-agree")
+class BoundsInAModule(ByValue):
+    """Keeps the bounds in the module while it clips."""
+
+    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        OPTIONS["bounds"] = super().bounds(low, high)
+        return super().bounds(low, high)
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, *OPTIONS["bounds"])
+
+
+@caught_by("threads-agree")
+class FlagsInAModule(Clipper):
+    """Keeps in the module which gradients are excluded."""
+
+    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
+        OPTIONS["need_clip"] = need_clip
+        return super().clip_all(grads, need_clip, clip_one)
+
+    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().included(grads, OPTIONS.get("need_clip", need_clip))
+
+
+@caught_by("threads-agree")
+class OrderInAModule(NormClipper):
+    """Keeps the order of the norm in the module while it sums."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        OPTIONS["norm_type"] = p
+        return super().norms(grads, counted, p)
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().norm(tensors, OPTIONS["norm_type"])

@@ -1,0 +1,257 @@
+"""Clippers that write, return or raise where they must not, and only sometimes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByGlobalNorm, Clipper, Gradients
+from .table import caught_by
+
+# What was passed is changed.
+
+
+class _WritesSometimes(Clipper):
+    """Shared by those that hand out right copies, and spoil some of what they were given."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        copies = [None if one is None else one.copy() for one in results]
+        for grad, flag in zip(grads, need_clip, strict=True):
+            if grad is not None and grad.size and self.spoils(grad, flag, grads):
+                grad[...] = 0
+        return copies
+
+    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
+        """Whether a gradient is spoilt."""
+        raise NotImplementedError
+
+
+@caught_by("inputs-not-mutated", in_place=False)
+class SpoilsWhatIsNotFinite(_WritesSometimes):
+    """Sets gradients with NaN or infinity to zero."""
+
+    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
+        return not np.isfinite(grad).all()
+
+
+@caught_by("inputs-not-mutated", in_place=False)
+class SpoilsWhatIsExcluded(_WritesSometimes):
+    """Sets excluded gradients to zero."""
+
+    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
+        return not flag
+
+
+@caught_by("inputs-not-mutated", in_place=False)
+class SpoilsWhatIsBesideNone(_WritesSometimes):
+    """Sets gradients to zero where one is missing."""
+
+    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
+        return any(each is None for each in grads)
+
+
+@caught_by("inputs-not-mutated", in_place=False, dtypes=("float32", "float64"))
+class SpoilsTheWiderDtype(_WritesSometimes):
+    """Sets the widest of gradients of several dtypes to zero."""
+
+    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
+        sizes = {each.itemsize for each in grads if each is not None}
+        return len(sizes) > 1 and grad.itemsize == max(sizes)
+
+
+@caught_by("inputs-not-mutated", in_place=False)
+class SpoilsSignsOfZero(Clipper):
+    """Adds 0.0 to what it was given, which turns -0.0 into 0.0."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        copies = [None if one is None else one.copy() for one in results]
+        for grad in grads:
+            if grad is not None:
+                grad[...] += grad.dtype.type(0)
+        return copies
+
+
+@caught_by("in-place-written", in_place=True)
+class SpoilsExcludedInPlace(Clipper):
+    """Works in place, and hands out excluded gradients that it has set to zero."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        grad[...] = result
+        return grad
+
+    def leave(self, grad: Array) -> Any:
+        kept = grad.copy()
+        grad[...] = 0
+        return kept
+
+
+@caught_by("in-place-written", in_place=True)
+class KeepsWhatIsNotFinite(Clipper):
+    """Works in place, and not on gradients with NaN or infinity."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        if np.isfinite(grad).all():
+            grad[...] = result
+        return result
+
+
+# The norm that is returned.
+
+
+@caught_by("global-norm.returned-norm")
+class NoNormBelow(ByGlobalNorm):
+    """Returns no norm where nothing is clipped."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return total if total > clip_norm else None
+
+
+@caught_by("global-norm.returned-norm")
+class NoNormWhereClipped(ByGlobalNorm):
+    """Returns a norm where nothing is clipped."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return None if total > clip_norm else total
+
+
+@caught_by("global-norm.empty-list")
+class NoNormOfNothing(ByGlobalNorm):
+    """Returns no norm of an empty list."""
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        return (results, total) if results else results
+
+
+@caught_by("global-norm.returned-norm")
+class NoNormAtZeroThreshold(ByGlobalNorm):
+    """Returns 0 for the norm where the threshold is 0."""
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return total if clip_norm else 0.0
+
+
+class _ReturnsByResults(ByGlobalNorm):
+    """Shared by those whose norm is doubled for some lists."""
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        return results, total * 2 if self.is_wrong(results) else total
+
+    def is_wrong(self, results: Gradients) -> bool:
+        """Whether the norm is doubled."""
+        raise NotImplementedError
+
+
+@caught_by("global-norm.returned-norm")
+class DoublesNormsBesideNone(_ReturnsByResults):
+    """Returns twice the norm where a gradient is missing."""
+
+    def is_wrong(self, results: Gradients) -> bool:
+        return any(one is None for one in results)
+
+
+@caught_by("global-norm.returned-norm")
+class DoublesNormsOfMatrices(_ReturnsByResults):
+    """Returns twice the norm where one gradient is no vector."""
+
+    def is_wrong(self, results: Gradients) -> bool:
+        return any(one is not None and one.ndim > 1 for one in results)
+
+
+@caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
+class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
+    """Returns twice the norm of gradients of several dtypes."""
+
+    def is_wrong(self, results: Gradients) -> bool:
+        return len({one.dtype for one in results}) > 1
+
+
+@caught_by("global-norm.returned-norm-nonfinite")
+class InfinityBeforeNaN(ByGlobalNorm):
+    """Returns infinity for the norm of NaN and infinity, as `math.hypot` does."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        return math.inf if np.isinf(self.joined(tensors)).any() else super().norm(tensors, p)
+
+
+@caught_by("global-norm.returned-norm")
+class ReturnsTheEuclideanOfHalf(ByGlobalNorm):
+    """Returns the Euclidean norm for orders below 1."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.told = super().norms(grads, counted, 2.0 if p < 1 else p)[0]
+        return super().norms(grads, counted, p)
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return self.told
+
+
+# Errors of `error_if_nonfinite`.
+
+
+class _RaisesWrongly(ByGlobalNorm):
+    """Shared by those that raise for a norm that is finite, or not for one that is not."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(clip_norm)
+        self.clip_norm = clip_norm
+
+    def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
+        super().refuse_nonfinite(grads, [math.nan] if self.is_refused(grads, norms[0]) else [0.0])
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        """Whether an error is raised."""
+        raise NotImplementedError
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class RaisesAtZero(_RaisesWrongly):
+    """Raises also for a norm of 0."""
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        return not math.isfinite(norm) or (norm == 0 and bool(grads))
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class RaisesForNothing(_RaisesWrongly):
+    """Raises also for an empty list."""
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        return not math.isfinite(norm) or not grads
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class RaisesBesideNone(_RaisesWrongly):
+    """Raises also where a gradient is missing."""
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        return not math.isfinite(norm) or any(grad is None for grad in grads)
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class RaisesWhereSquaresOverflow(_RaisesWrongly):
+    """Raises also for a finite norm whose square is beyond float32."""
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        return not norm < 1.8e19
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class RaisesWhereItClips(_RaisesWrongly):
+    """Raises where a finite threshold is below 100 alone."""
+
+    def is_refused(self, grads: Gradients, norm: float) -> bool:
+        return not math.isfinite(norm) and self.clip_norm < 100
+
+
+@caught_by("global-norm.returned-norm-nonfinite")
+class RaisesUnaskedForLargest(ByGlobalNorm):
+    """Raises for an infinity norm that is not finite, though no one asked for it."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        total = super().norm(tensors, p)
+        if p == math.inf:
+            self.refuse_nonfinite([], [total])
+        return total

@@ -45,8 +45,9 @@ def array_literal(values: np.ndarray[Any, Any]) -> str:
         return repr(values.tolist())
     for period in range(1, WRITTEN_ELEMENTS):
         times, rest = divmod(values.size, period)
-        if values.ndim == 1 and not rest and np.array_equal(np.tile(values[:period], times), values):
-            return f"np.tile({values[:period].tolist()!r}, {times})"
+        if values.ndim == 1 and np.array_equal(np.resize(values[:period], values.size), values, equal_nan=True):
+            function, count = ("resize", values.size) if rest else ("tile", times)
+            return f"np.{function}({values[:period].tolist()!r}, {count})"
     if np.array_equal(scattered(values.size), values):
         return SCATTERED.format(values.size)
     msg = f"The gradient has {values.size} elements, too many to write out."

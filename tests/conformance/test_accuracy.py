@@ -201,7 +201,7 @@ def test_the_verb_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == page(made)
 
 
-@pytest.mark.parametrize("number", [0, 5, 10, 15])
+@pytest.mark.parametrize("number", [1, 6, 11, 16])
 def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     calls: list[list[np.ndarray[Any, Any]]] = []
 
@@ -215,7 +215,8 @@ def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     row = measured(wrong_once)
     again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
 
-    assert len(calls) == 16
+    # In the first call it is seen whether a norm is returned.
+    assert len(calls) == 17
     assert [array.numpy().tolist() for array in again] == [grad.tolist() for grad in calls[number]]
 
 

@@ -7,7 +7,7 @@ so that only the arithmetic under test can be wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,12 @@ from ..formats import FORMATS, next_down, next_up
 from .build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor, tensor_of
 
 __all__ = ["cases"]
+
+#: Where vectors and blocks end.
+LENGTHS = {
+    "every-length": range(1, 33),
+    "beside-powers-of-two": [2**k + i for k in range(6, 14) for i in (-1, 0, 1)],
+}
 
 
 def cases() -> Iterator[Case]:
@@ -52,7 +58,8 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case("value.bounds", "equal-bounds", dtype, [tensor(spread, dtype)], {"min": 0.75, "max": 0.75}, Values())
     if dtype == "float32":
         yield case("value.bounds", "every-shape", dtype, _every_shape(dtype), {"max": 1.5}, Values())
-        yield case("value.bounds", "every-length", dtype, _every_length(dtype), {"max": 1.5}, Values())
+        for name, lengths in LENGTHS.items():
+            yield case("value.bounds", name, dtype, _of_lengths(lengths, dtype), {"max": 1.5}, Values())
     yield case("value.bounds", "three-and-four-dimensional", dtype, _deep(dtype), {"max": 1.5}, Values())
     # In float32 longer than 16 bits count.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
@@ -89,7 +96,8 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(above, "norm-one", dtype, [tensor([0.5, -0.5, 0.5, 0.5], dtype)], {"clip_norm": 0.25}, Values())
     if dtype == "float32":
         yield case(above, "every-shape", dtype, _every_shape(dtype), {"clip_norm": 1.5}, Values())
-        yield case(above, "every-length", dtype, _every_length(dtype), {"clip_norm": 0.5}, Values())
+        for name, lengths in LENGTHS.items():
+            yield case(above, name, dtype, _of_lengths(lengths, dtype), {"clip_norm": 0.5}, Values())
     # The quotient of an element by the norm is subnormal or zero, and neither its product with clip_norm nor c / n is.
     large = 2.0**6 if dtype == "float16" else 2.0**60
     little = 1.75 * {"float16": 2.0**-13, "float64": 2.0**-1010}.get(dtype, 2.0**-100)
@@ -234,9 +242,7 @@ def _every_shape(dtype: str) -> list[Gradient]:
     return [tensor(values, dtype, shape) for shape in shapes]
 
 
-def _every_length(dtype: str) -> list[Gradient]:
-    """Each length to 64, and each power of two with its neighbours on from there: where vectors and blocks end."""
-    lengths = [*range(1, 65), *(2**k + i for k in range(7, 14) for i in (-1, 0, 1))]
+def _of_lengths(lengths: Iterable[int], dtype: str) -> list[Gradient]:
     return [tensor_of(np.resize([2.0, -1.0, 4.0, -2.0], length), dtype) for length in lengths]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,17 @@ def error(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
 def test_errors_that_lean_one_way_are_taken_off(error: Any, period: int) -> None:
     for lean in (ROUNDING, -ROUNDING):
         assert abs(error(period, lean)) <= BOUND
+
+
+@pytest.mark.parametrize("drawn", range(256, 273))
+def test_rows_are_not_drawn_at_equal_distances(drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of rows of one sum, so many would be every sixteenth.
+    ones = np.ones(16 * drawn * 256, np.float32)
+    for period, lean in product((2, 4, 8, 16), (2 * ROUNDING, -2 * ROUNDING)):
+        monkeypatch.setattr(_rows, "_in_float32", Erring(period, lean))
+        total = _rows.sum_by_rows([ones.size], lambda: lambda index: ones, 1)
+
+        assert abs(total / ones.size - 1) <= BOUND
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 7, 8, 16])

@@ -125,11 +125,21 @@ def untouched(context: Context, indices: Sequence[int], reply: Reply) -> Verdict
         if context.flushes_subnormals and got is not None and _differs_in_subnormals_only(given, got):
             continue
         why = "is excluded" if not case.gradients[i].need_clip else "is not to be changed by the clip"
-        detail = f"Gradient {i} {why}, and did not come back bit for bit."
+        detail = f"Gradient {i} ({given.dtype}) {why}, and did not come back bit for bit: {_difference(given, got)}."
         expected, observed = {"gradients": [readable_array(given)]}, {"gradients": [readable_array(got)]}
         distance = measure(case, predict(case), reply.gradients, [i]).ulp if case.gradients[i].need_clip else None
         return Verdict("fail", detail, distance, expected, observed)
     return Verdict("pass", ulp=0.0)
+
+
+def _difference(given: Array, got: Array | None) -> str:
+    """In what an array that is not the same bit for bit differs first."""
+    if got is None or (given.dtype, given.shape) != (got.dtype, got.shape):
+        return "it is None" if got is None else f"it is {got.dtype} of the shape {got.shape}"
+    before, after = given.bits().ravel(), got.bits().ravel()
+    place = int(np.argmax(before != after))
+    was, became = float64_values(given)[place], float64_values(got)[place]
+    return f"element {place} was {was} and is {became}, bits {before[place]:#x} and {after[place]:#x}"
 
 
 def _differs_in_subnormals_only(given: Array, got: Array) -> bool:
@@ -150,7 +160,7 @@ def not_silent(context: Context, reply: Reply) -> Verdict:
             # A finite gradient that is clipped by its own norm is not touched by its neighbour's NaN.
             found = measure(case, predict(case), reply.gradients, group, context.flushes_subnormals)
             if found.grade == "fail":
-                return Verdict("fail", distance_sentence(case, found), found.ulp)
+                return _elsewhere(case, reply.gradients, "fail", distance_sentence(case, found), found.ulp)
         elif (silent := _silent_group(case, group, total, reply)) is not None:
             return silent
     return Verdict("pass")

@@ -81,7 +81,7 @@ def script(header: Header, cell: Cell) -> str:
     if isinstance(case.expectation, CompiledAgrees):
         compiled = _template(header.adapter, _compiled(cell.subject, known))
         calls = (_call(case, subject, known), _call(case, subject, compiled))
-        body = twice_checked(*calls, case, known.get("compiled_before", ""), raised=raised)
+        body = twice_checked(*calls, case, subject, known.get("compiled_before", ""), raised=raised)
     else:
         body = checked(_call(case, subject, known), case, subject, raised=raised)
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))

@@ -132,7 +132,9 @@ def checked(call: ScriptCall, case: Case, subject: Subject, *, raised: bool) -> 
     return _joined(call.lines(clip), _check(call, case, subject))
 
 
-def twice_checked(alone: ScriptCall, compiled: ScriptCall, case: Case, between: str, *, raised: bool) -> str:
+def twice_checked(
+    alone: ScriptCall, compiled: ScriptCall, case: Case, subject: Subject, between: str, *, raised: bool
+) -> str:
     """The lines that clip by themselves and compiled, and compare; `raised`: the framework had raised."""
     tolerance = 2 * max(
         errors.clip_bound * 2.0 ** (1 - FORMATS[array.dtype].precision)
@@ -144,6 +146,11 @@ def twice_checked(alone: ScriptCall, compiled: ScriptCall, case: Case, between: 
         compare = "np.testing.assert_array_equal(result, value)"
     clip = _joined('print("expected: no error")', compiled.clip) if raised else compiled.clip
     check = f"for result, value in zip(results, by_itself):\n    {compare}"
+    if any(gradient.array is None for gradient in case.gradients):
+        exist = 'assert (result is None) == (value is None), f"expected: {value}; observed: {result}"'
+        check = check.replace(compare, f"{exist}\n    if value is not None:\n        {compare}")
+    if "functional" in subject.features and compiled.gradients == alone.gradients:
+        compiled = replace(compiled, gradients="")
     return _joined(alone.lines(), "by_itself = results", between, compiled.lines(clip), check)
 
 

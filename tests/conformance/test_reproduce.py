@@ -44,6 +44,7 @@ PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 PASSED = (
     "all-excluded",
     "bounds",
+    "compiled-agrees",
     "dtype-kept",
     "each-tensor-alone",
     "error-if-nonfinite-atomic",

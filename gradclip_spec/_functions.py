@@ -196,9 +196,9 @@ def clip_by_global_norm(
     too) squares are summed in float32 by rows, and what their rounding errors have in common is taken off as some
     rows show it; sums whose errors might not cancel are made in float64.
 
-    *Threads.* NumPy arrays, and torch tensors in a norm, of some millions of elements are worked on in threads: as
-    many as there are cores or `OMP_NUM_THREADS` says, as torch is set to, and none from a thread other than the main
-    one. No result depends on their number.
+    *Threads.* Some millions of elements in NumPy arrays are worked on in threads: as many as there are cores, or as
+    `OMP_NUM_THREADS` says; only one where this is called from a thread other than the main one. No result depends on
+    their number.
 
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
     elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0.

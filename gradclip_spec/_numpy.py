@@ -12,7 +12,7 @@ import numpy as np
 from gradclip_spec import _threads
 from gradclip_spec._rows import exact_sum, sum_by_rows
 
-__all__ = ["JOINED", "clip", "multiply", "of_bfloat16", "parts_of", "sum_of_squares", "writeable"]
+__all__ = ["JOINED", "clip", "multiply", "parts_of", "sum_of_squares", "writeable"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,17 +55,6 @@ def _reader(parts: Sequence[Any], dtype: Any) -> Callable[[int], Array]:
         return np.concatenate(part, axis=None, out=buffer[:size])
 
     return read
-
-
-def of_bfloat16(bits: Array, buffer: Array) -> Array:
-    """The bfloat16 numbers of these bits as float32, in a buffer, in another order: two of them are read at a time."""
-    numbers, half = buffer.view(np.uint32), bits.size // 2
-    words = bits[: 2 * half].view(np.uint32)
-    np.bitwise_and(words, np.uint32(0xFFFF0000), out=numbers[:half])
-    np.left_shift(words, 16, out=numbers[half : 2 * half])
-    if bits.size % 2:
-        numbers[2 * half] = np.uint32(bits[-1]) << 16
-    return buffer[: bits.size]
 
 
 def parts_of(

@@ -38,9 +38,10 @@ def _sum_of_squares_alike(arrays: Sequence[Array]) -> float:
         return 0.0
     dtype = arrays[0].dtype
     parts, sizes = parts_of(arrays, [array.size for array in arrays], JOINED // 4)
-    # Others than float32 take as long to convert to float32 as to float64.
-    sum_parts = sum_by_rows if dtype == np.float32 else exact_sum
-    return sum_parts(sizes, lambda: _reader(parts, dtype), _threads.available())
+    if dtype == np.float32:
+        return sum_by_rows(sizes, lambda: _reader(parts, dtype), _threads.available())
+    # Others take as long to convert to float32 as to float64.
+    return exact_sum(sizes, lambda: _reader(parts, dtype))
 
 
 def _reader(parts: Sequence[Any], dtype: Any) -> Callable[[int], Array]:

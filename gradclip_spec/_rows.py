@@ -9,6 +9,7 @@ rows drawn of it is summed in float64 itself; and everything is, if the sums lea
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,6 +28,8 @@ _LARGE = 1 << 17
 #: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
 _CHUNK = 1 << 13
 _ROW = 512
+#: Elements of a part that is worth a thread's while, if others are as large.
+_SHARE = 1 << 18
 #: A part with more than one in so many of the sum, times the root of the number of rows drawn of it, is summed again.
 _ALONE = 10
 #: So many rows are summed again, and one more of each part.
@@ -48,20 +51,13 @@ def sum_by_rows(
 ) -> float:
     """The sum of the squares of float32 elements, read in parts of these sizes, each of thousands if there are many."""
     total = _sum_by_rows(sizes, reader, threads, of_rows) if sum(sizes) >= _LARGE else None
-    return exact_sum(sizes, reader, threads) if total is None else total
+    return exact_sum(sizes, reader) if total is None else total
 
 
-def exact_sum(sizes: Sequence[int], reader: Reader, threads: int) -> float:
+def exact_sum(sizes: Sequence[int], reader: Reader) -> float:
     """The same in float64, which holds the square of any narrower float exactly."""
-    sums = np.zeros(len(sizes))
-
-    def work(begin: int, end: int) -> None:
-        read = reader()
-        for index in range(begin, end):
-            sums[index] = _exactly(read(index))
-
-    spread(work, sizes, threads)
-    return float(np.sum(sums))
+    read = reader()
+    return math.fsum(_exactly(read(index)) for index in range(len(sizes)))
 
 
 def _exactly(flat: Array) -> float:
@@ -102,7 +98,8 @@ def _sum_by_rows(sizes: Sequence[int], reader: Reader, threads: int, of_rows: Ca
             if flat.size > count * _ROW:
                 rests[index] = _exactly(flat[count * _ROW :])
 
-    spread(work, sizes, threads)
+    # Of small parts, threads would wait longer for Python's lock than they work.
+    spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
     total = float(np.sum(totals))
     if not size * 2.0**-120 < total < 2.0**127:
         return None

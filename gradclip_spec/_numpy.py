@@ -4,6 +4,7 @@ Also used for torch tensors on the CPU, whose memory NumPy can read as it stands
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -114,50 +115,76 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
     else:
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
-    results = list(arrays) if inplace else _new(arrays)
-    parts = list(zip(arrays, results, strict=True))
+    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays)
     if sum([array.size for array in arrays]) > _PIECE:
-        parts = [part for pair in parts for part in _pieces(*pair)]
+        parts = [part for source, result in parts for part in _pieces(source, result)]
 
     def work(start: int, stop: int) -> None:
         # Backwards, because what was read last is still in the cache.
         for source, result in reversed(parts[start:stop]):
-            scale(source, factor, result)
+            if isinstance(source, list):
+                scale(np.concatenate(source, axis=None, out=result), factor, result)
+            else:
+                scale(source, factor, result)
 
     _threads.spread(work, [result.size for _, result in parts], _threads.available())
     return results
 
 
-def _pieces(source: Array, result: Array) -> Iterable[tuple[Array, Array]]:
-    """A source and its result, cut where one thread could not do as well."""
-    if result.size <= _PIECE or not source.flags.forc:
+def _pieces(source: Any, result: Array) -> Iterable[tuple[Any, Array]]:
+    """A source and its result, cut where threads are to share the work."""
+    if result.size <= _PIECE or isinstance(source, list) or not source.flags.forc:
         return [(source, result)]
     return zip(_flat_parts(source), _flat_parts(result), strict=True)
 
 
-def _new(arrays: Sequence[Array]) -> list[Array]:
-    """New arrays like these, in buffers that they share unless they are large.
+def _copies(arrays: Sequence[Array]) -> tuple[list[Array], list[tuple[Any, Array]]]:
+    """New arrays and, for each, what it is to be made from: an array, or several small ones for a buffer they share.
 
-    Small ones by themselves would come from memory that the C library gives back to the system when they are gone, and
-    which must be cleared each time it comes from there.
+    They share buffers unless they are large: many pieces of memory are handed out slowly, and the C library gives what
+    they leave free back to the system, which must clear it each time that it comes from there.
     """
-    dtype = arrays[0].dtype
-    most = _SHARED // dtype.itemsize
-    left = sum([array.size for array in arrays])
     results: list[Array] = []
-    shared, end = np.empty(0, dtype), 0
-    for array in arrays:
-        size = array.size
+    pairs: list[tuple[Any, Array]] = []
+    shared = np.empty(0, arrays[0].dtype)
+    left = sum([array.size for array in arrays])
+    for group in _neighbours(arrays):
+        first, size = group[0], sum([array.size for array in group])
         left -= size
-        if size > most // 4 or not array.flags.c_contiguous:
-            results.append(np.empty_like(array))
+        if first.nbytes >= _SHARED // 4 or not first.flags.c_contiguous:
+            results.append(np.empty_like(first))
+            pairs.append((first, results[-1]))
             continue
-        start, end = end, end + size
-        if end > shared.size:
-            shared, start, end = np.empty(min(size + left, most), dtype), 0, size
-        result = shared[start:end]
-        results.append(result if array.ndim == 1 else result.reshape(array.shape))
-    return results
+        if size > shared.size:
+            shared = np.empty(min(size + left, _SHARED // first.itemsize), first.dtype)
+        results += _split(shared[:size], group)
+        pairs.append((group, shared[:size]) if len(group) > 1 else (first, results[-1]))
+        shared = shared[size:]
+    return results, pairs
+
+
+def _neighbours(arrays: Sequence[Array]) -> Iterator[list[Array]]:
+    """Small arrays that follow one another, some of them at a time; any other by itself."""
+    group: list[Array] = []
+    room = 2 * JOINED
+    for array in arrays:
+        small = array.size <= JOINED // 2 and array.flags.c_contiguous
+        if group and (not small or array.size > room):
+            yield group
+            group, room = [], 2 * JOINED
+        if small:
+            group.append(array)
+            room -= array.size
+        else:
+            yield [array]
+    if group:
+        yield group
+
+
+def _split(flat: Array, like: Sequence[Array]) -> list[Array]:
+    ends = itertools.accumulate([array.size for array in like], initial=0)
+    parts = [flat[start:end] for start, end in itertools.pairwise(ends)]
+    return [part if array.ndim == 1 else part.reshape(array.shape) for part, array in zip(parts, like, strict=True)]
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:

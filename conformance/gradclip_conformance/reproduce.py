@@ -239,4 +239,4 @@ def _gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
     if gradient.layout not in known:
         msg = f"Nobody has said how a gradient is made that lies in memory {gradient.layout}."
         raise NoScript(msg)
-    return Template(known[gradient.layout]).substitute(tensor=contiguous)
+    return Template(known[gradient.layout]).substitute(tensor=contiguous, ndim=len(gradient.array.shape))

@@ -38,8 +38,6 @@ from gradclip_reports.records import Cell, Run, read_runs
 DRIVER = Path(__file__).with_name("run_scripts.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
-#: The adapters with known deviations, and the module that a script imports.
-
 #: Rules whose passing cells' scripts must not fail, without the operation: one for each kind of check at least.
 PASSED = (
     "all-excluded",
@@ -305,6 +303,24 @@ def clip(grads, *, clip_norm):
     return [grad * min(1.0, clip_norm / norm) for grad in grads]
 """
 
+LOOKS_BACKWARDS = """
+import numpy as np
+
+def clip(grads, *, clip_norm):
+    flat = [(np.flip(grad) if min(grad.strides) < 0 else grad) for grad in grads]
+    norm = float(np.sqrt(sum((np.asarray(grad, "float64") ** 2).sum() for grad in flat)))
+    return [(grad * min(1.0, clip_norm / norm)).astype(grad.dtype) for grad in flat]
+"""
+
+STARTS_TOO_EARLY = """
+import numpy as np
+
+def clip(grads, *, clip_norm):
+    norm = float(np.sqrt(sum((np.asarray(grad, "float64") ** 2).sum() for grad in grads)))
+    bases = [(grad if grad.base is None else grad.base)[tuple(map(slice, grad.shape))] for grad in grads]
+    return [(grad * min(1.0, clip_norm / norm)).astype(grad.dtype) for grad in bases]
+"""
+
 RIGHT_IN_ALL = """
 import gradclip_spec
 
@@ -319,6 +335,9 @@ def clip(grads, *, clip_norm):
         (COUNTS_ITS_CALLS, "global-norm.repeatable/twice/float32"),
         (KEEPS_THE_NORM, "global-norm.threads-agree/eight/float32"),
         (WALKS_THE_BUFFER, "global-norm.layout/strided/float64"),
+        (WALKS_THE_BUFFER, "global-norm.layout/broadcast/float32"),
+        (LOOKS_BACKWARDS, "global-norm.layout/reversed/float64"),
+        (STARTS_TOO_EARLY, "global-norm.layout/sliced/float64"),
     ],
 )
 def test_script_shows_what_happens_again_in_threads_and_in_another_layout(
@@ -394,3 +413,18 @@ def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_
     assert "8.940696716308594e-07" in script_of(flushes)
     with pytest.raises(NoScript, match="too many to write out"):
         script_of(turns_the_last)
+
+
+@pytest.mark.parametrize("adapter", MODULES)
+def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
+    run = published(adapter)
+    cells = [cell for cell in run.cells if cell.rule.endswith(".layout") and cell.status != "unsupported"]
+
+    missing = []
+    for cell in cells:
+        try:
+            script(run.header, cell)
+        except NoScript as problem:
+            missing.append((cell.case, str(problem)))
+
+    assert missing == []

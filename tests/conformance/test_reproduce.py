@@ -335,7 +335,6 @@ def clip(grads, *, clip_norm):
         (COUNTS_ITS_CALLS, "global-norm.repeatable/twice/float32"),
         (KEEPS_THE_NORM, "global-norm.threads-agree/eight/float32"),
         (WALKS_THE_BUFFER, "global-norm.layout/strided/float64"),
-        (WALKS_THE_BUFFER, "global-norm.layout/broadcast/float32"),
         (LOOKS_BACKWARDS, "global-norm.layout/reversed/float64"),
         (STARTS_TOO_EARLY, "global-norm.layout/sliced/float64"),
     ],

@@ -291,7 +291,9 @@ def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
         form, agrees = "list(result.shape)", "observed == expected"
     if None in expected:
         form = f"None if result is None else {form}"
-    return (
+    # What has another shape is no result whose dtype could be looked at.
+    first = _assert_form(case, "shape", subject) + "\n" if aspect == "dtype" else ""
+    return first + (
         f"expected = {expected}\nobserved = [{form} for result in results]\n"
         f'assert {agrees}, f"expected: {{expected}}; observed: {{observed}}"'
     )

@@ -178,8 +178,9 @@ def _run_all(
     jobs = max(1, min(request.jobs, len(planned)))
     shares = [planned[job::jobs] for job in range(jobs)]
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
-    futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
     try:
+        # In here, because a stop may come before all of them have been handed out.
+        futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()

@@ -38,6 +38,8 @@ __all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
 
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
+#: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
+SIGNAL_SECONDS = 0.25
 
 RULES = {rule.id: rule for rule in rules.load()}
 
@@ -181,9 +183,11 @@ def _run_all(
     try:
         # In here, because a stop may come before all of them have been handed out.
         futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, timeout=SIGNAL_SECONDS, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
     except BaseException:
         state.stopped.set()
         for connection in state.connections:

@@ -26,9 +26,13 @@ pytestmark = [
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """A real `gradclip check`."""
+    """A real `gradclip check` that hears Ctrl-C, which a shell's job in the background does not."""
     command = [*MAIN, "check", *arguments, *NARROW]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for_cells(record: Path, count: int) -> None:

@@ -1,7 +1,9 @@
-"""What all benchmarks share: how one is measured, and the names under which its result is found again."""
+"""What all benchmarks share: the workloads, and how two things are compared."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from workloads import WORKLOADS
 
 #: Rounds of one measurement; the median of them counts.
-ROUNDS = 15
+ROUNDS = 21
 
 
 @pytest.fixture(params=WORKLOADS)
@@ -25,11 +27,31 @@ def clipped(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def measure(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Time a function on fresh arguments in each round; `names` say what is compared with what."""
+def compare(benchmark: Any) -> Callable[..., None]:
+    """Time the reference and a peer in turns, so that both meet the machine in the same moods.
 
-    def run(function: Callable[..., Any], fresh: Callable[[], tuple[Any, ...]], **names: Any) -> None:
+    The times of the reference are those that pytest-benchmark keeps; the peer is timed while the next round is made
+    ready, and its median kept beside them. `fresh` makes the arguments of each round new, `names` say what is compared.
+    """
+
+    def run(
+        ours: Callable[[], Any],
+        theirs: Callable[[], Any],
+        fresh: Callable[[], None] = lambda: None,
+        rounds: int = ROUNDS,
+        **names: Any,
+    ) -> None:
+        seconds: list[float] = []
+
+        def make_ready() -> None:
+            fresh()
+            start = time.perf_counter()
+            theirs()
+            seconds.append(time.perf_counter() - start)
+            fresh()
+
+        benchmark.pedantic(ours, setup=make_ready, rounds=rounds, warmup_rounds=2)
         benchmark.extra_info.update({key: str(value) for key, value in names.items()})
-        benchmark.pedantic(function, setup=lambda: (fresh(), {}), rounds=ROUNDS, warmup_rounds=2)
+        benchmark.extra_info["peer_median"] = statistics.median(seconds[-rounds:])
 
     return run

@@ -15,8 +15,6 @@ from typing import Any
 
 __all__ = ["Comparison", "comparisons", "markdown"]
 
-OURS = "gradclip_spec"
-
 #: The largest ratio that the project accepts of each peer.
 MUST = {
     "torch clip_grad_norm_ (foreach)": 1.0,
@@ -60,19 +58,14 @@ class Comparison:
 
 
 def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
-    """Pairs of measurements of the same thing, in the order of the files."""
-    medians: dict[tuple[str, ...], dict[str, float]] = {}
+    """What has been compared, in the order of the files."""
+    found = []
     for result in results:
         for benchmark in result["benchmarks"]:
             info = benchmark["extra_info"]
-            key = tuple(info[name] for name in ("peer", "workload", "dtype", "mode", "clipped"))
-            medians.setdefault(key, {})[info["library"]] = benchmark["stats"]["median"]
-    found = []
-    for (peer, workload, dtype, mode, clipped), by_library in medians.items():
-        others = [library for library in by_library if library != OURS]
-        if OURS in by_library and len(others) == 1:
-            ours, theirs = by_library[OURS], by_library[others[0]]
-            found.append(Comparison(peer, workload, dtype, mode, clipped == "True", ours, theirs))
+            names = (info[name] for name in ("peer", "workload", "dtype", "mode"))
+            ours, theirs = benchmark["stats"]["median"], info["peer_median"]
+            found.append(Comparison(*names, info["clipped"] == "True", ours, theirs))
     return found
 
 
@@ -85,7 +78,7 @@ def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
         "",
         f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
         f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
-        "The ratio is our median over the peer's: below 1, the reference is faster. "
+        "Both take turns. The ratio is our median over the peer's: below 1, the reference is faster. "
         "Ratios hold elsewhere, milliseconds do not.",
     ]
     for peer in dict.fromkeys(comparison.peer for comparison in found):

@@ -29,17 +29,15 @@ def naive_in_place(grads: list[Any], clip_norm: float) -> None:
 
 
 @pytest.mark.parametrize("mode", ["in place", "functional"])
-@pytest.mark.parametrize("library", ["gradclip_spec", "NumPy"])
-def test_naive(measure: Callable[..., None], workload: str, clipped: bool, mode: str, library: str) -> None:
+def test_naive(compare: Callable[..., None], workload: str, clipped: bool, mode: str) -> None:
     master = arrays(workload)
     grads = [array.copy() for array in master]
     limit, inplace = threshold(workload, clipped), mode == "in place"
 
-    def fresh() -> tuple[Any, ...]:
+    def fresh() -> None:
         if inplace:
             for grad, array in zip(grads, master, strict=True):
                 np.copyto(grad, array)
-        return ()
 
     def ours() -> Any:
         return gradclip_spec.clip_by_global_norm(grads, limit, inplace=inplace)
@@ -47,11 +45,11 @@ def test_naive(measure: Callable[..., None], workload: str, clipped: bool, mode:
     def theirs() -> Any:
         return naive_in_place(grads, limit) if inplace else naive(grads, limit)
 
-    measure(
-        ours if library == "gradclip_spec" else theirs,
+    compare(
+        ours,
+        theirs,
         fresh,
         peer="NumPy as people write it",
-        library=library,
         workload=workload,
         clipped=clipped,
         mode=mode,
@@ -59,8 +57,7 @@ def test_naive(measure: Callable[..., None], workload: str, clipped: bool, mode:
     )
 
 
-@pytest.mark.parametrize("library", ["gradclip_spec", "memory floor"])
-def test_memory_floor(measure: Callable[..., None], workload: str, library: str) -> None:
+def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
     if not large_tensors_only(workload):
         pytest.skip("the memory floor is asked of tensors over 64k elements")
     master = np.concatenate(arrays(workload), axis=None)
@@ -68,9 +65,8 @@ def test_memory_floor(measure: Callable[..., None], workload: str, library: str)
     flat, limit = np.empty_like(master), threshold(workload, True)
     grads = np.split(flat, np.cumsum([array.size for array in arrays(workload)])[:-1])
 
-    def fresh() -> tuple[Any, ...]:
+    def fresh() -> None:
         np.copyto(flat, master)
-        return ()
 
     def floor() -> None:
         # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
@@ -80,11 +76,11 @@ def test_memory_floor(measure: Callable[..., None], workload: str, library: str)
     def ours() -> None:
         gradclip_spec.clip_by_global_norm(grads, limit, inplace=True)
 
-    measure(
-        ours if library == "gradclip_spec" else floor,
+    compare(
+        ours,
+        floor,
         fresh,
         peer="memory floor (NumPy)",
-        library=library,
         workload=workload,
         clipped=True,
         mode="in place",

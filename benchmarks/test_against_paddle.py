@@ -13,36 +13,24 @@ import gradclip_spec
 paddle = pytest.importorskip("paddle", reason="Paddle is not installed in this environment")
 
 
-@pytest.mark.parametrize("library", ["gradclip_spec", "Paddle"])
-def test_in_place(measure: Callable[..., None], workload: str, clipped: bool, library: str) -> None:
+def test_in_place(compare: Callable[..., None], workload: str, clipped: bool) -> None:
     master, limit = arrays(workload), threshold(workload, clipped)
     grads = [array.copy() for array in master]
+    clip = paddle.nn.ClipGradByGlobalNorm(limit)
+    parameters = [paddle.create_parameter(list(array.shape), "float32") for array in master]
+    pairs: list[Any] = []
 
-    if library == "gradclip_spec":
+    def fresh() -> None:
+        for grad, array in zip(grads, master, strict=True):
+            grad[...] = array
+        # Paddle may clip in place, so each round gets tensors of its own.
+        pairs[:] = [(p, paddle.to_tensor(array)) for p, array in zip(parameters, master, strict=True)]
 
-        def fresh() -> tuple[Any, ...]:
-            for grad, array in zip(grads, master, strict=True):
-                grad[...] = array
-            return (grads,)
-
-        def run(given: Any) -> Any:
-            return gradclip_spec.clip_by_global_norm(given, limit, inplace=True)
-    else:
-        clip = paddle.nn.ClipGradByGlobalNorm(limit)
-        parameters = [paddle.create_parameter(list(array.shape), "float32") for array in master]
-
-        def fresh() -> tuple[Any, ...]:
-            # Paddle may clip in place, so each round gets tensors of its own.
-            return ([(p, paddle.to_tensor(array)) for p, array in zip(parameters, master, strict=True)],)
-
-        def run(given: Any) -> Any:
-            return clip(given)[-1][1].numpy()
-
-    measure(
-        run,
+    compare(
+        lambda: gradclip_spec.clip_by_global_norm(grads, limit, inplace=True),
+        lambda: clip(pairs)[-1][1].numpy(),
         fresh,
         peer="paddle.nn.ClipGradByGlobalNorm",
-        library=library,
         workload=workload,
         clipped=clipped,
         mode="in place",

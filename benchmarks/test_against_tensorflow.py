@@ -15,8 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this environment")
 
 
-@pytest.mark.parametrize("library", ["gradclip_spec", "TensorFlow"])
-def test_functional(measure: Callable[..., None], workload: str, clipped: bool, library: str) -> None:
+def test_functional(compare: Callable[..., None], workload: str, clipped: bool) -> None:
     if workload == "10,000 x 100":
         pytest.skip("TensorFlow takes minutes to trace a function of 10,000 tensors")
     grads, limit = arrays(workload), threshold(workload, clipped)
@@ -24,21 +23,17 @@ def test_functional(measure: Callable[..., None], workload: str, clipped: bool, 
     def ours() -> Any:
         return gradclip_spec.clip_by_global_norm(grads, limit)
 
-    if library == "gradclip_spec":
-        run: Callable[[], Any] = ours
-    else:
-        tensors = [tf.constant(array) for array in grads]
-        function = tf.function(lambda items: tf.clip_by_global_norm(items, limit))
+    tensors = [tf.constant(array) for array in grads]
+    function = tf.function(lambda items: tf.clip_by_global_norm(items, limit))
 
-        def run() -> Any:
-            clipped_tensors, norm = function(tensors)
-            return norm.numpy(), clipped_tensors[-1].numpy()
+    def theirs() -> Any:
+        clipped_tensors, norm = function(tensors)
+        return norm.numpy(), clipped_tensors[-1].numpy()
 
-    measure(
-        run,
-        lambda: (),
+    compare(
+        ours,
+        theirs,
         peer="tf.clip_by_global_norm (tf.function)",
-        library=library,
         workload=workload,
         clipped=clipped,
         mode="functional",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from workloads import HALF_WORKLOADS, arrays, large_tensors_only, threshold
@@ -30,17 +29,15 @@ def dtype(request: pytest.FixtureRequest, workload: str) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("library", ["gradclip_spec", "torch"])
-def test_in_place(measure: Callable[..., None], workload: str, clipped: bool, dtype: str, library: str) -> None:
+def test_in_place(compare: Callable[..., None], workload: str, clipped: bool, dtype: str) -> None:
     master = [torch.from_numpy(array).to(getattr(torch, dtype)) for array in arrays(workload)]
     parameters = [torch.nn.Parameter(torch.empty_like(tensor)) for tensor in master]
     for parameter in parameters:
         parameter.grad = torch.empty_like(parameter)
     limit = threshold(workload, clipped)
 
-    def fresh() -> tuple[Any, ...]:
+    def fresh() -> None:
         torch._foreach_copy_([parameter.grad for parameter in parameters], master)
-        return ()
 
     def ours() -> None:
         grads = [parameter.grad for parameter in parameters]
@@ -49,11 +46,11 @@ def test_in_place(measure: Callable[..., None], workload: str, clipped: bool, dt
     def theirs() -> None:
         torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
 
-    measure(
-        ours if library == "gradclip_spec" else theirs,
+    compare(
+        ours,
+        theirs,
         fresh,
         peer="torch clip_grad_norm_ (foreach)",
-        library=library,
         workload=workload,
         clipped=clipped,
         mode="in place",
@@ -61,8 +58,7 @@ def test_in_place(measure: Callable[..., None], workload: str, clipped: bool, dt
     )
 
 
-@pytest.mark.parametrize("library", ["gradclip_spec", "memory floor"])
-def test_memory_floor(measure: Callable[..., None], workload: str, library: str) -> None:
+def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
     if not large_tensors_only(workload):
         pytest.skip("the memory floor is asked of tensors over 64k elements")
     tensors = [torch.from_numpy(array) for array in arrays(workload)]
@@ -71,9 +67,8 @@ def test_memory_floor(measure: Callable[..., None], workload: str, library: str)
     flat, limit = torch.empty_like(master), threshold(workload, True)
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 
-    def fresh() -> tuple[Any, ...]:
+    def fresh() -> None:
         flat.copy_(master)
-        return ()
 
     def floor() -> None:
         # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
@@ -83,11 +78,11 @@ def test_memory_floor(measure: Callable[..., None], workload: str, library: str)
     def ours() -> None:
         gradclip_spec.clip_by_global_norm(grads, limit, inplace=True)
 
-    measure(
-        ours if library == "gradclip_spec" else floor,
+    compare(
+        ours,
+        floor,
         fresh,
         peer="memory floor (torch)",
-        library=library,
         workload=workload,
         clipped=True,
         mode="in place",

@@ -32,10 +32,11 @@ class Gradients:
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
         """Take the gradients apart and check everything that can be wrong with them, before anything is changed."""
         tree = _trees.flatten(grads)
-        arrays = [leaf for leaf in tree.leaves if leaf is not None]
-        flags = _trees.flags_of(tree, need_clip)
-        included = [index for index, flag in enumerate(flags) if flag]
-        leaves = [tree.leaves[index] for index in included]
+        included = _trees.included(tree, need_clip)
+        leaves = tree.leaves
+        arrays = leaves if len(included) == len(leaves) else [leaf for leaf in leaves if leaf is not None]
+        if len(included) < len(leaves):
+            leaves = [leaves[index] for index in included]
         gradients = cls(tree, included, leaves, library_of(arrays, leaves) if arrays else None)
         if inplace:
             gradients._check_writeable()
@@ -43,6 +44,8 @@ class Gradients:
 
     def rebuilt(self, leaves: Sequence[Array]) -> Any:
         """The tree with the included arrays replaced; everything else is the very same object."""
+        if len(leaves) == len(self.tree.leaves):
+            return self.tree.rebuild(list(leaves))
         results = list(self.tree.leaves)
         for index, leaf in zip(self.included, leaves, strict=True):
             results[index] = leaf

@@ -1,6 +1,7 @@
 """What the library of the gradients can do: its namespace, its dtypes, and whether values may be looked at."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -9,6 +10,7 @@ import array_api_compat
 import numpy as np
 
 from gradclip_spec import _blocks, _primitives
+from gradclip_spec._trees import one_of_each_type
 
 __all__ = ["Library", "Scalars", "dtype_name", "library_of"]
 
@@ -32,6 +34,8 @@ class Library:
     precision: int
     #: The dtype of the total norm: the widest among the included gradients, at least float32.
     total: Any
+    #: The dtypes of the included gradients, by the names that the standard gives them.
+    names: Set[str]
 
     @property
     def scalars(self) -> "Scalars":
@@ -40,7 +44,9 @@ class Library:
 
     def wide(self, leaves: Sequence[Array]) -> bool:
         """Whether float64 holds the squares of the elements exactly and with room to spare."""
-        return self.precision == 53 and all(dtype_name(dtype) != "float64" for dtype in {leaf.dtype for leaf in leaves})
+        if self.precision != 53 or "float64" not in self.names:
+            return self.precision == 53
+        return all(dtype_name(dtype) != "float64" for dtype in {leaf.dtype for leaf in leaves})
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
     TypeError
         If the leaves are not arrays, are of several libraries, or hold something else than real floats.
     """
-    representatives = list({type(leaf): leaf for leaf in leaves}.values())
+    representatives = one_of_each_type(leaves)
     for leaf in representatives:
         if not array_api_compat.is_array_api_obj(leaf):
             message = (
@@ -80,7 +86,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must all be of one array library, got {types}; convert them to one first"
         raise TypeError(message)
     (xp,) = namespaces
-    names = {dtype_name(dtype) for dtype in {leaf.dtype for leaf in included}}
+    names = {dtype_name(dtype) for dtype in set(map(operator.attrgetter("dtype"), included))}
     if not names <= PRECISIONS.keys():
         message = (
             f"gradients must be of dtype {', '.join(PRECISIONS)}, got {', '.join(sorted(names - PRECISIONS.keys()))}; "
@@ -99,6 +105,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         work=xp.float64 if has_float64 else xp.float32,
         precision=53 if has_float64 else 24,
         total=xp.float64 if "float64" in names else xp.float32,
+        names=names,
     )
 
 

@@ -3,6 +3,7 @@
 Also used for torch tensors on the CPU, whose memory NumPy can read as it stands.
 """
 
+import bisect
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _threads
-from gradclip_spec._rows import exact_sum, sum_by_rows
+from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, sum_by_rows, sums_in_float32, widened
 
-__all__ = ["JOINED", "clip", "multiply", "parts_of", "sum_of_squares", "writeable"]
+__all__ = ["PIECE", "clip", "multiply", "sum_of_large", "sum_of_squares", "writeable"]
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of small arrays that are joined: enough of them to make the work on each small, few enough for the cache.
-JOINED = 1 << 16
+#: Elements of an array that is better joined with others: to look at many takes longer than to copy these.
+_SMALL = 1 << 14
+#: Elements of small arrays that are made at a time, few enough for the cache.
+_JOINED = 1 << 17
 #: Elements of one piece of a large array, which is looked at twice and so had better stay in the cache.
-_PIECE = 1 << 20
-#: Elements that are copied at a time where an array does not lie in one piece.
-_COPIED = 1 << 17
+PIECE = 1 << 20
 #: Bytes of a buffer that new arrays share. Above some 32 MiB the C library takes memory from the system each time anew,
 #: which must clear it first.
 _SHARED = 1 << 24
@@ -30,79 +31,44 @@ _SHARED = 1 << 24
 
 def sum_of_squares(arrays: Sequence[Array]) -> float:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
-    by_dtype = [[array for array in arrays if array.dtype == dtype] for dtype in {array.dtype for array in arrays}]
-    return sum(map(_sum_of_squares_alike, by_dtype if len(by_dtype) > 1 else [arrays]))
-
-
-def _sum_of_squares_alike(arrays: Sequence[Array]) -> float:
-    if not arrays:
-        return 0.0
-    dtype = arrays[0].dtype
-    parts, sizes = parts_of(arrays, [array.size for array in arrays], JOINED // 4)
-    if dtype == np.float32:
-        return sum_by_rows(sizes, lambda: _reader(parts, dtype), _threads.available())
+    sizes = [array.size for array in arrays]
+    small = [array for array, size in zip(arrays, sizes, strict=True) if size <= _SMALL]
+    total = exact_sum(small, [size for size in sizes if size <= _SMALL])
+    if len(small) == len(arrays):
+        return total
+    large = [array for array, size in zip(arrays, sizes, strict=True) if size > _SMALL]
     # Others take as long to convert to float32 as to float64.
-    return exact_sum(sizes, lambda: _reader(parts, dtype))
+    pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
+    total += exact_sum(pieces, [piece.size for piece in pieces])
+    return total + sum_of_large([array for array in large if array.dtype == np.float32], threads=_threads.available())
 
 
-def _reader(parts: Sequence[Any], dtype: Any) -> Callable[[int], Array]:
-    buffer = np.empty(JOINED, dtype)
-
-    def read(index: int) -> Array:
-        part = parts[index]
-        if not isinstance(part, list):
-            flat: Array = part.ravel(order="K")
-            return flat
-        size = sum([array.size for array in part])
-        return np.concatenate(part, axis=None, out=buffer[:size])
-
-    return read
-
-
-def parts_of(
-    arrays: Sequence[Any],
-    sizes: Sequence[int],
-    small: int,
-    view: Callable[[Any], Array] = lambda x: x,
-    piece: int = _PIECE,
-) -> tuple[list[Any], list[int]]:
-    """Parts to be read one after another, and their sizes: lists of small arrays, and pieces of large ones.
-
-    Nothing is read or copied yet. `view` makes an array of NumPy of a large one, of which a piece has so many elements.
-    """
-    parts: list[Any] = []
-    lengths: list[int] = []
-    group: list[Any] = []
-    room = JOINED
-    for array, size in zip(arrays, sizes, strict=True):
-        if size > small:
-            pieces = list(_flat_parts(view(array), piece))
-            parts += pieces
-            lengths += [each.size for each in pieces]
-            continue
-        if size > room:
-            parts.append(group)
-            lengths.append(JOINED - room)
-            group, room = [], JOINED
-        group.append(array)
-        room -= size
-    if group:
-        parts.append(group)
-        lengths.append(JOINED - room)
-    return parts, lengths
+def sum_of_large(
+    arrays: Sequence[Array],
+    sum_rows: SumRows = sums_in_float32,
+    widen: Widen = widened,
+    piece: int = PIECE,
+    threads: int = 1,
+) -> float:
+    """The same of large arrays, whose rows `sum_rows` sums and which `widen` converts, in pieces of so many."""
+    pieces = [part for array in arrays for part in _flat_parts(array, piece)]
+    flat = [part for part in pieces if part.ndim == 1 and part.flags.c_contiguous]
+    # What must be copied to be read by rows is converted instead.
+    others = [part for part in pieces if part.ndim != 1 or not part.flags.c_contiguous]
+    return exact_sum(others, [part.size for part in others], widen) + sum_by_rows(flat, sum_rows, widen, threads)
 
 
-def _flat_parts(x: Array, piece: int = _PIECE) -> Iterator[Array]:
+def _flat_parts(x: Array, piece: int) -> Iterator[Array]:
     """Views of pieces of an array, in any order: flat ones where it lies in one piece, else of few elements each."""
     if x.flags.c_contiguous or x.flags.f_contiguous:
         flat = x.ravel(order="K")
         for start in range(0, flat.size, piece):
             yield flat[start : start + piece]
-    elif x.size <= _COPIED:
+    elif x.size <= CHUNK:
         yield x
     else:
         axis = int(np.argmax(x.shape))
-        for part in np.array_split(x, min(x.shape[axis], -(-x.size // _COPIED)), axis=axis):
+        for part in np.array_split(x, min(x.shape[axis], -(-x.size // CHUNK)), axis=axis):
             yield from _flat_parts(part, piece)
 
 
@@ -115,9 +81,8 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
     else:
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
-    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays)
-    if sum([array.size for array in arrays]) > _PIECE:
-        parts = [part for source, result in parts for part in _pieces(source, result)]
+    sizes = [array.size for array in arrays]
+    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays, sizes)
 
     def work(start: int, stop: int) -> None:
         # Backwards, because what was read last is still in the cache.
@@ -127,18 +92,22 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
             else:
                 scale(source, factor, result)
 
+    if sum(sizes) <= PIECE:
+        work(0, len(parts))
+        return results
+    parts = [part for source, result in parts for part in _pieces(source, result)]
     _threads.spread(work, [result.size for _, result in parts], _threads.available())
     return results
 
 
 def _pieces(source: Any, result: Array) -> Iterable[tuple[Any, Array]]:
     """A source and its result, cut where threads are to share the work."""
-    if result.size <= _PIECE or isinstance(source, list) or not source.flags.forc:
+    if result.size <= PIECE or isinstance(source, list) or not source.flags.forc:
         return [(source, result)]
-    return zip(_flat_parts(source), _flat_parts(result), strict=True)
+    return zip(_flat_parts(source, PIECE), _flat_parts(result, PIECE), strict=True)
 
 
-def _copies(arrays: Sequence[Array]) -> tuple[list[Array], list[tuple[Any, Array]]]:
+def _copies(arrays: Sequence[Array], sizes: Sequence[int]) -> tuple[list[Array], list[tuple[Any, Array]]]:
     """New arrays and, for each, what it is to be made from: an array, or several small ones for a buffer they share.
 
     They share buffers unless they are large: many pieces of memory are handed out slowly, and the C library gives what
@@ -147,44 +116,32 @@ def _copies(arrays: Sequence[Array]) -> tuple[list[Array], list[tuple[Any, Array
     results: list[Array] = []
     pairs: list[tuple[Any, Array]] = []
     shared = np.empty(0, arrays[0].dtype)
-    left = sum([array.size for array in arrays])
-    for group in _neighbours(arrays):
-        first, size = group[0], sum([array.size for array in group])
-        left -= size
-        if first.nbytes >= _SHARED // 4 or not first.flags.c_contiguous:
-            results.append(np.empty_like(first))
-            pairs.append((first, results[-1]))
-            continue
-        if size > shared.size:
-            shared = np.empty(min(size + left, _SHARED // first.itemsize), first.dtype)
-        results += _split(shared[:size], group)
-        pairs.append((group, shared[:size]) if len(group) > 1 else (first, results[-1]))
-        shared = shared[size:]
+    ends = list(itertools.accumulate(sizes))
+    start = done = 0
+    while start < len(arrays):
+        stop = _end_of_group(sizes, ends, start, done)
+        group, size = arrays[start:stop], ends[stop - 1] - done
+        if len(group) == 1 and (group[0].nbytes >= _SHARED // 4 or not group[0].flags.c_contiguous):
+            results.append(np.empty_like(group[0]))
+            pairs.append((group[0], results[-1]))
+        else:
+            if size > shared.size:
+                shared = np.empty(min(ends[-1] - done, _SHARED // shared.itemsize), shared.dtype)
+            flat, shared = shared[:size], shared[size:]
+            bounds = itertools.pairwise([done, *ends[start:stop]])
+            parts = [flat[begin - done : end - done] for begin, end in bounds]
+            results += [part if x.ndim == 1 else part.reshape(x.shape) for part, x in zip(parts, group, strict=True)]
+            pairs.append((group, flat) if len(group) > 1 else (group[0], results[-1]))
+        start, done = stop, ends[stop - 1]
     return results, pairs
 
 
-def _neighbours(arrays: Sequence[Array]) -> Iterator[list[Array]]:
-    """Small arrays that follow one another, some of them at a time; any other by itself."""
-    group: list[Array] = []
-    room = 2 * JOINED
-    for array in arrays:
-        small = array.size <= JOINED // 2 and array.flags.c_contiguous
-        if group and (not small or array.size > room):
-            yield group
-            group, room = [], 2 * JOINED
-        if small:
-            group.append(array)
-            room -= array.size
-        else:
-            yield [array]
-    if group:
-        yield group
-
-
-def _split(flat: Array, like: Sequence[Array]) -> list[Array]:
-    ends = itertools.accumulate([array.size for array in like], initial=0)
-    parts = [flat[start:end] for start, end in itertools.pairwise(ends)]
-    return [part if array.ndim == 1 else part.reshape(array.shape) for part, array in zip(parts, like, strict=True)]
+def _end_of_group(sizes: Sequence[int], ends: Sequence[int], start: int, done: int) -> int:
+    """Where the small arrays end that follow one another and are made together; any other is made by itself."""
+    if sizes[start] > _JOINED // 4:
+        return start + 1
+    stop = bisect.bisect_right(ends, done + _JOINED, start)
+    return next((index for index in range(start, stop) if sizes[index] > _JOINED // 4), stop)
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:

@@ -1,13 +1,14 @@
 """Sums of squares at the speed of float32, with the errors of float64.
 
-The squares of each row of some hundred elements are summed in float32, and these sums in float64. The rounding errors
-of some hundred rows and more cancel, but for what they lean one way: those of float16 and bfloat16 elements do a
-little, those of rows that are alike a lot. How far they lean is seen in some of the rows, which are summed again in
-float64, and taken off. A row is drawn the more likely the larger its sum is, so that the mean relative error of those
-drawn is that of the whole sum, however unlike the rows are. A part of the elements on which too much depends for the
-rows drawn of it is summed in float64 itself; and everything is, if the sums lean far or left the range of float32.
+The squares of each row of a thousand elements are summed in float32, and these sums in float64. The rounding errors of
+some hundred rows and more cancel, but for what they lean one way: those of float16 and bfloat16 elements do a little,
+those of rows that are alike a lot. How far they lean is seen in some of the rows, which are summed again in float64,
+and taken off. A row is drawn the more likely the larger its sum is, so that the mean relative error of those drawn is
+that of the whole sum, however unlike the rows are. If their errors are too unlike each other to tell, or a sum has left
+the range of float32, all is summed in float64.
 """
 
+import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -18,112 +19,115 @@ import numpy as np
 
 from gradclip_spec._threads import spread
 
-__all__ = ["exact_sum", "in_float32", "sum_by_rows"]
+__all__ = ["CHUNK", "SumRows", "Widen", "exact_sum", "sum_by_rows", "sums_in_float32", "widened"]
 
 Array = np.ndarray[Any, Any]
+#: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
+Widen = Callable[[Sequence[Any], Array], None]
+#: `sum_rows(matrices, sums)` writes the sums of the squares of the rows of matrices, one after the other.
+SumRows = Callable[[Sequence[Array], Array], None]
 
+_ROW = 1024
 #: From this many elements on there are rows enough.
 _LARGE = 1 << 17
-#: Elements that are converted to float64 at a time: the buffer stays in the first two caches, and is too small for
-#: BLAS to start threads, which wait for each other far longer than the sum takes when the machine is busy.
-_CHUNK = 1 << 13
-_ROW = 512
+#: Rows that are summed again.
+_SAMPLE = 128
+#: A standard deviation of their errors beyond which they say too little of the others: that of their mean is a twelfth
+#: of it, that of the norm half of this, and must be a small part of the float32 rounding that follows, of `2**-24`.
+_UNLIKE = 2.0**-22
+#: Elements that are summed in float64 at a time: they stay in the second cache.
+CHUNK = 1 << 16
 #: Elements of a part that is worth a thread's while, if others are as large.
 _SHARE = 1 << 18
-#: A part with more than one in so many of the sum, times the root of the number of rows drawn of it, is summed again.
-_ALONE = 10
-#: So many rows are summed again, and one more of each part.
-_SAMPLE = 128
 
 
-#: Called once in each thread; what it returns reads the part of an index as a flat array, which the next may overwrite.
-Reader = Callable[[], Callable[[int], Array]]
+def sums_in_float32(matrices: Sequence[Array], sums: Array) -> None:
+    """The sums of the squares of the rows of matrices, one matrix after the other."""
+    end = 0
+    for matrix in matrices:
+        begin, end = end, end + len(matrix)
+        np.vecdot(matrix, matrix, out=sums[begin:end])
 
 
-def in_float32(rows: Array) -> Array:
-    """The sums of the squares of the rows of a matrix."""
-    sums: Array = np.vecdot(rows, rows)
-    return sums
+def widened(arrays: Sequence[Array], out: Array) -> None:
+    """All elements of arrays of NumPy in float64, which holds the square of any narrower float exactly."""
+    # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
+    np.concatenate(arrays, axis=None, out=out, casting="unsafe")
+
+
+def exact_sum(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
+    """The sum of the squares of all elements, in float64; larger arrays are flat ones of NumPy."""
+    buffer = np.empty(CHUNK)
+    ends = list(itertools.accumulate(sizes))
+    sums: list[float] = []
+    start = done = 0
+    while start < len(arrays):
+        stop = bisect.bisect_right(ends, done + CHUNK, start)
+        if stop > start:
+            sums.append(_widened_sum(arrays[start:stop], ends[stop - 1] - done, widen, buffer))
+        else:
+            stop = start + 1
+            for begin in range(0, sizes[start], CHUNK):
+                chunk = arrays[start][begin : begin + CHUNK]
+                sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
+        start, done = stop, ends[stop - 1]
+    return math.fsum(sums)
+
+
+def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
+    widen(arrays, buffer[:size])
+    # In rows too short for BLAS to start threads, which wait for each other longer than the sum takes.
+    rows = -(-size // _ROW)
+    buffer[size : rows * _ROW] = 0
+    matrix = buffer[: rows * _ROW].reshape(rows, _ROW)
+    return float(np.sum(np.vecdot(matrix, matrix)))
 
 
 def sum_by_rows(
-    sizes: Sequence[int], reader: Reader, threads: int, of_rows: Callable[[Array], Array] = in_float32
+    parts: Sequence[Array], sum_rows: SumRows = sums_in_float32, widen: Widen = widened, threads: int = 1
 ) -> float:
-    """The sum of the squares of float32 elements, read in parts of these sizes, each of thousands if there are many."""
-    total = _sum_by_rows(sizes, reader, threads, of_rows) if sum(sizes) >= _LARGE else None
-    return exact_sum(sizes, reader) if total is None else total
+    """The sum of the squares of the elements of flat arrays, each of thousands."""
+    sizes = [part.size for part in parts]
+    total = _sum_by_rows(parts, sizes, sum_rows, widen, threads) if sum(sizes) >= _LARGE else None
+    return exact_sum(parts, sizes, widen) if total is None else total
 
 
-def exact_sum(sizes: Sequence[int], reader: Reader) -> float:
-    """The same in float64, which holds the square of any narrower float exactly."""
-    read = reader()
-    return math.fsum(_exactly(read(index)) for index in range(len(sizes)))
-
-
-def _exactly(flat: Array) -> float:
-    total, wide = 0.0, np.empty(min(flat.size, _CHUNK))
-    for start in range(0, flat.size, _CHUNK):
-        chunk = flat[start : start + _CHUNK]
-        # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
-        np.copyto(wide[: chunk.size], chunk, casting="unsafe")
-        total += float(np.dot(wide[: chunk.size], wide[: chunk.size]))
-    return total
-
-
-def _sum_by_rows(sizes: Sequence[int], reader: Reader, threads: int, of_rows: Callable[[Array], Array]) -> float | None:
+def _sum_by_rows(
+    parts: Sequence[Array], sizes: Sequence[int], sum_rows: SumRows, widen: Widen, threads: int
+) -> float | None:
     """None if float32 cannot be trusted with these elements."""
     size = sum(sizes)
-    counts = [1 + _SAMPLE * each // size for each in sizes]
-    bounds = list(itertools.accumulate(counts, initial=0))
-    places = _places(counts)
-    totals, rests = np.zeros(len(sizes)), np.zeros(len(sizes))
-    drawn, sample = np.zeros(bounds[-1], np.float32), np.zeros((bounds[-1], _ROW), np.float32)
+    matrices = [part[: each // _ROW * _ROW].reshape(-1, _ROW) for part, each in zip(parts, sizes, strict=True)]
+    bounds = list(itertools.accumulate([each // _ROW for each in sizes], initial=0))
+    sums = np.empty(bounds[-1], np.float32)
 
-    def work(begin: int, end: int) -> None:
-        read = reader()
-        for index in range(begin, end):
-            flat = read(index)
-            count = flat.size // _ROW
-            if count:
-                rows = flat[: count * _ROW].reshape(-1, _ROW)
-                sums = of_rows(rows)
-                running = sums.cumsum(dtype=np.float64)
-                totals[index] = total = running[-1]
-                here = slice(bounds[index], bounds[index + 1])
-                some = running.searchsorted(places[here] * total, "right")
-                if some[-1] == count:
-                    # Where the sum is not a number, there are no such rows.
-                    some.fill(0)
-                drawn[here], sample[here] = sums[some], rows[some]
-            if flat.size > count * _ROW:
-                rests[index] = _exactly(flat[count * _ROW :])
+    def work(start: int, stop: int) -> None:
+        sum_rows(matrices[start:stop], sums[bounds[start] : bounds[stop]])
 
     # Of small parts, threads would wait longer for Python's lock than they work.
     spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
-    total = float(np.sum(totals))
+    running = np.cumsum(sums, dtype=np.float64)
+    total = float(running[-1])
     if not size * 2.0**-120 < total < 2.0**127:
         return None
-    wide = sample.astype(np.float64)
-    exact = np.vecdot(wide, wide)
-    leans = np.divide(drawn - exact, exact, out=np.zeros_like(exact), where=exact > 0)
-    errors = np.add.reduceat(leans, bounds[:-1]) / counts * totals
-    if abs(float(np.sum(errors))) > 2.0**-23 * total:
+    # A product that is rounded up may lie beyond the last row.
+    drawn = np.minimum(np.searchsorted(running, _places() * total, "right"), len(sums) - 1)
+    owners = np.searchsorted(bounds, drawn, "right") - 1
+    again = np.empty((_SAMPLE, _ROW))
+    numbers = (drawn - np.asarray(bounds)[owners]).tolist()
+    widen([matrices[owner][number] for owner, number in zip(owners.tolist(), numbers, strict=True)], again.reshape(-1))
+    exact = np.vecdot(again, again)
+    leans = np.divide(sums[drawn] - exact, exact, out=np.zeros_like(exact), where=exact > 0)
+    lean = float(np.sum(leans)) / _SAMPLE
+    if float(np.vecdot(leans - lean, leans - lean)) > _SAMPLE * _UNLIKE**2:
         return None
-    totals += rests - errors
-    for index in np.flatnonzero(totals > np.sqrt(counts) * (total / _ALONE)).tolist():
-        # Too much depends on the few rows that were drawn of this part.
-        totals[index] = _exactly(reader()(index))
-    return float(np.sum(totals))
-
-
-def _places(counts: Sequence[int]) -> Array:
-    """For each part, one number from 0 to 1 in each of so many intervals: at no equal distances, each time the same."""
-    starts = np.repeat(np.cumsum([0, *counts[:-1]]), counts)
-    indices = np.arange(len(starts))
-    places: Array = (indices - starts + _fractions()[indices % _SAMPLE]) / np.repeat(counts, counts)
-    return places
+    total -= lean * total
+    rests = [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True)]
+    return total + exact_sum(rests, [each % _ROW for each in sizes], widen)
 
 
 @lru_cache
-def _fractions() -> Array:
-    return np.random.default_rng(20261121).random(_SAMPLE)
+def _places() -> Array:
+    """Numbers from 0 to 1, one in each of so many intervals: at no equal distances, each time the same."""
+    places: Array = (np.arange(_SAMPLE) + np.random.default_rng(20261121).random(_SAMPLE)) / _SAMPLE
+    return places

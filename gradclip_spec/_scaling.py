@@ -81,7 +81,7 @@ def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coeffici
         return list(leaves)
     # In place, an array that stands in the tree twice is one array, to be multiplied once.
     once = not inplace or len(set(map(id, leaves))) == len(leaves)
-    if len(factors) == 1 and once and len({leaf.dtype for leaf in leaves}) == 1:
+    if len(factors) == 1 and once and len(library.names) == 1:
         return multiply(library, leaves, factors[0], inplace)
     results = list(leaves)
     for (_, factor), indices in _alike(leaves, factors, inplace).items():

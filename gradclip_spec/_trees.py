@@ -4,14 +4,14 @@ Single arrays and flat lists, tuples and dicts, which is what nearly everyone ha
 registered containers are left to the library optree, which is imported only when one is met.
 """
 
-from collections.abc import Callable, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-__all__ = ["Path", "Tree", "flags_of", "flatten"]
+__all__ = ["Path", "Tree", "flatten", "included", "one_of_each_type"]
 
 #: Where a leaf stands: the keys and indices that lead to it; empty for a single array.
 Path = tuple[Any, ...]
@@ -52,24 +52,21 @@ def flatten(grads: Any) -> Tree:
     return _flatten_nested(grads)
 
 
-def flags_of(tree: Tree, need_clip: Any) -> list[bool]:
-    """For each leaf, whether it is included: it exists, and `need_clip` does not exclude it."""
+def included(tree: Tree, need_clip: Any) -> list[int]:
+    """The indices of the leaves that are included: they exist, and `need_clip` does not exclude them."""
+    existing = [index for index, leaf in enumerate(tree.leaves) if leaf is not None]
     if need_clip is None:
-        return [leaf is not None for leaf in tree.leaves]
+        return existing
     if callable(need_clip):
-        return [
-            leaf is not None and _flag(need_clip(path, leaf), f"what `need_clip` returned for the leaf at {path}")
-            for path, leaf in zip(tree.paths(), tree.leaves, strict=True)
-        ]
+        paths = tree.paths()
+        what = "what `need_clip` returned for the leaf at {}"
+        return [i for i in existing if _flag(need_clip(paths[i], tree.leaves[i]), what.format(paths[i]))]
     try:
         flags = tree.flatten_like(need_clip)
     except (ValueError, TypeError) as error:
         message = f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
         raise ValueError(message) from error
-    return [
-        leaf is not None and _flag(flag, "each flag in `need_clip`")
-        for leaf, flag in zip(tree.leaves, flags, strict=True)
-    ]
+    return [index for index in existing if _flag(flags[index], "each flag in `need_clip`")]
 
 
 def _flag(value: Any, what: str) -> bool:
@@ -79,11 +76,13 @@ def _flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def _all_leaves(values: Any) -> bool:
-    # One look at each type and not at each value: a model has thousands of gradients and one type of them.
-    representatives = {type(value): value for value in values}
-    representatives.pop(type(None), None)
-    return all(array_api_compat.is_array_api_obj(value) for value in representatives.values())
+def _all_leaves(values: Collection[Any]) -> bool:
+    return all(value is None or array_api_compat.is_array_api_obj(value) for value in one_of_each_type(values))
+
+
+def one_of_each_type(values: Collection[Any]) -> list[Any]:
+    """The first value of each type: a model has thousands of gradients, and one type of them."""
+    return [next(value for value in values if type(value) is kind) for kind in set(map(type, values))]
 
 
 def _listed(grads: Sequence[Any], other: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,33 +37,40 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
     sizes = [tensor.numel() for tensor in tensors]
     small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _SMALL]
     large = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size > _SMALL]
-    total = exact_sum(small, [size for size in sizes if size <= _SMALL], _widened_tensors)
-    if dtype == torch.float32:
-        return total + sum_of_large([tensor.numpy() for tensor in large], _sum_rows, piece=sys.maxsize)
-    wide = torch.empty(_CONVERTED)
 
-    def converted(bits: Array) -> Tensor:
-        return wide[: bits.size].view(bits.shape).copy_(torch.from_numpy(bits).view(dtype))
+    def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
+        norms = torch.from_numpy(sums)
+        for matrix, out in zip(matrices, norms.split([len(matrix) for matrix in matrices]), strict=True):
+            torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
+        norms.square_()
 
     def widen(arrays: Sequence[Array], out: Array) -> None:
-        _widened_tensors([torch.from_numpy(np.concatenate(arrays, axis=None)).view(dtype)], out)
+        _widen([tensor_of(np.concatenate(arrays, axis=None))], out)
 
-    # NumPy knows no bfloat16, but can hold the bits.
-    bits = [tensor.view(torch.int16).numpy() for tensor in large]
-    return total + sum_of_large(bits, functools.partial(_sum_rows, read=converted), widen, _CONVERTED)
+    if dtype == torch.float32:
+        # In one piece, whose rows torch itself shares out among its threads.
+        read, tensor_of, piece = torch.Tensor.numpy, torch.from_numpy, sys.maxsize
+    else:
+        # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
+        read, tensor_of, piece = _bits, functools.partial(_tensor_of_bits, dtype=dtype), _CONVERTED
+    total = sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
+    return total + exact_sum(small, [size for size in sizes if size <= _SMALL], _widen)
 
 
-def _sum_rows(matrices: Sequence[Array], sums: Array, read: Callable[[Array], Tensor] | None = None) -> None:
+def _bits(tensor: Tensor) -> Array:
     import torch
 
-    read = read or torch.from_numpy
-    norms = torch.from_numpy(sums)
-    for matrix, out in zip(matrices, norms.split([len(matrix) for matrix in matrices]), strict=True):
-        torch.linalg.vector_norm(read(matrix), dim=-1, out=out)
-    norms.square_()
+    bits: Array = tensor.view(torch.int16).numpy()
+    return bits
 
 
-def _widened_tensors(tensors: Sequence[Tensor], out: Array) -> None:
+def _tensor_of_bits(bits: Array, dtype: Any) -> Tensor:
+    import torch
+
+    return torch.from_numpy(bits).view(dtype)
+
+
+def _widen(tensors: Sequence[Tensor], out: Array) -> None:
     import torch
 
     joined = torch.cat([x if x.ndim == 1 else x.reshape(-1) for x in tensors])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import _numpy, _threads, _torch_tensors, clip_by_global_norm, global_norm
+from gradclip_spec import _numpy, _threads, clip_by_global_norm, global_norm
 
 #: Elements that are worth a thread, in arrays that cannot be divided evenly.
 SHAPES = [(1_500_001,), (300, 4001), (7,), (), (2_000_003,), (64, 64)]
@@ -141,7 +141,6 @@ def test_tensors_that_no_one_axis_cuts_into_small_pieces(dtype: str, monkeypatch
     torch = pytest.importorskip("torch", reason="torch is not installed")
     # As of 100,000,000 elements and more, in small.
     monkeypatch.setattr(_numpy, "CHUNK", 1000)
-    monkeypatch.setattr(_torch_tensors, "_CONVERTED", 2000)
     tensor = torch.from_numpy(np.random.default_rng(3).standard_normal((64, 64, 128))).to(getattr(torch, dtype))[
         ..., ::2
     ]

@@ -51,16 +51,17 @@ def sum_of_large(
     threads: int = 1,
 ) -> float:
     """The same of large arrays, whose rows `sum_rows` sums and which `widen` converts, in pieces of so many."""
-    pieces = [part for array in arrays for part in _flat_parts(array, piece)]
-    flat = [part for part in pieces if part.ndim == 1 and part.flags.c_contiguous]
+    flat: list[Array] = []
     # What must be copied to be read by rows is converted instead.
-    others = [part for part in pieces if part.ndim != 1 or not part.flags.c_contiguous]
+    others: list[Array] = []
+    for array in arrays:
+        (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
     return exact_sum(others, [part.size for part in others], widen) + sum_by_rows(flat, sum_rows, widen, threads)
 
 
 def _flat_parts(x: Array, piece: int) -> Iterator[Array]:
     """Views of pieces of an array, in any order: flat ones where it lies in one piece, else of few elements each."""
-    if x.flags.c_contiguous or x.flags.f_contiguous:
+    if x.flags.forc:
         flat = x.ravel(order="K")
         for start in range(0, flat.size, piece):
             yield flat[start : start + piece]

@@ -106,7 +106,8 @@ def _sum_by_rows(
 
     # Of small parts, threads would wait longer for Python's lock than they work.
     spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
-    running = np.cumsum(sums, dtype=np.float64)
+    running = sums.astype(np.float64)
+    np.cumsum(running, out=running)
     total = float(running[-1])
     if not size * 2.0**-120 < total < 2.0**127:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec._numpy import sum_of_large
-from gradclip_spec._rows import exact_sum
+from gradclip_spec._rows import exact_sum, widened
 
 __all__ = ["sum_of_squares"]
 
@@ -44,15 +44,13 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
             torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
         norms.square_()
 
-    def widen(arrays: Sequence[Array], out: Array) -> None:
-        _widen([tensor_of(np.concatenate(arrays, axis=None))], out)
-
     if dtype == torch.float32:
         # In one piece, whose rows torch itself shares out among its threads.
-        read, tensor_of, piece = torch.Tensor.numpy, torch.from_numpy, sys.maxsize
+        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, sys.maxsize
     else:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
-        read, tensor_of, piece = _bits, functools.partial(_tensor_of_bits, dtype=dtype), _CONVERTED
+        read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
+        widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
     total = sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
     return total + exact_sum(small, [size for size in sizes if size <= _SMALL], _widen)
 
@@ -68,6 +66,10 @@ def _tensor_of_bits(bits: Array, dtype: Any) -> Tensor:
     import torch
 
     return torch.from_numpy(bits).view(dtype)
+
+
+def _widen_bits(arrays: Sequence[Array], out: Array, dtype: Any) -> None:
+    _widen([_tensor_of_bits(np.concatenate(arrays, axis=None), dtype)], out)
 
 
 def _widen(tensors: Sequence[Tensor], out: Array) -> None:

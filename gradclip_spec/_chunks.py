@@ -96,4 +96,4 @@ def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
     first, second, third, identity = numbers
     factor = Coefficient(asarray(first), asarray(second), float(third), asarray(identity != 0))
     with library.primitives.context():
-        return scaled(library, [chunk], [factor], inplace=False)[0]
+        return scaled(library, [chunk], factor, inplace=False)[0]

@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_spec import _chunks, _trees
 from gradclip_spec._library import Library, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
-from gradclip_spec._scaling import coefficient, scaled
+from gradclip_spec._scaling import coefficient, scaled, scaled_each
 
 __all__ = ["Gradients", "clip_each", "clip_each_by_norm", "clip_together", "refuse_nonfinite", "total_norm"]
 
@@ -91,7 +91,7 @@ def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: fl
         return gradients.rebuilt(_chunks.clip_together(gradients.leaves, norm, clip_norm, eps))
     with gradients.backend.primitives.context():
         factor = coefficient(gradients.backend.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, [factor], inplace))
+        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, factor, inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
@@ -102,8 +102,8 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
         return gradients.rebuilt(_chunks.clip_each_by_norm(gradients.leaves, clip_norm, norm_type, eps))
     with gradients.backend.primitives.context():
         norms = norms_of_each(gradients.backend, gradients.leaves, norm_type)
-        factors = coefficient(gradients.backend.scalars, norms, clip_norm, eps).each(len(gradients.included))
-        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, factors, inplace))
+        factors = coefficient(gradients.backend.scalars, norms, clip_norm, eps)
+        return gradients.rebuilt(scaled_each(gradients.backend, gradients.leaves, factors, inplace))
 
 
 def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:

@@ -51,8 +51,12 @@ def norm_of_all(library: Library, leaves: Sequence[Array], norm_type: float) -> 
 
 def norms_of_each(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of each leaf, as arrays with one element a leaf."""
+    of_each, stack = library.primitives.sums_of_each, library.scalars.xp.stack
+    if of_each is not None and norm_type == 2 and library.eager and library.wide(leaves):
+        numbers = library.scalars.xp.asarray(of_each(leaves))
+        zeros = library.scalars.xp.zeros_like(numbers)
+        return _rooted(library.scalars, (numbers, zeros, zeros + 1, zeros), norm_type)
     sums = [_powers(library, [leaf], norm_type) for leaf in leaves]
-    stack = library.scalars.xp.stack
     high, low, unit, exponent = (stack(parts) for parts in zip(*sums, strict=True))
     return _rooted(library.scalars, (high, low, unit, exponent), norm_type)
 

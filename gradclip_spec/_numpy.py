@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _threads
-from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, sum_by_rows, sums_in_float32, widened
+from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, exact_sums, sum_by_rows, sums_in_float32, widened
 
-__all__ = ["PIECE", "clip", "multiply", "sum_of_large", "sum_of_squares", "writeable"]
+__all__ = ["PIECE", "clip", "multiply", "sum_of_large", "sum_of_squares", "sums_of_each", "writeable"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +41,21 @@ def sum_of_squares(arrays: Sequence[Array]) -> float:
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
     total += exact_sum(pieces, [piece.size for piece in pieces])
     return total + sum_of_large([array for array in large if array.dtype == np.float32], threads=_threads.available())
+
+
+def sums_of_each(
+    arrays: Sequence[Array],
+    sizes: Sequence[int],
+    widen: Widen = widened,
+    of_one: Callable[[Sequence[Array]], float] = sum_of_squares,
+) -> list[float]:
+    """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
+    sums = [of_one([array]) if size > _SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
+    small = [index for index, size in enumerate(sizes) if 0 < size <= _SMALL]
+    exact = exact_sums([arrays[index] for index in small], [sizes[index] for index in small], widen)
+    for index, total in zip(small, exact, strict=True):
+        sums[index] = total
+    return sums
 
 
 def sum_of_large(
@@ -82,6 +97,8 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
     else:
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
+    if len(arrays) == 1 and arrays[0].size <= PIECE:
+        return [scale(arrays[0], factor, arrays[0] if inplace else np.empty_like(arrays[0]))]
     sizes = [array.size for array in arrays]
     results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays, sizes)
 

@@ -45,6 +45,8 @@ class Primitives:
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
     one_is_neutral: bool = False
+    #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
+    sums_of_each: Callable[[Sequence[Array]], list[float]] | None = None
     #: For arrays in blocks, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
     blockwise: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
@@ -61,6 +63,7 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
             clip=_numpy.clip,
             eager=lambda leaves: True,
             writeable=_numpy.writeable,
+            sums_of_each=lambda arrays: _numpy.sums_of_each(arrays, [array.size for array in arrays]),
         )
     if array_api_compat.is_torch_namespace(xp):
         return _torch(_standard(xp))
@@ -148,6 +151,7 @@ def _torch(standard: Primitives) -> Primitives:
         writeable=lambda arrays: [True] * len(arrays),
         context=context,
         one_is_neutral=True,
+        sums_of_each=_torch_tensors.sums_of_each,
     )
 
 

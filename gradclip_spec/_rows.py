@@ -11,7 +11,7 @@ the range of float32, all is summed in float64.
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from gradclip_spec._threads import spread
 
-__all__ = ["CHUNK", "SumRows", "Widen", "exact_sum", "sum_by_rows", "sums_in_float32", "widened"]
+__all__ = ["CHUNK", "SumRows", "Widen", "exact_sum", "exact_sums", "sum_by_rows", "sums_in_float32", "widened"]
 
 Array = np.ndarray[Any, Any]
 #: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
@@ -57,21 +57,40 @@ def widened(arrays: Sequence[Array], out: Array) -> None:
 
 def exact_sum(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
     """The sum of the squares of all elements, in float64; larger arrays are flat ones of NumPy."""
-    buffer = np.empty(CHUNK)
-    ends = list(itertools.accumulate(sizes))
+    # No larger than it must be, since many sums are of one small array.
+    buffer = np.empty(min(-(-sum(sizes) // _ROW) * _ROW, CHUNK))
     sums: list[float] = []
-    start = done = 0
-    while start < len(arrays):
-        stop = bisect.bisect_right(ends, done + CHUNK, start)
-        if stop > start:
-            sums.append(_widened_sum(arrays[start:stop], ends[stop - 1] - done, widen, buffer))
-        else:
-            stop = start + 1
-            for begin in range(0, sizes[start], CHUNK):
-                chunk = arrays[start][begin : begin + CHUNK]
-                sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
-        start, done = stop, ends[stop - 1]
+    for start, stop, size in _groups(sizes):
+        if size <= CHUNK:
+            sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
+            continue
+        for begin in range(0, size, CHUNK):
+            chunk = arrays[start][begin : begin + CHUNK]
+            sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
     return math.fsum(sums)
+
+
+def exact_sums(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
+    """The sums of the squares of small arrays, none of them empty, each by itself, in float64."""
+    buffer = np.empty(min(sum(sizes), CHUNK))
+    sums: list[float] = []
+    for start, stop, size in _groups(sizes):
+        squares = buffer[:size]
+        widen(arrays[start:stop], squares)
+        np.square(squares, out=squares)
+        begins = list(itertools.accumulate(sizes[start : stop - 1], initial=0))
+        sums += np.add.reduceat(squares, begins).tolist()
+    return sums
+
+
+def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Where arrays of these sizes start and stop that together are a chunk, and their size; larger ones are alone."""
+    ends = list(itertools.accumulate(sizes))
+    start = done = 0
+    while start < len(sizes):
+        stop = max(start + 1, bisect.bisect_right(ends, done + CHUNK, start))
+        yield start, stop, ends[stop - 1] - done
+        start, done = stop, ends[stop - 1]
 
 
 def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:

@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from gradclip_spec import _words
 from gradclip_spec._library import Library, Scalars, dtype_name
 from gradclip_spec._norm import Norm
 
-__all__ = ["Coefficient", "coefficient", "scaled"]
+__all__ = ["Coefficient", "coefficient", "scaled", "scaled_each"]
 
 Array = Any
 
@@ -28,12 +28,9 @@ class Coefficient:
     third: float
     identity: Array
 
-    def each(self, count: int) -> "list[Coefficient]":
-        """The coefficients of so many leaves, where there is one for each."""
-        return [
-            Coefficient(self.first[index], self.second[index], self.third, self.identity[index])
-            for index in range(count)
-        ]
+    def at(self, index: int) -> "Coefficient":
+        """The coefficient of one leaf, where there is one for each."""
+        return Coefficient(self.first[index], self.second[index], self.third, self.identity[index])
 
 
 def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
@@ -74,33 +71,56 @@ def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_no
     return (high < bound) | ((high == bound) & (low <= 0))
 
 
-def scaled(library: Library, leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool) -> list[Array]:
-    """Each leaf multiplied by its coefficient, or all by the only one; a leaf to be left as it is comes back itself."""
+def scaled(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+    """Each leaf multiplied by one coefficient; leaves to be left as they are come back themselves."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
-    if len(factors) == 1 and library.eager and factors[0].identity:
+    if library.eager and factor.identity:
         return list(leaves)
-    # In place, an array that stands in the tree twice is one array, to be multiplied once.
-    once = not inplace or len(set(map(id, leaves))) == len(leaves)
-    if len(factors) == 1 and once and len(library.names) == 1:
-        return multiply(library, leaves, factors[0], inplace)
+    indices = _once(leaves, inplace)
+    if len(library.names) == 1 and len(indices) == len(leaves):
+        return multiply(library, leaves, factor, inplace)
     results = list(leaves)
-    for (_, factor), indices in _alike(leaves, factors, inplace).items():
-        products = multiply(library, [leaves[index] for index in indices], factor, inplace)
-        for index, product in zip(indices, products, strict=True):
+    by_dtype: dict[Any, list[int]] = {}
+    for index in indices:
+        by_dtype.setdefault(leaves[index].dtype, []).append(index)
+    for alike in by_dtype.values():
+        products = multiply(library, [leaves[index] for index in alike], factor, inplace)
+        for index, product in zip(alike, products, strict=True):
             results[index] = product
     return results
 
 
-def _alike(
-    leaves: Sequence[Array], factors: Sequence[Coefficient], inplace: bool
-) -> dict[tuple[Any, Coefficient], list[int]]:
-    """The indices of leaves of one dtype with one coefficient, because many are multiplied faster than one by one."""
-    indices = {id(leaf): index for index, leaf in enumerate(leaves)}.values() if inplace else range(len(leaves))
-    groups: dict[tuple[Any, Coefficient], list[int]] = {}
-    for index in indices:
-        factor = factors[0] if len(factors) == 1 else factors[index]
-        groups.setdefault((leaves[index].dtype, factor), []).append(index)
-    return groups
+def scaled_each(library: Library, leaves: Sequence[Array], factors: Coefficient, inplace: bool) -> list[Array]:
+    """Each leaf multiplied by its own coefficient; one to be left as it is comes back itself."""
+    results = list(leaves)
+    if not library.eager:
+        for index in _once(leaves, inplace):
+            (results[index],) = _multiply_lazy(library, [leaves[index]], factors.at(index), inplace)
+        return results
+    # All at once, because to look at one coefficient takes longer than to multiply a small leaf.
+    identities = factors.identity.tolist()
+    numbers = (factors.first * factors.second * factors.third).tolist()
+    plain: dict[Any, tuple[Any, float]] = {}
+    for index in _once(leaves, inplace):
+        if identities[index]:
+            continue
+        leaf, number = leaves[index], numbers[index]
+        if leaf.dtype not in plain:
+            wide = _candidates(library, leaf.dtype)[0]
+            plain[leaf.dtype] = wide, float(library.xp.finfo(wide).smallest_normal)
+        wide, smallest = plain[leaf.dtype]
+        if abs(number) < smallest:
+            (results[index],) = _multiply_eager(library, [leaf], factors.at(index), inplace)
+        else:
+            (results[index],) = library.primitives.multiply([leaf], number, wide, inplace)
+    return results
+
+
+def _once(leaves: Sequence[Array], inplace: bool) -> Collection[int]:
+    """The indices of the leaves; in place, of each once, because an array may stand in a tree twice."""
+    if not inplace or len(set(map(id, leaves))) == len(leaves):
+        return range(len(leaves))
+    return {id(leaf): index for index, leaf in enumerate(leaves)}.values()
 
 
 def _multiply_eager(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec._numpy import sum_of_large
+from gradclip_spec import _numpy
 from gradclip_spec._rows import exact_sum, widened
 
-__all__ = ["sum_of_squares"]
+__all__ = ["sum_of_squares", "sums_of_each"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
@@ -29,6 +29,11 @@ def sum_of_squares(tensors: Sequence[Tensor]) -> float:
         _sum_of_squares_alike([tensor for tensor in tensors if tensor.dtype == dtype], dtype)
         for dtype in {tensor.dtype for tensor in tensors}
     )
+
+
+def sums_of_each(tensors: Sequence[Tensor]) -> list[float]:
+    """The same of each tensor."""
+    return _numpy.sums_of_each(tensors, [tensor.numel() for tensor in tensors], _widen, sum_of_squares)
 
 
 def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
@@ -51,7 +56,7 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
-    total = sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
+    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
     return total + exact_sum(small, [size for size in sizes if size <= _SMALL], _widen)
 
 

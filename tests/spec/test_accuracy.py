@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, global_norm
+from gradclip_spec import clip_by_global_norm, clip_by_norm, global_norm
 
 #: For each dtype: the bits of the significand, the smallest normal exponent, and the budgets of norm and element.
 FORMATS = {
@@ -203,6 +203,50 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
         distance(float(backend.read(clipped[-1])[0]), Fraction(float(values[-1, 0])) / exact_norm(values), "float32")
         <= 1.5
     )
+
+
+def test_new_arrays_that_share_no_memory(backend: Any) -> None:
+    # More than the 16 MB that new NumPy arrays share, and none that fits into what is left of them.
+    arrays = [backend.array(np.full((3, 100_001), 1.0 + place)) for place in range(15)]
+    clipped, norm = clip_by_global_norm(arrays, 1.0)
+    exact = math.sqrt(300_003 * sum(place**2 for place in range(1, 16)))
+    assert float(backend.read(norm)) == pytest.approx(exact, rel=2.0**-23)
+    for place, array in enumerate(clipped):
+        values = backend.read(array)
+        assert values.shape == (3, 100_001)
+        assert values == pytest.approx((1.0 + place) / exact, rel=2.0**-22)
+
+
+#: Fewer than are joined, as many, one more, and those around a row and a chunk.
+SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000, 2]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("exponent", [0, -60, -140, 60])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, order: int) -> None:
+    if dtype not in backend.dtypes or (dtype == "float16" and exponent):
+        pytest.skip(f"{backend.name} has no {dtype}, or it has no such exponent")
+    if exponent == -140 and (dtype == "bfloat16" or backend.name == "jax"):
+        pytest.skip("subnormal numbers have too few bits, or are taken for zero")
+    random = np.random.default_rng(4)
+    scale = 2.0**exponent
+    # Every third is within the threshold.
+    values = [
+        random.uniform(-1, 1, size) * (scale if place % 3 else scale * 1e-3)
+        for place, size in enumerate(SIZES[::order])
+    ]
+    arrays = [backend.array(each, dtype) for each in values]
+    given = [backend.read(array).astype(np.float64) for array in arrays]
+    clipped = clip_by_norm(arrays, 0.5 * scale)
+    for array, before, after in zip(arrays, given, map(backend.read, clipped), strict=True):
+        norm = exact_norm(before)
+        if norm <= Fraction(0.5 * scale):
+            assert after.tobytes() == backend.read(array).tobytes()
+            continue
+        for index in range(0, before.size, max(before.size // 16, 1)):
+            exact = Fraction(float(before[index])) * Fraction(0.5 * scale) / norm
+            assert distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 
 
 def test_memory_layouts() -> None:

@@ -106,4 +106,4 @@ def on_shards(primitives: Any) -> Any:
         # All processes have the same numbers in the end, and so decide alike.
         return bool(primitives.eager([x.to_local() for x in leaves]))
 
-    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=of_shards)
+    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=of_shards, sums_of_each=None)

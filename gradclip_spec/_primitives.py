@@ -126,7 +126,7 @@ def _torch(standard: Primitives) -> Primitives:
         if isinstance(k, float) and wide in (dtype, torch.float32):
             # Either way torch computes float16 and bfloat16 in float32 and rounds once. A tensor is several times as
             # fast, but makes a new array without dimensions one of its own dtype.
-            factor = torch.tensor(k, dtype=wide) if inplace or dtype == wide else k
+            factor = torch.tensor(k, dtype=wide, device="cpu") if inplace or dtype == wide else k
             if not inplace:
                 return list(torch._foreach_mul(arrays, factor))
             torch._foreach_mul_(arrays, factor)

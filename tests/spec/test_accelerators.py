@@ -60,3 +60,25 @@ def test_no_value_decides_what_is_recorded_for_derivatives(looked_at: list[str],
     # The recorder sees what it is there for.
     float(global_norm(grads).detach())
     assert looked_at == ["aten._local_scalar_dense.default"]
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_tensors_that_are_not_on_the_default_device(require: Any, dtype: str, inplace: bool) -> None:
+    require("torch")
+    import torch
+
+    def grads() -> list[Any]:
+        shapes: list[tuple[int, ...]] = [(5, 3), (300_000,), ()]
+        return [torch.full(shape, 2.0, dtype=getattr(torch, dtype), device="cpu") for shape in shapes]
+
+    def all_of_them() -> list[Any]:
+        clipped, norm = clip_by_global_norm(grads(), 1.0, inplace=inplace)
+        each = clip_by_norm(grads(), 1.0, inplace=inplace)
+        return [*clipped, norm, *each, *clip_by_value(grads(), 1.0, inplace=inplace), global_norm(grads(), norm_type=3)]
+
+    expected = all_of_them()
+    # As gradients that are kept on the CPU beside a model on a GPU.
+    with torch.device("meta"):
+        results = all_of_them()
+    assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))

@@ -111,12 +111,10 @@ def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -
     library = gradients.backend
     if library is None:
         return gradients.rebuilt(gradients.leaves)
-    results = []
-    for leaf in gradients.leaves:
-        name = dtype_name(leaf.dtype)
-        with library.primitives.context():
-            results.append(_clip(library, leaf, _rounded(lower, name), _rounded(upper, name), inplace))
-    return gradients.rebuilt(results)
+    names = {dtype: dtype_name(dtype) for dtype in {leaf.dtype for leaf in gradients.leaves}}
+    bounds = {dtype: (_rounded(lower, name), _rounded(upper, name)) for dtype, name in names.items()}
+    with library.primitives.context():
+        return gradients.rebuilt([_clip(library, leaf, *bounds[leaf.dtype], inplace) for leaf in gradients.leaves])
 
 
 def refuse_nonfinite(norm: Array) -> None:

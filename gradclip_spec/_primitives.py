@@ -6,7 +6,7 @@ gets. No library is imported unless its arrays have been passed in.
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -141,7 +141,13 @@ def _torch(standard: Primitives) -> Primitives:
 
     def context() -> contextlib.AbstractContextManager[Any]:
         # What runs in NumPy runs there only where values may be looked at, and the compiler knows no errstate.
-        return contextlib.nullcontext() if torch.compiler.is_compiling() else np.errstate(all="ignore")
+        return contextlib.nullcontext() if torch.compiler.is_compiling() else uncast()
+
+    @contextlib.contextmanager
+    def uncast() -> Iterator[None]:
+        # On the CPU, autocast refuses to join float16.
+        with np.errstate(all="ignore"), torch._C._DisableAutocast():
+            yield
 
     return Primitives(
         sum_of_squares,

@@ -130,6 +130,25 @@ def test_torch_backward(require: Any) -> None:
     np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("looked_at", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_torch_autocast_changes_nothing(require: Any, dtype: str, looked_at: bool) -> None:
+    torch = require("torch")
+    shapes: list[tuple[int, ...]] = [(300_000,), (3, 4), (3, 4)]
+    grads = [torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=not looked_at) for shape in shapes]
+
+    def clipped(norm_type: float) -> list[Any]:
+        together, norm = clip_by_global_norm(grads, 1.0, norm_type=norm_type)
+        return [*together, norm, *clip_by_norm(grads, 1.0, norm_type=norm_type), *clip_by_value(grads, 0.1)]
+
+    for norm_type in (1, 2, 3):
+        expected = clipped(norm_type)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            results = clipped(norm_type)
+        assert [result.dtype for result in results] == [value.dtype for value in expected]
+        assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("threshold", [5e-324, 1e-310, 1e-45, 1e-8, 0.1])
 def test_torch_without_looking_gives_what_looking_does(require: Any, dtype: str, threshold: float) -> None:

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 _SMALL = 1 << 14
 #: Elements of small arrays that are made at a time, few enough for the cache.
 _JOINED = 1 << 17
-#: Elements of one piece of a large array, which is looked at twice and so had better stay in the cache.
+#: Elements of one piece of a large array, of which threads share out the pieces.
 PIECE = 1 << 20
 #: Bytes of a buffer that new arrays share. Above some 32 MiB the C library takes memory from the system each time anew,
 #: which must clear it first.

@@ -1,5 +1,6 @@
 """What the library of the gradients can do: its namespace, its dtypes, and whether values may be looked at."""
 
+import math
 import operator
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Library:
     @property
     def scalars(self) -> "Scalars":
         """What the norm and the coefficient are computed with."""
-        return Scalars(np, np.float64, 53) if self.eager else Scalars(self.xp, self.work, self.precision)
+        return Scalars(NUMBERS, np.float64, 53) if self.eager else Scalars(self.xp, self.work, self.precision)
 
     def wide(self, leaves: Sequence[Array]) -> bool:
         """Whether float64 holds the squares of the elements exactly and with room to spare."""
@@ -62,6 +63,37 @@ class Scalars:
     def largest_exponent(self) -> int:
         """The exponent range of the dtype."""
         return 1024 if self.precision == 53 else 128
+
+
+class _Numbers:
+    """NumPy, with a short way for single numbers, which it looks at for longer than it computes with them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(condition, bool | np.bool_):
+            return x if condition else y
+        return np.where(condition, x, y)
+
+    def isfinite(self, x: Any) -> Any:
+        return math.isfinite(x) if isinstance(x, float) else np.isfinite(x)
+
+    def full_like(self, x: Any, value: float) -> Any:
+        return np.float64(value) if isinstance(x, float) else np.full_like(x, value)
+
+    def zeros_like(self, x: Any) -> Any:
+        return self.full_like(x, 0.0)
+
+    def ones_like(self, x: Any) -> Any:
+        return self.full_like(x, 1.0)
+
+    def clip(self, x: Any, lower: float, upper: float) -> Any:
+        return np.float64(min(max(x, lower), upper)) if isinstance(x, float) else np.clip(x, lower, upper)
+
+
+#: Where the few numbers that decide a clip are computed if values may be looked at.
+NUMBERS = _Numbers()
 
 
 def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:

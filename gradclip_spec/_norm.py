@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gradclip_spec import _words
 from gradclip_spec._library import Library, Scalars, library_of
 
@@ -85,7 +87,7 @@ def _rooted(scalars: Scalars, powers: _Powers, norm_type: float) -> Norm:
 def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Powers:
     one, zero = _constant(library, 1.0), _constant(library, 0.0)
     if norm_type == 2 and library.eager and library.primitives.blockwise is None and library.wide(leaves):
-        return library.scalars.xp.asarray(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
+        return np.float64(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
     leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
     if not leaves:
         return zero, zero, one, zero
@@ -157,7 +159,7 @@ def _joined(scalars: Scalars, rows: Array, norm_type: float) -> _Powers:
 
 def _constant(library: Library, value: float) -> Array:
     if library.eager:
-        return library.scalars.xp.asarray(value)
+        return np.float64(value)
     return library.xp.asarray(value, dtype=library.work, device=library.device)
 
 

@@ -70,7 +70,10 @@ def sum_of_large(
     # What must be copied to be read by rows is converted instead.
     others: list[Array] = []
     for array in arrays:
-        (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
+        if array.flags.forc and array.size <= piece:
+            flat.append(array.ravel(order="K"))
+        else:
+            (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
     return exact_sum(others, [part.size for part in others], widen) + sum_by_rows(flat, sum_rows, widen, threads)
 
 

@@ -100,9 +100,10 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
     else:
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
-    if len(arrays) == 1 and arrays[0].size <= PIECE:
-        return [scale(arrays[0], factor, arrays[0] if inplace else np.empty_like(arrays[0]))]
     sizes = [array.size for array in arrays]
+    few = sum(sizes) <= PIECE
+    if few and (inplace or len(arrays) == 1):
+        return [scale(array, factor, array if inplace else np.empty_like(array)) for array in arrays]
     results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays, sizes)
 
     def work(start: int, stop: int) -> None:
@@ -113,7 +114,7 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
             else:
                 scale(source, factor, result)
 
-    if sum(sizes) <= PIECE:
+    if few:
         work(0, len(parts))
         return results
     parts = [part for source, result in parts for part in _pieces(source, result)]

@@ -42,10 +42,10 @@ class Gradients:
             gradients._check_writeable()
         return gradients
 
-    def rebuilt(self, leaves: Sequence[Array]) -> Any:
+    def rebuilt(self, leaves: list[Array]) -> Any:
         """The tree with the included arrays replaced; everything else is the very same object."""
         if len(leaves) == len(self.tree.leaves):
-            return self.tree.rebuild(list(leaves))
+            return self.tree.rebuild(leaves)
         results = list(self.tree.leaves)
         for index, leaf in zip(self.included, leaves, strict=True):
             results[index] = leaf

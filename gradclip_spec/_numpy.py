@@ -14,12 +14,12 @@ import numpy as np
 from gradclip_spec import _threads
 from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, exact_sums, sum_by_rows, sums_in_float32, widened
 
-__all__ = ["PIECE", "clip", "multiply", "sum_of_large", "sum_of_squares", "sums_of_each", "writeable"]
+__all__ = ["PIECE", "SMALL", "clip", "multiply", "sum_of_large", "sum_of_squares", "sums_of_each", "writeable"]
 
 Array = np.ndarray[Any, Any]
 
 #: Elements of an array that is better joined with others: to look at many takes longer than to copy these.
-_SMALL = 1 << 14
+SMALL = 1 << 14
 #: Elements of small arrays that are made at a time, few enough for the cache.
 _JOINED = 1 << 17
 #: Elements of one piece of a large array, of which threads share out the pieces.
@@ -32,11 +32,11 @@ _SHARED = 1 << 24
 def sum_of_squares(arrays: Sequence[Array]) -> float:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
     sizes = [array.size for array in arrays]
-    small = [array for array, size in zip(arrays, sizes, strict=True) if size <= _SMALL]
-    total = exact_sum(small, [size for size in sizes if size <= _SMALL])
+    small = [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL]
+    total = exact_sum(small, [size for size in sizes if size <= SMALL])
     if len(small) == len(arrays):
         return total
-    large = [array for array, size in zip(arrays, sizes, strict=True) if size > _SMALL]
+    large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
     # Others take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
     total += exact_sum(pieces, [piece.size for piece in pieces])
@@ -50,8 +50,8 @@ def sums_of_each(
     of_one: Callable[[Sequence[Array]], float] = sum_of_squares,
 ) -> list[float]:
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
-    sums = [of_one([array]) if size > _SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
-    small = [index for index, size in enumerate(sizes) if 0 < size <= _SMALL]
+    sums = [of_one([array]) if size > SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
+    small = [index for index, size in enumerate(sizes) if 0 < size <= SMALL]
     exact = exact_sums([arrays[index] for index in small], [sizes[index] for index in small], widen)
     for index, total in zip(small, exact, strict=True):
         sums[index] = total

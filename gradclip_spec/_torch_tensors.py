@@ -15,8 +15,6 @@ __all__ = ["sum_of_squares", "sums_of_each"]
 Tensor = Any
 Array = np.ndarray[Any, Any]
 
-#: Elements of a tensor that is copied to lie beside others: to look at many takes longer than to copy these.
-_SMALL = 1 << 14
 #: Elements of float16 and bfloat16 that are converted at a time, so that both forms stay in the cache.
 _CONVERTED = 1 << 18
 #: Elements that torch converts in one thread.
@@ -40,8 +38,8 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
     import torch
 
     sizes = [tensor.numel() for tensor in tensors]
-    small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _SMALL]
-    large = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size > _SMALL]
+    small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
+    large = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
 
     def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
         norms = torch.from_numpy(sums)
@@ -57,7 +55,7 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
     total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
-    return total + exact_sum(small, [size for size in sizes if size <= _SMALL], _widen)
+    return total + exact_sum(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
 
 
 def _bits(tensor: Tensor) -> Array:

@@ -1,7 +1,6 @@
 """What the public functions share: gradients taken apart, checked, clipped, and put together again."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

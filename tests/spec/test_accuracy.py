@@ -172,6 +172,18 @@ def test_coefficient_below_every_float() -> None:
     )
 
 
+def test_coefficients_of_each_below_every_float() -> None:
+    values = np.array([1e38, 1e37], np.float32)
+    clipped = clip_by_norm([values, np.array([1e300, 1e290]), np.ones(3, np.float32), values], 2.0**-8)
+
+    exact = Fraction(2) ** -8 * Fraction(float(values[0])) / exact_norm(values)
+    assert distance(float(clipped[0][0]), exact, "float32") <= 1.5
+    assert distance(float(clipped[3][0]), exact, "float32") <= 1.5
+    assert distance(float(clipped[1][0]), Fraction(2) ** -8, "float64") <= 3
+    (tiny,) = clip_by_norm([np.array([1e300, 1e290])], 5e-324)
+    assert tiny.tolist() == [5e-324, 0.0]
+
+
 def test_norm_beyond_the_dtype_still_scales(backend: Any) -> None:
     array = backend.array([3e38, 3e38], "float32")
     clipped, total = clip_by_global_norm([array], 2.0)

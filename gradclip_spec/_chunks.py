@@ -85,7 +85,8 @@ def _value(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         factor = coefficient(_NUMPY, Norm(*norm), clip_norm, eps)
-    return np.asarray([factor.first, factor.second, factor.third, factor.identity])
+    ones = [1.0] * (3 - len(factor.factors))
+    return np.asarray([*factor.factors, *ones, factor.identity])
 
 
 def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
@@ -93,7 +94,7 @@ def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
         return chunk
     library = library_of([chunk], [chunk])
     asarray = library.scalars.xp.asarray
-    first, second, third, identity = numbers
-    factor = Coefficient(asarray(first), asarray(second), float(third), asarray(identity != 0))
+    *factors, identity = numbers
+    factor = Coefficient([asarray(number) for number in factors], asarray(identity != 0))
     with library.primitives.context():
         return scaled(library, [chunk], factor, inplace=False)[0]

@@ -32,14 +32,19 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True)
 class Norm:
-    """The number `(high + low) * 2**exponent`, or an array of such numbers."""
+    """The number `(high + low) * 2**exponent`, or an array of such numbers.
+
+    Without `low` and `exponent` it is `high`, which has bits and range to spare beside those of the gradients.
+    """
 
     high: Array
-    low: Array
-    exponent: Array
+    low: Array = None
+    exponent: Array = None
 
     def value(self, scalars: Scalars) -> Array:
         """The norm as one rounded number."""
+        if self.exponent is None:
+            return self.high
         half = scalars.xp.floor(self.exponent / 2)
         first = _words.power_of_two(scalars.xp, half, scalars.precision)
         second = _words.power_of_two(scalars.xp, self.exponent - half, scalars.precision)
@@ -48,18 +53,20 @@ class Norm:
 
 def norm_of_all(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of all elements of all leaves together."""
+    if norm_type == 2 and _sums_plainly(library, leaves):
+        return Norm(_words.root(library.scalars.xp, _sum_of_squares(library, leaves)))
     return _rooted(library.scalars, _powers(library, leaves, norm_type), norm_type)
 
 
 def norms_of_each(library: Library, leaves: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of each leaf, as arrays with one element a leaf."""
-    of_each, stack = library.primitives.sums_of_each, library.scalars.xp.stack
-    if of_each is not None and norm_type == 2 and library.eager and library.wide(leaves):
-        numbers = library.scalars.xp.asarray(of_each(leaves))
-        zeros = library.scalars.xp.zeros_like(numbers)
-        return _rooted(library.scalars, (numbers, zeros, zeros + 1, zeros), norm_type)
+    xp, of_each = library.scalars.xp, library.primitives.sums_of_each
+    if norm_type == 2 and _sums_plainly(library, leaves):
+        if of_each is not None and library.eager:
+            return Norm(_words.root(xp, xp.asarray(of_each(leaves))))
+        return Norm(_words.root(xp, xp.stack([_sum_of_squares(library, [leaf]) for leaf in leaves])))
     sums = [_powers(library, [leaf], norm_type) for leaf in leaves]
-    high, low, unit, exponent = (stack(parts) for parts in zip(*sums, strict=True))
+    high, low, unit, exponent = (xp.stack(parts) for parts in zip(*sums, strict=True))
     return _rooted(library.scalars, (high, low, unit, exponent), norm_type)
 
 
@@ -84,18 +91,30 @@ def _rooted(scalars: Scalars, powers: _Powers, norm_type: float) -> Norm:
     return Norm(high, low, exponent)
 
 
+def _sums_plainly(library: Library, leaves: Sequence[Array]) -> bool:
+    """Whether float64 holds the sum of all squares, with bits and range to spare."""
+    return library.primitives.blockwise is None and library.wide(leaves)
+
+
+def _sum_of_squares(library: Library, leaves: Sequence[Array]) -> Array:
+    if library.eager:
+        return np.float64(library.primitives.sum_of_squares(leaves, True))
+    leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
+    if not leaves:
+        return _constant(library, 0.0)
+    return library.primitives.sum_of_squares(list(_packed(library, leaves)), False)
+
+
 def _powers(library: Library, leaves: Sequence[Array], norm_type: float) -> _Powers:
     one, zero = _constant(library, 1.0), _constant(library, 0.0)
-    if norm_type == 2 and library.eager and library.primitives.blockwise is None and library.wide(leaves):
-        return np.float64(library.primitives.sum_of_squares(leaves, True)), zero, one, zero
+    if norm_type == 2 and _sums_plainly(library, leaves):
+        return _sum_of_squares(library, leaves), zero, one, zero
     leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
     if not leaves:
         return zero, zero, one, zero
     if library.primitives.blockwise is not None:
         rows = library.primitives.blockwise(leaves, functools.partial(powers_of_blocks, norm_type))
         return _joined(library.scalars, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
-    if norm_type == 2 and library.wide(leaves):
-        return library.primitives.sum_of_squares(list(_packed(library, leaves)), False), zero, one, zero
     if norm_type == 2 and library.eager:
         high, low = _scaled_powers(library, leaves, norm_type, one)
         # Within it, what underflows beside such a sum is too small to count.

@@ -18,19 +18,17 @@ Array = Any
 
 @dataclass(frozen=True, eq=False)
 class Coefficient:
-    """The product of the factors `first * second * third`, which together may be smaller than any float.
+    """The product of some factors, which may be smaller than any float; all but the first are powers of two.
 
     Where the identity holds, the gradient is to be left as it is.
     """
 
-    first: Array
-    second: Array
-    third: float
+    factors: Sequence[Array]
     identity: Array
 
     def at(self, index: int) -> "Coefficient":
         """The coefficient of one leaf, where there is one for each."""
-        return Coefficient(self.first[index], self.second[index], self.third, self.identity[index])
+        return Coefficient([factor[index] for factor in self.factors], self.identity[index])
 
 
 def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
@@ -39,10 +37,15 @@ def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> C
     if clip_norm == math.inf:
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
-        return Coefficient(one, xp.ones_like(one), 1.0, one == 1)
+        return Coefficient([one], one == 1)
+    if norm.exponent is None:
+        # What is below every float64 makes every element of a narrower dtype zero.
+        total = norm.high + eps
+        identity = total <= clip_norm
+        return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity)
     fraction, exponent = math.frexp(clip_norm)
     # What is below any float even before the norm is divided by is left to a factor of its own.
-    third = 2.0 ** min(exponent + largest // 2, 0)
+    third = min(exponent + largest // 2, 0)
     exponent = max(exponent, -largest // 2)
     high, low = norm.high, norm.low
     if eps:
@@ -55,8 +58,8 @@ def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> C
     zero = high == 0
     dividend = xp.full_like(high, fraction)
     safe_high = xp.where(zero, xp.ones_like(high), high)
-    first = _words.divide(xp, dividend, safe_high, low, precision) * first_power
-    return Coefficient(first, second_power, third, identity)
+    factors = [_words.divide(xp, dividend, safe_high, low, precision) * first_power, second_power]
+    return Coefficient(factors + [xp.full_like(high, 2.0**third)] * (third < 0), identity)
 
 
 def _add_eps(scalars: Scalars, norm: Norm, eps: float) -> tuple[Array, Array]:
@@ -99,7 +102,7 @@ def scaled_each(library: Library, leaves: Sequence[Array], factors: Coefficient,
         return results
     # All at once, because to look at one coefficient takes longer than to multiply a small leaf.
     identities = factors.identity.tolist()
-    numbers = (factors.first * factors.second * factors.third).tolist()
+    numbers = functools.reduce(operator.mul, factors.factors).tolist()
     plain: dict[Any, tuple[Any, float]] = {}
     for index in _once(leaves, inplace):
         if identities[index]:
@@ -134,14 +137,15 @@ def _multiply_eager(library: Library, leaves: Sequence[Array], factor: Coefficie
 
 def _steps(library: Library, dtype: Any, factor: Coefficient) -> tuple[Any, list[float]]:
     """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
-    product = float(factor.first) * float(factor.second) * factor.third
+    first, *powers = map(float, factor.factors)
+    product = functools.reduce(operator.mul, powers, first)
     for wide in _candidates(library, dtype):
         smallest = float(library.xp.finfo(wide).smallest_normal)
-        if factor.first == 0 or not abs(product) < smallest:
+        if first == 0 or not abs(product) < smallest:
             return wide, [product]
     # Powers of two come last: only the last of them can be inexact, by underflow.
-    fraction, exponent = math.frexp(float(factor.first))
-    exponent += sum(math.frexp(power)[1] - 1 for power in (float(factor.second), factor.third))
+    fraction, exponent = math.frexp(first)
+    exponent += sum(math.frexp(power)[1] - 1 for power in powers)
     steps = [fraction]
     while exponent:
         steps.append(2.0 ** max(exponent, 2 - int(-math.log2(smallest))))
@@ -158,9 +162,8 @@ def _candidates(library: Library, dtype: Any) -> list[Any]:
 
 def _multiply_lazy(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives = library.xp, library.primitives
-    one = xp.ones_like(factor.first)
-    numbers = [factor.first, factor.second] if factor.third == 1 else [factor.first, factor.second, one * factor.third]
-    steps = [xp.where(factor.identity, one, number) for number in numbers]
+    one = xp.ones_like(factor.factors[0])
+    steps = [xp.where(factor.identity, one, number) for number in factor.factors]
     if library.wide(leaves):
         steps = [functools.reduce(operator.mul, steps)]
     products = list(leaves)

@@ -8,7 +8,7 @@ of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008)
 
 from typing import Any
 
-__all__ = ["add", "divide", "finite_or_zero", "fold", "multiply", "power_of_two", "square_root", "top_bits"]
+__all__ = ["add", "divide", "finite_or_zero", "fold", "multiply", "power_of_two", "root", "square_root", "top_bits"]
 
 Array = Any
 
@@ -34,8 +34,14 @@ def multiply(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
 
 
+def root(xp: Any, x: Array) -> Array:
+    """The square root of a number, zero or more; its derivative at zero is zero, not infinite."""
+    nonzero = x != 0
+    return xp.where(nonzero, xp.sqrt(xp.where(nonzero, x, xp.ones_like(x))), xp.zeros_like(x))
+
+
 def square_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
-    """The square root of `high + low`, zero or more; its derivative at zero is zero, not infinite."""
+    """The same of `high + low`."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
     low = xp.where(nonzero, low, xp.zeros_like(low))

@@ -8,14 +8,17 @@ import math
 import numbers
 from typing import Any
 
+import numpy as np
+
 __all__ = ["check_bounds", "check_eps", "check_norm_type", "check_switch", "check_threshold"]
 
 
 def check_threshold(name: str, value: Any) -> float:
     """A norm threshold: a number that is zero or more; infinity means that nothing is ever clipped."""
     number = _number(name, value, "a number that is zero or more")
-    if math.isnan(number) or number < 0:
-        message = f"`{name}` must be zero or more, got {value!r}; a threshold below zero would turn gradients around"
+    # The value itself, because what is barely below zero becomes zero as a float.
+    if not value >= 0:
+        message = f"`{name}` must be zero or more, got {value!r}; infinity is the threshold that clips nothing"
         raise ValueError(message)
     return number
 
@@ -28,7 +31,9 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
         raise ValueError(message)
     lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
     if not lower <= upper:
-        message = f"`min` must be at most `max` and neither may be NaN, got min={min!r} and max={max!r}"
+        message = (
+            f"`min` must be at most `max` and neither may be NaN, got min={min!r} and max={max!r}; `max` comes first"
+        )
         raise ValueError(message)
     return lower, upper
 
@@ -61,8 +66,12 @@ def check_switch(name: str, value: Any) -> bool:
 
 def _number(name: str, value: Any, wanted: str) -> float:
     # A bool is a number to Python; as a threshold it is a mistake, usually one argument too far to the left.
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        message = f"`{name}` must be {wanted}, got {value!r} of type {type(value).__name__}"
+    # A duration is one to NumPy.
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
+        message = (
+            f"`{name}` must be {wanted}, got {value!r} of type {type(value).__name__}; convert it with float(), "
+            f"outside of what is traced"
+        )
         raise TypeError(message)
     try:
         return float(value)

@@ -59,7 +59,8 @@ class Gradients:
             kind = type(self.tree.leaves[index])
             message = (
                 f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
-                f"(a {kind.__module__}.{kind.__qualname__}) cannot; use `inplace=False`"
+                f"(a {kind.__module__}.{kind.__qualname__}) cannot, because arrays of its library cannot, or it is "
+                f"read-only, or its elements share memory, or it is a leaf that requires grad; use `inplace=False`"
             )
             raise TypeError(message)
 
@@ -127,17 +128,18 @@ def refuse_nonfinite(norm: Array) -> None:
         If its value cannot be looked at, because it is being traced.
     """
     try:
-        value = float(norm)
+        # Of a tensor that requires grad, torch warns.
+        value = float(norm.detach() if hasattr(norm, "detach") else norm)
     except Exception as error:
         message = (
-            "`error_if_nonfinite=True` needs the value of the norm, which is not known while it is traced; leave it "
-            "False and check the norm that is returned"
+            "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
+            "device holds no values); leave it False and check the norm that is returned"
         )
         raise TypeError(message) from error
     if not math.isfinite(value):
         message = (
             f"the total norm of the gradients is {value}, so they cannot be clipped; look for the gradient that holds "
-            f"it, or leave `error_if_nonfinite` False (nothing has been changed)"
+            f"it or is so large, or leave `error_if_nonfinite` False (nothing has been changed)"
         )
         raise FloatingPointError(message)
 

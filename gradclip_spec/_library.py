@@ -35,7 +35,8 @@ class Library:
     precision: int
     #: The dtype of the total norm: the widest among the included gradients, at least float32.
     total: Any
-    #: The dtypes of the included gradients, by the names that the standard gives them.
+    #: The dtypes of the included gradients, and the names that the standard gives them.
+    dtypes: Set[Any]
     names: Set[str]
 
     @property
@@ -109,7 +110,8 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         if not array_api_compat.is_array_api_obj(leaf):
             message = (
                 f"gradients must be arrays of a library that array-api-compat knows, or None; got a "
-                f"{type(leaf).__module__}.{type(leaf).__qualname__}; convert it, e.g. with numpy.asarray"
+                f"{type(leaf).__module__}.{type(leaf).__qualname__}; make a number an array, take a container apart "
+                f"or register it with optree"
             )
             raise TypeError(message)
     namespaces = {array_api_compat.array_namespace(leaf) for leaf in representatives}
@@ -118,7 +120,8 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must all be of one array library, got {types}; convert them to one first"
         raise TypeError(message)
     (xp,) = namespaces
-    names = {dtype_name(dtype) for dtype in set(map(operator.attrgetter("dtype"), included))}
+    dtypes = set(map(operator.attrgetter("dtype"), included))
+    names = set(map(dtype_name, dtypes))
     if not names <= PRECISIONS.keys():
         message = (
             f"gradients must be of dtype {', '.join(PRECISIONS)}, got {', '.join(sorted(names - PRECISIONS.keys()))}; "
@@ -126,7 +129,11 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         )
         raise TypeError(message)
     primitives = _primitives.of(xp, _blocks.are_sharded(included))
-    device = primitives.device(leaves[0])
+    strange = primitives.strange(included)
+    if strange:
+        message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
+        raise TypeError(message)
+    device = primitives.device((included or leaves)[0])
     with primitives.context():
         has_float64 = "float64" in names or _has_float64(xp, device)
     return Library(
@@ -137,6 +144,7 @@ def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
         work=xp.float64 if has_float64 else xp.float32,
         precision=53 if has_float64 else 24,
         total=xp.float64 if "float64" in names else xp.float32,
+        dtypes=dtypes,
         names=names,
     )
 

@@ -191,7 +191,8 @@ def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
     sizes: dict[Any, int] = {}
     for leaf in leaves:
         size = math.prod(leaf.shape)
-        if size >= _CHUNK // 8:
+        # Sizes may be symbols, while tracing.
+        if not isinstance(size, int) or size >= _CHUNK // 8:
             yield leaf
             continue
         kind = (leaf.dtype, None if library.eager else (leaf.shape, library.primitives.place(leaf)))
@@ -214,7 +215,10 @@ def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Arra
     asarray = library.scalars.xp.asarray
     if not all(map(math.isfinite, numbers)):
         return asarray(sum(float(high) for high, _ in parts)), asarray(0.0)
-    high = math.fsum(numbers)
+    try:
+        high = math.fsum(numbers)
+    except OverflowError:
+        return asarray(math.inf), asarray(0.0)
     return asarray(high), asarray(math.fsum([*numbers, -high]))
 
 

@@ -14,7 +14,17 @@ import numpy as np
 from gradclip_spec import _threads
 from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, exact_sums, sum_by_rows, sums_in_float32, widened
 
-__all__ = ["PIECE", "SMALL", "clip", "multiply", "sum_of_large", "sum_of_squares", "sums_of_each", "writeable"]
+__all__ = [
+    "PIECE",
+    "SMALL",
+    "clip",
+    "multiply",
+    "strange",
+    "sum_of_large",
+    "sum_of_squares",
+    "sums_of_each",
+    "writeable",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -176,3 +186,9 @@ def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
 def writeable(arrays: Sequence[Array]) -> list[bool]:
     """Whether each array can be written into; scalars and read-only views cannot."""
     return [x.flags.writeable for x in arrays]
+
+
+def strange(arrays: Sequence[Array]) -> str:
+    """Masked arrays: whether what is masked counts would depend on how they are read."""
+    masked = any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, arrays)))
+    return "a masked array; call its method `filled`" if masked else ""

@@ -1,11 +1,14 @@
 """The three operations as objects, called on pairs of a parameter and its gradient as Paddle's classes are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat
+
 from gradclip_spec import _arguments
 from gradclip_spec._functions import clip_by_global_norm, clip_by_norm, clip_by_value
+from gradclip_spec._trees import one_of_each_type
 
 __all__ = ["ClipByGlobalNorm", "ClipByNorm", "ClipByValue"]
 
@@ -145,11 +148,22 @@ class ClipByGlobalNorm:
 
 
 def _taken_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
-    listed = [tuple(pair) for pair in pairs]
+    wanted = "a policy is called on pairs (parameter, gradient), got"
+    if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
+        message = f"{wanted} a {type(pairs).__name__}; give e.g. the items of a dict, or zip(parameters, gradients)"
+        raise TypeError(message)
+    listed = list(pairs)
     for pair in listed:
+        # An array of two rows can be taken apart, too.
+        if not isinstance(pair, tuple | list):
+            message = f"{wanted} a {type(pair).__name__} among them; give e.g. zip(parameters, gradients)"
+            raise TypeError(message)
         if len(pair) != 2:
-            message = f"a policy is called on pairs (parameter, gradient), got one of {len(pair)} elements; zip them"
+            message = f"{wanted} one of {len(pair)} elements; give e.g. zip(parameters, gradients)"
             raise ValueError(message)
-    parameters = [parameter for parameter, _ in listed]
-    flags = [bool(getattr(parameter, "need_clip", True)) for parameter in parameters]
-    return parameters, [gradient for _, gradient in listed], flags
+    parameters, gradients = [pair[0] for pair in listed], [pair[1] for pair in listed]
+    for gradient in one_of_each_type(gradients):
+        if gradient is not None and not array_api_compat.is_array_api_obj(gradient):
+            message = f"each gradient must be an array or None, got a {type(gradient).__name__}; pair each array"
+            raise TypeError(message)
+    return parameters, gradients, [bool(getattr(parameter, "need_clip", True)) for parameter in parameters]

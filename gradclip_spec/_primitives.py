@@ -41,6 +41,8 @@ class Primitives:
     writeable: Callable[[Sequence[Array]], list[bool]] = lambda arrays: list(
         map(array_api_compat.is_writeable_array, arrays)
     )
+    #: What there is among the arrays that is not an array of numbers each in its own place, and what to do with it.
+    strange: Callable[[Sequence[Array]], str] = lambda arrays: ""
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
@@ -63,6 +65,7 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
             clip=_numpy.clip,
             eager=lambda leaves: True,
             writeable=_numpy.writeable,
+            strange=_numpy.strange,
             sums_of_each=lambda arrays: _numpy.sums_of_each(arrays, [array.size for array in arrays]),
         )
     if array_api_compat.is_torch_namespace(xp):
@@ -105,11 +108,12 @@ def _write(x: Array, values: Array) -> Array:
 
 def _torch(standard: Primitives) -> Primitives:
     import torch
+    from torch.autograd import forward_ad
 
     transformation = torch._C._functorch.peek_interpreter_stack
 
     def visible(leaves: Sequence[Array]) -> bool:
-        if torch.compiler.is_compiling() or transformation() is not None:
+        if torch.compiler.is_compiling() or transformation() is not None or forward_ad._current_level >= 0:
             return False
         plain = {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}
         return plain and all(x.is_cpu and not x.requires_grad for x in leaves)
@@ -117,6 +121,9 @@ def _torch(standard: Primitives) -> Primitives:
     def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
         if eager:
             return _torch_tensors.sum_of_squares(arrays)
+        if any(x.requires_grad for x in arrays):
+            # The second derivative of a norm is NaN at zero.
+            return standard.sum_of_squares(arrays, eager)
         # The square of the norm, because this one call neither copies the array to float64 nor overflows.
         norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
         return torch.stack(norms).square().sum()
@@ -131,6 +138,10 @@ def _torch(standard: Primitives) -> Primitives:
                 return list(torch._foreach_mul(arrays, factor))
             torch._foreach_mul_(arrays, factor)
             return list(arrays)
+        if isinstance(k, float) and dtype == torch.float32:
+            # In float64, which NumPy does without a copy of the whole.
+            products = _numpy.multiply([x.resolve_neg().numpy() for x in arrays], k, np.float64, inplace)
+            return list(arrays) if inplace else [torch.from_numpy(y) for y in products]
         if inplace and not isinstance(k, float):
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
             return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
@@ -154,7 +165,8 @@ def _torch(standard: Primitives) -> Primitives:
         multiply,
         clip,
         eager=visible,
-        writeable=lambda arrays: [True] * len(arrays),
+        writeable=_torch_tensors.writeable,
+        strange=_torch_tensors.strange,
         context=context,
         one_is_neutral=True,
         sums_of_each=_torch_tensors.sums_of_each,

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gradclip_spec import _words
 from gradclip_spec._library import Library, Scalars, dtype_name
 from gradclip_spec._norm import Norm
@@ -47,9 +49,9 @@ def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> C
     # What is below any float even before the norm is divided by is left to a factor of its own.
     third = min(exponent + largest // 2, 0)
     exponent = max(exponent, -largest // 2)
-    high, low = norm.high, norm.low
     if eps:
-        high, low = _add_eps(scalars, norm, eps)
+        norm = _plus(scalars, norm, eps)
+    high, low = norm.high, norm.low
     power = xp.clip(exponent - norm.exponent, -2.0 * largest, largest / 2)
     limit = 3.0 / 4 * largest
     first_power = _words.power_of_two(xp, xp.clip(power, -limit, largest / 2), precision)
@@ -62,11 +64,15 @@ def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> C
     return Coefficient(factors + [xp.full_like(high, 2.0**third)] * (third < 0), identity)
 
 
-def _add_eps(scalars: Scalars, norm: Norm, eps: float) -> tuple[Array, Array]:
-    xp = scalars.xp
-    scaled_eps = eps * _words.power_of_two(xp, -norm.exponent, scalars.precision)
-    total, error = _words.add(norm.high, scaled_eps)
-    return total, xp.where(xp.isfinite(error), error, xp.zeros_like(error)) + norm.low
+def _plus(scalars: Scalars, norm: Norm, eps: float) -> Norm:
+    """The norm and `eps` together, with the exponent of the larger."""
+    xp, precision = scalars.xp, scalars.precision
+    own = xp.full_like(norm.exponent, math.frexp(eps)[1])
+    exponent = xp.where(norm.exponent < own, own, norm.exponent)
+    shift = xp.clip(norm.exponent - exponent, -15.0 / 16 * scalars.largest_exponent, 0.0)
+    scale = _words.power_of_two(xp, shift, precision)
+    total, error = _words.add(norm.high * scale, eps * _words.power_of_two(xp, -exponent, precision))
+    return Norm(total, _words.finite_or_zero(xp, error) + norm.low * scale, exponent)
 
 
 def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_norm: float) -> Array:
@@ -80,7 +86,7 @@ def scaled(library: Library, leaves: Sequence[Array], factor: Coefficient, inpla
     if library.eager and factor.identity:
         return list(leaves)
     indices = _once(leaves, inplace)
-    if len(library.names) == 1 and len(indices) == len(leaves):
+    if len(library.dtypes) == 1 and len(indices) == len(leaves):
         return multiply(library, leaves, factor, inplace)
     results = list(leaves)
     by_dtype: dict[Any, list[int]] = {}
@@ -103,16 +109,13 @@ def scaled_each(library: Library, leaves: Sequence[Array], factors: Coefficient,
     # All at once, because to look at one coefficient takes longer than to multiply a small leaf.
     identities = factors.identity.tolist()
     numbers = functools.reduce(operator.mul, factors.factors).tolist()
-    plain: dict[Any, tuple[Any, float]] = {}
+    ways = {dtype: _ways(library, dtype) for dtype in library.dtypes}
     for index in _once(leaves, inplace):
         if identities[index]:
             continue
         leaf, number = leaves[index], numbers[index]
-        if leaf.dtype not in plain:
-            wide = _candidates(library, leaf.dtype)[0]
-            plain[leaf.dtype] = wide, float(library.xp.finfo(wide).smallest_normal)
-        wide, smallest = plain[leaf.dtype]
-        if abs(number) < smallest:
+        wide = _dtype_for(ways[leaf.dtype], number)
+        if wide is None:
             (results[index],) = _multiply_eager(library, [leaf], factors.at(index), inplace)
         else:
             (results[index],) = library.primitives.multiply([leaf], number, wide, inplace)
@@ -127,37 +130,64 @@ def _once(leaves: Sequence[Array], inplace: bool) -> Collection[int]:
 
 
 def _multiply_eager(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
-    if factor.identity:
-        return list(leaves)
-    wide, steps = _steps(library, leaves[0].dtype, factor)
+    wide, steps = _steps(_ways(library, leaves[0].dtype), factor)
     for step in steps:
         leaves = library.primitives.multiply(leaves, step, wide, inplace)
     return list(leaves)
 
 
-def _steps(library: Library, dtype: Any, factor: Coefficient) -> tuple[Any, list[float]]:
+@dataclass(frozen=True)
+class _Way:
+    """A dtype to multiply in by one number."""
+
+    dtype: Any
+    #: The smallest normal number of the dtype: a smaller one would lose bits.
+    smallest: float
+    #: How much of a number its rounding to the dtype may change.
+    change: float
+
+
+#: Half a unit in the last place is `2**-24` of a float32 number at most; what is left of that is for the error of a
+#: norm that was summed in float32, so that all errors together are one and a half.
+_CHANGE = 7 / 8 * 2.0**-24
+
+
+def _ways(library: Library, dtype: Any) -> list[_Way]:
+    """The dtypes to multiply arrays of a dtype in, the fastest first; float16 and bfloat16 are rounded at the end."""
+    name = dtype_name(dtype)
+    last = _Way(library.xp.float64, 2.0**-1022, math.inf) if library.precision == 53 else None
+    if last and name == "float64":
+        return [last]
+    first = _Way(library.xp.float32, 2.0**-126, _CHANGE if last and name == "float32" else math.inf)
+    return [first, last] if last else [first]
+
+
+def _dtype_for(ways: Sequence[_Way], number: float) -> Any:
+    """The dtype to multiply in by a number, or None if it is too small for all."""
+    for way in ways:
+        rounded = float(np.float32(number)) if way.change < math.inf else number
+        if not abs(number) < way.smallest and not abs(rounded - number) > way.change * abs(number):
+            return way.dtype
+    return None
+
+
+def _steps(ways: Sequence[_Way], factor: Coefficient) -> tuple[Any, list[float]]:
     """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
     first, *powers = map(float, factor.factors)
+    if first == 0:
+        return ways[0].dtype, [first]
     product = functools.reduce(operator.mul, powers, first)
-    for wide in _candidates(library, dtype):
-        smallest = float(library.xp.finfo(wide).smallest_normal)
-        if first == 0 or not abs(product) < smallest:
-            return wide, [product]
+    wide = _dtype_for(ways, product)
+    if wide is not None:
+        return wide, [product]
     # Powers of two come last: only the last of them can be inexact, by underflow.
     fraction, exponent = math.frexp(first)
     exponent += sum(math.frexp(power)[1] - 1 for power in powers)
     steps = [fraction]
     while exponent:
-        steps.append(2.0 ** max(exponent, 2 - int(-math.log2(smallest))))
+        steps.append(2.0 ** max(exponent, 2 - int(-math.log2(ways[-1].smallest))))
         exponent -= math.frexp(steps[-1])[1] - 1
-    return wide, steps
-
-
-def _candidates(library: Library, dtype: Any) -> list[Any]:
-    """The dtypes to multiply in, the fastest first; float16 and bfloat16 are rounded only at the end."""
-    if dtype_name(dtype) == "float64":
-        return [library.xp.float64]
-    return [library.xp.float32, library.xp.float64] if library.precision == 53 else [library.xp.float32]
+    return ways[-1].dtype, steps
 
 
 def _multiply_lazy(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:

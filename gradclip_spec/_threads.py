@@ -19,8 +19,9 @@ def available() -> int:
     if threading.current_thread() is not threading.main_thread():
         # Whoever started this thread has spread the work already.
         return 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdigit():
+    # OpenMP allows a list, a number for each level of nesting.
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if wanted.isdecimal() and int(wanted):
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -40,7 +41,13 @@ def spread(work: Callable[[int, int], None], sizes: Sequence[int], threads: int)
     (start, stop), *others = itertools.pairwise([0, *cuts, len(sizes)])
     with ThreadPoolExecutor(threads - 1) as pool:
         # In a copy of the context, where NumPy keeps what it does about overflow.
-        running = [pool.submit(contextvars.copy_context().run, work, *ends) for ends in others]
+        running = []
+        for ends in others:
+            try:
+                running.append(pool.submit(contextvars.copy_context().run, work, *ends))
+            except RuntimeError:
+                # While the interpreter shuts down, no thread can be started.
+                work(*ends)
         work(start, stop)
         for future in running:
             future.result()

@@ -10,7 +10,7 @@ import numpy as np
 from gradclip_spec import _numpy
 from gradclip_spec._rows import exact_sum, widened
 
-__all__ = ["sum_of_squares", "sums_of_each"]
+__all__ = ["strange", "sum_of_squares", "sums_of_each", "writeable"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,8 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
 
     sizes = [tensor.numel() for tensor in tensors]
     small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
-    large = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
+    # NumPy knows no tensors whose sign is kept apart.
+    large = [tensor.resolve_neg() for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
 
     def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
         norms = torch.from_numpy(sums)
@@ -85,3 +86,41 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
         return
     for narrow, wide in zip(joined.split(_ALONE), torch.from_numpy(out).split(_ALONE), strict=True):
         wide.copy_(narrow)
+
+
+def strange(tensors: Sequence[Tensor]) -> str:
+    """Sparse tensors and those of other layouts."""
+    import torch
+
+    layouts = {tensor.layout for tensor in tensors} - {torch.strided}
+    return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
+
+
+def writeable(tensors: Sequence[Tensor]) -> list[bool]:
+    """Whether torch writes into each tensor: it would say no in the middle of the work."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return [True] * len(tensors)
+    return [_is_writeable(tensor) for tensor in tensors]
+
+
+def _is_writeable(tensor: Tensor) -> bool:
+    import torch
+
+    if tensor.requires_grad and torch.is_grad_enabled() and (tensor._base if tensor._is_view() else tensor).is_leaf:
+        return False
+    if tensor.is_neg() or (tensor.is_inference() and not torch.is_inference_mode_enabled()):
+        return False
+    return tensor.is_contiguous() or not _elements_may_overlap(tensor)
+
+
+def _elements_may_overlap(tensor: Tensor) -> bool:
+    # Each dimension must step over all that the dimensions with smaller steps reach.
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False

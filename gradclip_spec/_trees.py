@@ -70,6 +70,9 @@ def included(tree: Tree, need_clip: Any) -> list[int]:
 
 
 def _flag(value: Any, what: str) -> bool:
+    if isinstance(value, list | tuple | dict):
+        message = f"`need_clip` must have the structure of the gradients, got {value!r} for one array"
+        raise ValueError(message)
     if not isinstance(value, bool | np.bool_):
         message = f"{what} must be True or False, got {value!r} of type {type(value).__name__}"
         raise TypeError(message)
@@ -86,7 +89,7 @@ def one_of_each_type(values: Collection[Any]) -> list[Any]:
 
 
 def _listed(grads: Sequence[Any], other: Any) -> list[Any]:
-    flags = list(other) if isinstance(other, list | tuple | Iterator) else None
+    flags = list(other) if isinstance(other, list | tuple | Iterator | ValuesView) else None
     if flags is None or len(flags) != len(grads):
         got = repr(other) if flags is None else f"{len(flags)} flags"
         message = f"there are {len(grads)} gradients, got {got}"
@@ -107,7 +110,7 @@ def _flatten_nested(grads: Any) -> Tree:
     except ImportError:
         message = (
             f"`grads` is neither an array nor a flat list, tuple or dict of arrays and None (it is a "
-            f"{type(grads).__name__}); for nested trees install optree, or give a flat list"
+            f"{type(grads).__name__}); give one, or install optree for nested trees: pip install 'gradclip-spec[trees]'"
         )
         raise TypeError(message) from None
     leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)

@@ -134,6 +134,40 @@ def test_large_gradients(backend: Any, kind: str) -> None:
     check_large(backend, values.astype(np.float32))
 
 
+@large
+def test_a_coefficient_in_the_middle_between_two_floats(backend: Any) -> None:
+    # Rounded to float32, it is off by nearly half a unit in the last place, as much as an element may be by itself.
+    array, threshold = np.random.default_rng(52).uniform(1, 2, 1 << 19).astype(np.float32), 138.27896365959532
+    norm = exact_norm(array)
+    for clipped in (
+        clip_by_global_norm([backend.array(array)], threshold)[0][0],
+        clip_by_norm(backend.array(array), threshold),
+        clip_by_norm(backend.array(array), threshold, inplace=True),
+    ):
+        exact = Fraction(float(array[493284])) * Fraction(threshold) / norm
+        assert distance(float(backend.read(clipped)[493284]), exact, "float32") <= 1
+
+
+def test_sums_that_overflow_only_together(backend: Any) -> None:
+    if "float64" not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no float64")
+    for arrays in ([backend.array(np.full(1 << 14, 1e152), "float64")] * 2, [backend.array([1e154, 1e154], "float64")]):
+        norm = float(backend.read(global_norm(arrays)))
+        assert norm == pytest.approx(1.8101933598375617e154 if len(arrays) == 2 else math.sqrt(2) * 1e154, rel=1e-15)
+
+
+@pytest.mark.parametrize("value", [1e-150, 1e-170, 1e-300])
+def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
+    if "float64" not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no float64")
+    for threshold, eps, ratio in ((1e-7, 1e-6, 0.1), (1.0, 1e6, 1e-6), (1e5, 1e300, 1e-295)):
+        # What is below the smallest float is zero.
+        wanted = pytest.approx(value * ratio, rel=1e-15, abs=5e-324)
+        array = backend.array([value], "float64")
+        assert float(backend.read(clip_by_global_norm([array], threshold, eps=eps)[0][0])[0]) == wanted
+        assert float(backend.read(clip_by_norm(array, threshold, eps=eps))[0]) == wanted
+
+
 def test_large_float64_gradients(backend: Any) -> None:
     if "float64" not in backend.dtypes or backend.name == "dask":
         pytest.skip("has no float64, or is computed chunk by chunk in the same way")

@@ -23,6 +23,8 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
         ({"clip_norm": "1"}, TypeError, "clip_norm"),
         ({"clip_norm": None}, TypeError, "clip_norm"),
         ({"clip_norm": np.array([1.0])}, TypeError, "clip_norm"),
+        ({"clip_norm": np.timedelta64(1)}, TypeError, "clip_norm"),
+        ({"clip_norm": Fraction(-1, 10**400)}, ValueError, "clip_norm"),
         ({"clip_norm": 1.0, "norm_type": 0}, ValueError, "norm_type"),
         ({"clip_norm": 1.0, "norm_type": -2}, ValueError, "norm_type"),
         ({"clip_norm": 1.0, "norm_type": math.nan}, ValueError, "norm_type"),
@@ -71,6 +73,36 @@ def test_other_dtypes_are_refused(array: Any) -> None:
     for call in (lambda: global_norm([array]), lambda: clip_by_value([array], 1.0), lambda: clip_by_norm(array, 1.0)):
         with pytest.raises(TypeError, match=f"float64, got {array.dtype.name}"):
             call()
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.MaskedArray(np.array([3.0, 1000.0]), mask=[False, True])
+    for call in (lambda: global_norm(masked), lambda: clip_by_value([masked], 1.0), lambda: clip_by_norm(masked, 1.0)):
+        with pytest.raises(TypeError, match="masked array; call its method `filled`"):
+            call()
+
+
+@pytest.mark.parametrize("flags", [[True], [[True], True], [{"a": True}, True], {"a": True}])
+def test_flags_of_another_structure(flags: Any) -> None:
+    with pytest.raises(ValueError, match="`need_clip` must have the structure of the gradients"):
+        clip_by_norm([np.ones(2), np.ones(2)], 1.0, need_clip=flags)
+
+
+def test_views_of_a_dict_are_gradients_and_flags() -> None:
+    grads, flags = {"a": np.array([3.0]), "b": np.array([4.0])}, {"a": True, "b": False}
+    clipped = clip_by_norm(grads.values(), 1.0, need_clip=flags.values())
+    assert [array.tolist() for array in clipped] == [[1.0], [4.0]]
+
+
+def test_byte_orders_are_kept() -> None:
+    arrays = [np.full(2, 3, "<f4"), np.full(2, 3, ">f4"), np.full(2, 3, ">f8")]
+    for clipped in (
+        clip_by_global_norm(arrays, 1.0)[0],
+        clip_by_norm(arrays, 1.0),
+        clip_by_value(arrays, 1.0),
+        clip_by_global_norm(arrays[::-1], 1.0)[0][::-1],
+    ):
+        assert [array.dtype.str for array in clipped] == ["<f4", ">f4", ">f8"]
 
 
 @pytest.mark.parametrize("leaf", [1.0, "gradient", [1.0], object()])

@@ -58,5 +58,21 @@ def test_bad_arguments_are_refused_at_once() -> None:
             make(-1.0)
     with pytest.raises(ValueError, match="min"):
         ClipByValue(1.0, min=2.0)
-    with pytest.raises(ValueError, match="pairs"):
-        ClipByNorm(1.0)([(1, 2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "got"),
+    [
+        ([(1, 2, 3)], ValueError, "3 elements"),
+        # Two gradients of two elements each, which are no pairs.
+        ([np.array([3.0, 4.0]), np.array([6.0, 8.0])], TypeError, "ndarray"),
+        ({"ab": np.ones(2)}, TypeError, "dict"),
+        (["ab"], TypeError, "str"),
+        (5, TypeError, "int"),
+        ([("weight", [np.ones(2)])], TypeError, "list"),
+    ],
+)
+def test_what_is_no_list_of_pairs(pairs: Any, error: Any, got: str) -> None:
+    for policy, _, _ in POLICIES:
+        with pytest.raises(error, match=f"(pairs|each gradient).* {got}"):
+            policy(pairs)

@@ -92,7 +92,7 @@ def test_other_threads_start_none() -> None:
     assert counts == [1]
 
 
-@pytest.mark.parametrize(("value", "threads"), [("1", 1), ("3", 3)])
+@pytest.mark.parametrize(("value", "threads"), [("1", 1), ("3", 3), ("4,2", 4), (" 2 , 1", 2)])
 def test_as_many_as_the_environment_says(value: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert _threads.available() == threads
@@ -105,6 +105,33 @@ def test_one_a_core_where_the_environment_says_nothing(monkeypatch: pytest.Monke
     if sys.platform == "linux":
         counted = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout
         assert available == int(counted)
+
+
+@pytest.mark.parametrize("value", ["", "0", "²", "many", ",2"])
+def test_what_is_no_number_of_threads_says_nothing(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    default = _threads.available()
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert _threads.available() == default
+
+
+AT_EXIT = """
+import atexit
+import numpy as np
+from gradclip_spec import _threads, global_norm
+
+_threads.available = lambda: 2
+grads = [np.random.default_rng(5).standard_normal(2_000_003).astype(np.float32) for _ in range(2)]
+expected = float(global_norm(grads))
+atexit.register(lambda: print("same" if float(global_norm(grads)) == expected else "another"))
+"""
+
+
+def test_while_the_interpreter_shuts_down() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", AT_EXIT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("same\n", "")
 
 
 FORKING = """

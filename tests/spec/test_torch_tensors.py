@@ -1,0 +1,165 @@
+"""Torch tensors that are not plain: what cannot be written into or read is refused before anything is changed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+CLIPS: list[Callable[..., Any]] = [clip_by_norm, clip_by_global_norm, clip_by_value]
+
+
+def _leaf() -> Any:
+    return torch.tensor([3.0, 4.0], requires_grad=True)
+
+
+def _inference() -> Any:
+    with torch.inference_mode():
+        return torch.tensor([3.0, 4.0])
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize(
+    "second",
+    [
+        _leaf,
+        lambda: torch.nn.Parameter(torch.ones(2)),
+        lambda: _leaf().view(2, 1),
+        _inference,
+        lambda: torch.ones(1).expand(3),
+        lambda: torch.as_strided(torch.arange(1.0, 6.0), (3, 3), (1, 1)),
+        lambda: torch._neg_view(torch.ones(2)),
+    ],
+    ids=["leaf", "parameter", "view of a leaf", "inference", "expanded", "overlapping", "negative"],
+)
+def test_in_place_is_refused_before_anything_is_changed(clip: Any, second: Callable[[], Any]) -> None:
+    first = torch.tensor([30.0, 40.0])
+    with pytest.raises(TypeError, match=r"`inplace=True` .* at \(1,\)"):
+        clip([first, second()], 1.0, inplace=True)
+
+    assert first.tolist() == [30.0, 40.0]
+    assert not first.requires_grad
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_in_place_where_torch_itself_would(clip: Any) -> None:
+    with torch.no_grad():
+        clip([_leaf()], 1.0, inplace=True)
+    with torch.inference_mode():
+        clip([_inference()], 1.0, inplace=True)
+    parameter = _leaf()
+    product = parameter * 2
+    clip([product], 1.0, inplace=True)
+    product.sum().backward()
+    assert parameter.grad is not None
+    whole = torch.ones(4, 6, 5)
+    for view in (whole[::2, 1:], whole.transpose(0, 2), whole[:, :1].permute(2, 1, 0), whole[..., 0], whole[:0, ::2]):
+        clip([view], 1.0, inplace=True)
+
+
+@pytest.mark.parametrize("clip", [*CLIPS, lambda grads, threshold: global_norm(grads)])
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_mkldnn"])
+def test_other_layouts_are_refused(clip: Any, layout: str) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        tensor = getattr(torch.ones(2, 2), layout)()
+    first = torch.tensor([30.0])
+    with pytest.raises(TypeError, match=r"layout .*; call its method `to_dense`"):
+        clip([first, tensor], 1.0)
+    kept, dense = clip_by_norm([tensor, first], 1.0, need_clip=[False, True])
+    assert kept is tensor
+    assert dense.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("size", [3, 20_000, 200_000])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_tensors_whose_sign_is_kept_apart(size: int, dtype: str) -> None:
+    # As the imaginary part of a conjugate is.
+    tensor = torch._neg_view(torch.full((size,), 2.0, dtype=getattr(torch, dtype)))
+    assert tensor.is_neg()
+
+    assert float(global_norm(tensor)) == pytest.approx(2 * math.sqrt(size), rel=2.0**-23)
+    for clipped in (clip_by_norm(tensor, 1e-45), clip_by_norm(tensor, math.sqrt(size)), clip_by_value(tensor, 1.0)):
+        assert bool((clipped <= 0).all())
+    torch.testing.assert_close(clip_by_norm(tensor, math.sqrt(size)), -torch.ones_like(tensor.resolve_neg()))
+
+
+def test_a_norm_that_requires_grad_may_be_refused_where_warnings_are_errors() -> None:
+    for value in (math.nan, 3.0):
+        grads = [torch.tensor([value], requires_grad=True)]
+        if math.isnan(value):
+            with pytest.raises(FloatingPointError, match="total norm"):
+                clip_by_global_norm(grads, 1.0, error_if_nonfinite=True)
+        else:
+            clipped, norm = clip_by_global_norm(grads, 1.0, error_if_nonfinite=True)
+            assert norm.requires_grad
+            assert clipped[0].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("threshold", [1.0, 1e-42, 1e-45])
+def test_coefficients_that_float32_does_not_hold(inplace: bool, threshold: float) -> None:
+    # Of one the rounding to float32 is nearly half a unit in the last place; the others are below its normal numbers.
+    values = np.asarray([1 + 2.0**-23, -2.0, 0.5], np.float32)
+    norm = float(np.sqrt(np.sum(values.astype(float) ** 2)))
+    wanted = (values.astype(float) * (threshold / norm)).astype(np.float32)
+    clipped = clip_by_global_norm([torch.from_numpy(values.copy())], threshold, inplace=inplace)[0][0]
+    spacing = np.maximum(np.abs(np.spacing(wanted)), 2.0**-149)
+    assert (np.abs(clipped.numpy().astype(float) - wanted) <= spacing).all()
+
+
+def test_forward_mode_derivatives_are_those_of_the_formula() -> None:
+    forward_ad = torch.autograd.forward_ad
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        # Of torch's own derivatives in forward mode.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        x = forward_ad.make_dual(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]))
+        clipped, norm = clip_by_global_norm([x], 1.0)
+        each = clip_by_norm(x, 1.0)
+        # Of c x / N along e, c e / N - c x (x . e) / N**3; of N, x . e / N.
+        for result in (clipped[0], each):
+            torch.testing.assert_close(forward_ad.unpack_dual(result).tangent, torch.tensor([0.128, -0.096]))
+        torch.testing.assert_close(forward_ad.unpack_dual(norm).tangent, torch.tensor(0.6))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("clip", [clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]])
+def test_second_derivatives_at_a_zero_gradient_are_finite(clip: Any, dtype: str) -> None:
+    zero = torch.zeros(2, dtype=getattr(torch, dtype), requires_grad=True)
+    other = torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype), requires_grad=True)
+    for grads in ([zero], [zero, other]):
+        total = sum((x * x).sum() for x in clip(grads, 1.0))
+        (first,) = torch.autograd.grad(total, zero, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), zero)
+        assert bool(torch.isfinite(first).all())
+        assert bool(torch.isfinite(second).all())
+    of_both = torch.func.jacrev(torch.func.grad(lambda x: (clip([x, other], 1.0)[0] ** 2).sum()))(torch.zeros(2))
+    assert bool(torch.isfinite(of_both).all())
+
+
+def test_compiled_whole_with_a_threshold_that_changes() -> None:
+    torch.compiler.reset()
+    for clip in (clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]):
+        compiled = torch.compile(lambda grads, limit, clip=clip: clip(grads, limit)[0], backend="eager", fullgraph=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`", UserWarning)
+            for limit in (1.0, 2.5, 2.0):
+                grads = [torch.tensor([3.0, 4.0])]
+                torch.testing.assert_close(compiled(grads, limit), clip(grads, limit)[0])
+
+
+def test_the_norm_is_where_the_included_arrays_are() -> None:
+    elsewhere = torch.empty(2, device="meta")
+    for requires_grad in (False, True):
+        grads = [elsewhere, torch.tensor([3.0, 4.0], requires_grad=requires_grad)]
+        clipped, norm = clip_by_global_norm(grads, 1.0, need_clip=[False, True])
+        assert clipped[0] is elsewhere
+        assert float(norm.detach()) == 5.0

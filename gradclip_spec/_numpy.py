@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _threads
-from gradclip_spec._rows import CHUNK, SumRows, Widen, exact_sum, exact_sums, sum_by_rows, sums_in_float32, widened
+from gradclip_spec._strips import (
+    CHUNK,
+    SumStrips,
+    Widen,
+    sum_by_strips,
+    sum_in_float64,
+    sums_in_float32,
+    sums_in_float64,
+    widened,
+)
 
 __all__ = [
     "PIECE",
@@ -43,13 +52,13 @@ def sum_of_squares(arrays: Sequence[Array]) -> float:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
     sizes = [array.size for array in arrays]
     small = [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL]
-    total = exact_sum(small, [size for size in sizes if size <= SMALL])
+    total = sum_in_float64(small, [size for size in sizes if size <= SMALL])
     if len(small) == len(arrays):
         return total
     large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
     # Others take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
-    total += exact_sum(pieces, [piece.size for piece in pieces])
+    total += sum_in_float64(pieces, [piece.size for piece in pieces])
     return total + sum_of_large([array for array in large if array.dtype == np.float32], threads=_threads.available())
 
 
@@ -62,7 +71,7 @@ def sums_of_each(
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
     sums = [of_one([array]) if size > SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
     small = [index for index, size in enumerate(sizes) if 0 < size <= SMALL]
-    exact = exact_sums([arrays[index] for index in small], [sizes[index] for index in small], widen)
+    exact = sums_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
     for index, total in zip(small, exact, strict=True):
         sums[index] = total
     return sums
@@ -70,21 +79,26 @@ def sums_of_each(
 
 def sum_of_large(
     arrays: Sequence[Array],
-    sum_rows: SumRows = sums_in_float32,
+    sum_strips: SumStrips = sums_in_float32,
     widen: Widen = widened,
     piece: int = PIECE,
     threads: int = 1,
 ) -> float:
-    """The same of large arrays, whose rows `sum_rows` sums and which `widen` converts, in pieces of so many."""
+    """The sum of the squares of large arrays.
+
+    `sum_strips` sums strips of them, `widen` converts them to float64, and `piece` is how many elements of an array
+    are worked on at a time.
+    """
     flat: list[Array] = []
-    # What must be copied to be read by rows is converted instead.
+    # What must be copied to be read by strips is converted instead.
     others: list[Array] = []
     for array in arrays:
         if array.flags.forc and array.size <= piece:
             flat.append(array.ravel(order="K"))
         else:
             (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
-    return exact_sum(others, [part.size for part in others], widen) + sum_by_rows(flat, sum_rows, widen, threads)
+    total = sum_in_float64(others, [part.size for part in others], widen)
+    return total + sum_by_strips(flat, sum_strips, widen, threads)
 
 
 def _flat_parts(x: Array, piece: int) -> Iterator[Array]:

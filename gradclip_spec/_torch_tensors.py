@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _numpy
-from gradclip_spec._rows import exact_sum, widened
+from gradclip_spec._strips import sum_in_float64, widened
 
 __all__ = ["strange", "sum_of_squares", "sums_of_each", "writeable"]
 
@@ -42,21 +42,21 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
     # NumPy knows no tensors whose sign is kept apart.
     large = [tensor.resolve_neg() for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
 
-    def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
+    def sum_strips(matrices: Sequence[Array], sums: Array) -> None:
         norms = torch.from_numpy(sums)
         for matrix, out in zip(matrices, norms.split([len(matrix) for matrix in matrices]), strict=True):
             torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
         norms.square_()
 
     if dtype == torch.float32:
-        # In one piece, whose rows torch itself shares out among its threads.
+        # In one piece, whose strips torch itself shares out among its threads.
         read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, sys.maxsize
     else:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
-    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
-    return total + exact_sum(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
+    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_strips, widen, piece)
+    return total + sum_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
 
 
 def _bits(tensor: Tensor) -> Array:

@@ -44,7 +44,8 @@ def are_sharded(leaves: Sequence[Array]) -> bool:
     Raises
     ------
     TypeError
-        If only some of them are, or one of them is a sum whose terms have not been added up yet.
+        If only some of them are, one is a sum whose terms have not been added up yet, or one is on a mesh that this
+        process has no part in.
     """
     module = sys.modules.get("torch.distributed.tensor")
     kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(leaf) for leaf in leaves}}
@@ -56,6 +57,12 @@ def are_sharded(leaves: Sequence[Array]) -> bool:
         raise TypeError(message)
     if True not in kinds:
         return False
+    if any(mesh.get_coordinate() is None for mesh in {leaf.device_mesh for leaf in leaves}):
+        message = (
+            "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out on this "
+            "process"
+        )
+        raise TypeError(message)
     for leaf in leaves:
         if any(placement.is_partial() for placement in leaf.placements):
             message = (
@@ -79,6 +86,8 @@ def of_shards(leaves: Sequence[Array], summary: _Summary) -> Array:
     rows = []
     for (mesh, split), shards in groups.items():
         numbers = [torch.as_tensor(n, dtype=torch.float64, device=shards[0].device) for n in summary(shards)]
+        # All processes must go the way back together, also those whose shards are empty.
+        numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
         local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
         placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
         rows.append(DTensor.from_local(local, mesh, placements, run_check=False).full_tensor().reshape(-1, 4))
@@ -94,8 +103,22 @@ def on_shards(primitives: Any) -> Any:
         place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
         return DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
 
+    def on_one_shard(x: Array, k: Array) -> Array:
+        # The derivative of the coefficient is summed over the shards that it is multiplied with.
+        from torch.distributed.tensor import DTensor, Partial, Replicate
+
+        everywhere = DTensor.from_local(k, x.device_mesh, [Replicate()] * x.device_mesh.ndim, run_check=False)
+        parts = [placement if placement.is_replicate() else Partial() for placement in x.placements]
+        return everywhere.to_local(grad_placements=parts)
+
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
-        products = primitives.multiply([x.to_local() for x in arrays], k, wide, inplace)
+        shards = [x.to_local() for x in arrays]
+        if isinstance(k, float) or not k.requires_grad:
+            products = primitives.multiply(shards, k, wide, inplace)
+        else:
+            factors = [on_one_shard(x, k) for x in arrays]
+            pairs = zip(shards, factors, strict=True)
+            products = [primitives.multiply([shard], factor, wide, inplace)[0] for shard, factor in pairs]
         return list(arrays) if inplace else [wrapped(x, y) for x, y in zip(arrays, products, strict=True)]
 
     def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:

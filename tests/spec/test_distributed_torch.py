@@ -236,6 +236,50 @@ def derivatives(mesh: Any) -> None:
 
 
 @check
+def derivatives_of_clips(mesh: Any) -> None:
+    """A coefficient has a part in every element of every shard; some shards are empty, some tensors replicated."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    for dtype in ("float32", "float64"):
+        whole = [x.requires_grad_() for x in gradients(dtype)]
+        weights = gradients(dtype, seed=1)
+        # The fourth tensor cannot be shared among all processes.
+        ways = [Shard(0), Replicate(), Shard(0), Shard(0), Shard(2)]
+        for norm_type in (1, 2, 3):
+            calls = [
+                lambda grads, p=norm_type: clip_by_global_norm(grads, 1.25, norm_type=p)[0],
+                lambda grads, p=norm_type: clip_by_norm(grads, 0.75, norm_type=p),
+            ]
+            for call in calls:
+                shards = [sharded(mesh, x.detach(), way).requires_grad_() for x, way in zip(whole, ways, strict=True)]
+                for x in whole:
+                    x.grad = None
+                sum((x * weight).sum() for x, weight in zip(call(whole), weights, strict=True)).backward()
+                ours = [sharded(mesh, weight, way) for weight, way in zip(weights, ways, strict=True)]
+                total = sum((x * weight).sum().full_tensor() for x, weight in zip(call(shards), ours, strict=True))
+                total.backward()
+                rtol = 1e-12 if dtype == "float64" else 1e-5
+                for x, shard in zip(whole, shards, strict=True):
+                    np.testing.assert_allclose(shard.grad.full_tensor(), x.grad, rtol=rtol, atol=rtol)
+
+
+@check
+def meshes_of_other_processes(mesh: Any) -> None:
+    """Who has no part in a mesh is told so, and does not wait for anyone."""
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Shard
+
+    first = DeviceMesh("cpu", [0])
+    grads = [DTensor.from_local(torch.tensor([3.0, 4.0]), first, [Shard(0)], run_check=False)]
+    if torch.distributed.get_rank() == 0:
+        assert float(clip_by_global_norm(grads, 1.0)[1]) == 5.0
+    else:
+        with pytest.raises(TypeError, match="part of"):
+            clip_by_global_norm(grads, 1.0)
+
+
+@check
 def compiled(mesh: Any) -> None:
     """One graph without a break, collectives included."""
     import torch

@@ -208,7 +208,10 @@ def _packed(library: Library, leaves: Sequence[Array]) -> Iterator[Array]:
 def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """The sum of numbers given as (high, low)."""
     if not library.eager:
-        high, error = _words.fold(library.xp, library.xp.stack([high for high, _ in parts]))
+        highs = [high for high, _ in parts]
+        # As many as can be folded in halves to the end.
+        highs += [library.xp.zeros_like(highs[0])] * ((1 << (len(highs) - 1).bit_length()) - len(highs))
+        high, error = _words.fold(library.xp, library.xp.stack(highs))
         low = error + library.xp.sum(library.xp.stack([low for _, low in parts]))
         return _words.add(high, _words.finite_or_zero(library.xp, low))
     numbers = [float(number) for part in parts for number in part]

@@ -76,6 +76,8 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
         return replace(
             _standard(xp),
             blockwise=_blocks.of_chunks,
+            # Its own, which needs to know no shape.
+            clip=lambda x, lower, upper, inplace: x.clip(lower, upper),
             writeable=lambda arrays: [False] * len(arrays),
         )
     if array_api_compat.is_cupy_namespace(xp):

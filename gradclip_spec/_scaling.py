@@ -103,8 +103,11 @@ def scaled_each(library: Library, leaves: Sequence[Array], factors: Coefficient,
     """Each leaf multiplied by its own coefficient; one to be left as it is comes back itself."""
     results = list(leaves)
     if not library.eager:
+        # Taken apart all at once: where JAX has no float64 by default, it cannot go back twice through an index.
+        parts = [library.xp.unstack(numbers) for numbers in (*factors.factors, factors.identity)]
         for index in _once(leaves, inplace):
-            (results[index],) = _multiply_lazy(library, [leaves[index]], factors.at(index), inplace)
+            *numbers, identity = (part[index] for part in parts)
+            (results[index],) = _multiply_lazy(library, [leaves[index]], Coefficient(numbers, identity), inplace)
         return results
     # All at once, because to look at one coefficient takes longer than to multiply a small leaf.
     identities = factors.identity.tolist()

@@ -64,10 +64,14 @@ def fold(xp: Any, x: Array) -> tuple[Array, Array]:
     errors = xp.zeros_like(x[:1, ...])
     while x.shape[0] > 1:
         half = x.shape[0] // 2
-        total, error = add(x[:half, ...], x[half : 2 * half, ...])
+        if x.shape[0] == 2 * half:
+            # Not by slices: where JAX has no float64 by default, it cannot go back twice through one.
+            x, error = add(*xp.unstack(xp.reshape(x, (2, half, *x.shape[1:]))))
+        else:
+            total, error = add(x[:half, ...], x[half : 2 * half, ...])
+            x = xp.concat([total, x[2 * half :, ...]])
         errors = errors + xp.sum(error, axis=0, keepdims=True)
-        x = total if x.shape[0] == 2 * half else xp.concat([total, x[2 * half :, ...]])
-    return x[0, ...], errors[0, ...]
+    return xp.reshape(x, x.shape[1:]), xp.reshape(errors, x.shape[1:])
 
 
 def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:

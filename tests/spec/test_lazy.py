@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from typing import Any
@@ -84,6 +85,35 @@ def test_jax_batches_and_second_derivatives(require: Any) -> None:
     assert np.all(np.isfinite(curvatures))
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3])
+def test_jax_second_derivatives_by_going_back_twice(require: Any, norm_type: float) -> None:
+    # In reverse over reverse, JAX without float64 by default cannot transpose a slice of float64 numbers.
+    jax = require("jax")
+    x = jax.numpy.asarray([3.0, 4.0, 0.0])
+    functions: list[Any] = [
+        lambda x: sum(y.sum() for y in clip_by_norm([x, 2 * x, x], 1.0, norm_type=norm_type)),
+        lambda x: sum((y**2).sum() for y in clip_by_global_norm([x, 2 * x, x], 1.0, norm_type=norm_type)[0]),
+        lambda x: global_norm([x, 2 * x, x], norm_type=norm_type) ** 2,
+    ]
+    for function in functions:
+        twice = jax.jacrev(jax.grad(function))(x)
+        forward = jax.hessian(function)(x)
+        assert np.all(np.isfinite(twice))
+        np.testing.assert_allclose(twice, forward, rtol=1e-4, atol=1e-4)
+
+
+def test_jax_export_with_sizes_left_open(require: Any) -> None:
+    jax = require("jax")
+    export = importlib.import_module("jax.export")
+    (size,) = export.symbolic_shape("size")
+    for clip in (clip_by_norm, clip_by_value, lambda grads, limit: clip_by_global_norm(grads, limit)[0]):
+        shapes = [jax.ShapeDtypeStruct((size, 2), np.float32), jax.ShapeDtypeStruct((3,), np.float32)]
+        exported = export.export(jax.jit(lambda *grads, clip=clip: clip(list(grads), 1.0)))(*shapes)
+        arrays = [jax.numpy.full((5, 2), 3.0), jax.numpy.ones(3)]
+        for got, wanted in zip(exported.call(*arrays), clip(arrays, 1.0), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
 def test_jax_dtypes_outside_are_left_alone(require: Any) -> None:
     jax = require("jax")
     clipped, total = jax.jit(lambda x: clip_by_global_norm(x, 1.0))(jax.numpy.ones(3))
@@ -128,6 +158,69 @@ def test_torch_backward(require: Any) -> None:
     clip_by_global_norm([x], 2.5)[1].backward()
 
     np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=0, atol=1e-7)
+
+
+def test_torch_derivatives_in_forward_mode(require: Any) -> None:
+    torch = require("torch")
+    forward_ad = torch.autograd.forward_ad
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        # Of torch's own derivatives in forward mode.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        x = forward_ad.make_dual(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]))
+        clipped, norm = clip_by_global_norm([x], 1.0)
+        each = clip_by_norm(x, 1.0)
+        # Of c x / N along e, c e / N - c x (x . e) / N**3; of N, x . e / N.
+        for result in (clipped[0], each):
+            torch.testing.assert_close(forward_ad.unpack_dual(result).tangent, torch.tensor([0.128, -0.096]))
+        torch.testing.assert_close(forward_ad.unpack_dual(norm).tangent, torch.tensor(0.6))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("clip", [clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]])
+def test_torch_second_derivatives_at_a_zero_gradient(require: Any, clip: Any, dtype: str) -> None:
+    torch = require("torch")
+    zero = torch.zeros(2, dtype=getattr(torch, dtype), requires_grad=True)
+    other = torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype), requires_grad=True)
+    for grads in ([zero], [zero, other]):
+        total = sum((x * x).sum() for x in clip(grads, 1.0))
+        (first,) = torch.autograd.grad(total, zero, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), zero)
+        assert bool(torch.isfinite(first).all())
+        assert bool(torch.isfinite(second).all())
+    of_both = torch.func.jacrev(torch.func.grad(lambda x: (clip([x, other], 1.0)[0] ** 2).sum()))(torch.zeros(2))
+    assert bool(torch.isfinite(of_both).all())
+
+
+def test_torch_compiled_whole_with_a_threshold_that_changes(require: Any) -> None:
+    torch = require("torch")
+    torch.compiler.reset()
+    for clip in (clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]):
+        compiled = torch.compile(lambda grads, limit, clip=clip: clip(grads, limit)[0], backend="eager", fullgraph=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`", UserWarning)
+            for limit in (1.0, 2.5, 2.0):
+                grads = [torch.tensor([3.0, 4.0])]
+                torch.testing.assert_close(compiled(grads, limit), clip(grads, limit)[0])
+
+
+def test_torch_export_with_sizes_left_open(require: Any) -> None:
+    torch = require("torch")
+
+    class Clip(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return [*clip_by_global_norm([x, y], 1.0)[0], *clip_by_norm([x, y], 1.0), *clip_by_value([x, y], 0.5)]
+
+    size = torch.export.Dim("size", min=2, max=100)
+    with warnings.catch_warnings():
+        # Of torch's own, in what it calls.
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        exported = torch.export.export(
+            Clip(), (torch.randn(5, 2), torch.randn(3)), dynamic_shapes=({0: size}, None), strict=False
+        ).module()
+    arguments = torch.full((7, 2), 3.0), torch.ones(3)
+    for got, wanted in zip(exported(*arguments), Clip()(*arguments), strict=True):
+        torch.testing.assert_close(got, wanted)
 
 
 @pytest.mark.parametrize("looked_at", [True, False])
@@ -193,3 +286,5 @@ def test_dask_chunks_of_unknown_size(require: Any) -> None:
 
     assert float(total) == float(global_norm(values[values > 0]))
     same([clipped.compute()], [clip_by_global_norm(values[values > 0], 1.0)[0]], ulps=1)
+    same([clip_by_norm(x[x > 0], 1.0).compute()], [clip_by_norm(values[values > 0], 1.0)], ulps=1)
+    same([clip_by_value(x[x > 0], 3.5).compute()], [clip_by_value(values[values > 0], 3.5)])

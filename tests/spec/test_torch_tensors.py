@@ -116,46 +116,6 @@ def test_coefficients_that_float32_does_not_hold(inplace: bool, threshold: float
     assert (np.abs(clipped.numpy().astype(float) - wanted) <= spacing).all()
 
 
-def test_forward_mode_derivatives_are_those_of_the_formula() -> None:
-    forward_ad = torch.autograd.forward_ad
-    with warnings.catch_warnings(), forward_ad.dual_level():
-        # Of torch's own derivatives in forward mode.
-        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
-        x = forward_ad.make_dual(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]))
-        clipped, norm = clip_by_global_norm([x], 1.0)
-        each = clip_by_norm(x, 1.0)
-        # Of c x / N along e, c e / N - c x (x . e) / N**3; of N, x . e / N.
-        for result in (clipped[0], each):
-            torch.testing.assert_close(forward_ad.unpack_dual(result).tangent, torch.tensor([0.128, -0.096]))
-        torch.testing.assert_close(forward_ad.unpack_dual(norm).tangent, torch.tensor(0.6))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("clip", [clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]])
-def test_second_derivatives_at_a_zero_gradient_are_finite(clip: Any, dtype: str) -> None:
-    zero = torch.zeros(2, dtype=getattr(torch, dtype), requires_grad=True)
-    other = torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype), requires_grad=True)
-    for grads in ([zero], [zero, other]):
-        total = sum((x * x).sum() for x in clip(grads, 1.0))
-        (first,) = torch.autograd.grad(total, zero, create_graph=True)
-        (second,) = torch.autograd.grad(first.sum(), zero)
-        assert bool(torch.isfinite(first).all())
-        assert bool(torch.isfinite(second).all())
-    of_both = torch.func.jacrev(torch.func.grad(lambda x: (clip([x, other], 1.0)[0] ** 2).sum()))(torch.zeros(2))
-    assert bool(torch.isfinite(of_both).all())
-
-
-def test_compiled_whole_with_a_threshold_that_changes() -> None:
-    torch.compiler.reset()
-    for clip in (clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]):
-        compiled = torch.compile(lambda grads, limit, clip=clip: clip(grads, limit)[0], backend="eager", fullgraph=True)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`", UserWarning)
-            for limit in (1.0, 2.5, 2.0):
-                grads = [torch.tensor([3.0, 4.0])]
-                torch.testing.assert_close(compiled(grads, limit), clip(grads, limit)[0])
-
-
 def test_the_norm_is_where_the_included_arrays_are() -> None:
     elsewhere = torch.empty(2, device="meta")
     for requires_grad in (False, True):

@@ -158,12 +158,22 @@ def test_only_numbers_leave_a_worker(client: Any, results: dict[str, int], tmp_p
     assert results[largest] <= 8 * 4 * 8 + 128, f"{largest} holds {results[largest]} bytes"
 
 
+def test_the_example_of_the_readme(client: Any) -> None:
+    pytest.importorskip("dask.array", reason="Dask is not installed")
+    # README: begin
+    import dask.array
+
+    x = dask.array.random.default_rng(0).standard_normal((4_000, 1_000), chunks=1_000)
+    clipped, total_norm = dask.persist(*clip_by_global_norm([x], 1.0))
+    # README: end
+    assert abs(float(total_norm) / 2000 - 1) < 0.01
+    assert abs(float(global_norm(clipped)) - 1) <= 2.0**-50
+
+
 def test_clipped_chunks_stay_on_the_workers(client: Any, results: dict[str, int], tmp_path: Path) -> None:
     dask = dask_module("dask")
     x = loaded(tmp_path, "float32")
-    # README: begin
     clipped, total_norm = dask.persist(*clip_by_global_norm([x], 1.0))
-    # README: end
     futures = dask_module("distributed").futures_of(clipped)
     dask_module("distributed").wait(futures)
     places = client.who_has(futures)

@@ -169,11 +169,11 @@ def explicit_shardings() -> None:
 @check
 def example_of_the_readme() -> None:
     """A few lines, as a user would write them."""
+    # README: begin
     import jax
 
-    # README: begin
     mesh = jax.make_mesh((4,), ("devices",))
-    sharding = jax.NamedSharding(mesh, jax.P("devices"))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
     grads = {"weight": jax.device_put(jax.numpy.full((8, 2), 0.75), sharding), "bias": jax.numpy.zeros(2)}
 
     clipped, total_norm = jax.jit(clip_by_global_norm, static_argnums=1)(grads, 1.0)

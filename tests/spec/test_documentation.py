@@ -55,9 +55,9 @@ def test_every_section_is_there(name: str) -> None:
         assert f"\n{error}\n    If " in text
 
 
-@pytest.mark.parametrize("engine", ["torch", "jax", "dask"])
-def test_the_readme_shows_what_is_tested(engine: str) -> None:
-    source = (HERE / f"test_distributed_{engine}.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask"])
+def test_the_readme_shows_what_is_tested(module: str) -> None:
+    source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
     (tested,) = re.findall(r"# README: begin\n(.*?)\n *# README: end", source, flags=re.DOTALL)
 
     assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Torch tensors that are not plain: what cannot be written into or read is refused before anything is changed."""
+"""Torch tensors in a training loop, and those that are not plain: what cannot be clipped is refused before all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,33 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 CLIPS: list[Callable[..., Any]] = [clip_by_norm, clip_by_global_norm, clip_by_value]
+
+
+def test_a_training_loop_as_with_torch_itself() -> None:
+    losses: dict[bool, list[float]] = {}
+    for ours in (True, False):
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(9, 31), torch.nn.Tanh(), torch.nn.Linear(31, 5))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses[ours] = []
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = (model(torch.ones(20, 9)) ** 2).sum()
+            losses[ours].append(float(loss.detach()))
+            if not ours:
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                continue
+            # README: begin
+            loss.backward()
+            grads = [parameter.grad for parameter in model.parameters()]
+            _, total_norm = clip_by_global_norm(grads, 1.0, eps=1e-6, inplace=True)
+            optimizer.step()
+            # README: end
+            assert float(global_norm(grads)) <= min(float(total_norm), 1.0) * (1 + 2.0**-22)
+    assert losses[True] == pytest.approx(losses[False], rel=1e-5)
+    assert losses[True][-1] < losses[True][0]
 
 
 def _leaf() -> Any:

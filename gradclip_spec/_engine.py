@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec import _chunks, _trees
-from gradclip_spec._library import Library, dtype_name, library_of
+from gradclip_spec import _dask, _trees
+from gradclip_spec._library import FORMATS, Library, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
 from gradclip_spec._scaling import coefficient, scaled, scaled_each
 
-__all__ = ["Gradients", "clip_each", "clip_each_by_norm", "clip_together", "refuse_nonfinite", "total_norm"]
+__all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "refuse_nonfinite", "total_norm"]
 
 Array = Any
 
@@ -22,40 +22,42 @@ class Gradients:
     """A tree of gradients, of which some are included in a clip."""
 
     tree: _trees.Tree
-    #: Which leaves of the tree are included, and the arrays that they are.
-    included: list[int]
-    leaves: list[Array]
-    backend: Library | None
+    #: The included arrays, and which leaves of the tree they are.
+    arrays: list[Array]
+    indices: list[int]
+    #: None if there is no array at all.
+    library: Library | None
 
     @classmethod
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
         """Take the gradients apart and check everything that can be wrong with them, before anything is changed."""
         tree = _trees.flatten(grads)
-        included = _trees.included(tree, need_clip)
-        leaves = tree.leaves
-        arrays = leaves if len(included) == len(leaves) else [leaf for leaf in leaves if leaf is not None]
-        if len(included) < len(leaves):
-            leaves = [leaves[index] for index in included]
-        gradients = cls(tree, included, leaves, library_of(arrays, leaves) if arrays else None)
+        indices = _trees.included(tree, need_clip)
+        if len(indices) == len(tree.leaves):
+            existing = included = tree.leaves
+        else:
+            existing = [leaf for leaf in tree.leaves if leaf is not None]
+            included = [tree.leaves[index] for index in indices]
+        gradients = cls(tree, included, indices, library_of(existing, included) if existing else None)
         if inplace:
             gradients._check_writeable()
         return gradients
 
-    def rebuilt(self, leaves: list[Array]) -> Any:
+    def rebuilt(self, arrays: list[Array]) -> Any:
         """The tree with the included arrays replaced; everything else is the very same object."""
-        if len(leaves) == len(self.tree.leaves):
-            return self.tree.rebuild(leaves)
+        if len(arrays) == len(self.tree.leaves):
+            return self.tree.rebuild(arrays)
         results = list(self.tree.leaves)
-        for index, leaf in zip(self.included, leaves, strict=True):
-            results[index] = leaf
+        for index, array in zip(self.indices, arrays, strict=True):
+            results[index] = array
         return self.tree.rebuild(results)
 
     def _check_writeable(self) -> None:
-        if self.backend is None:
+        if self.library is None:
             return
-        flags = self.backend.primitives.writeable(self.leaves)
+        flags = self.library.primitives.writeable(self.arrays)
         if not all(flags):
-            index = self.included[flags.index(False)]
+            index = self.indices[flags.index(False)]
             kind = type(self.tree.leaves[index])
             message = (
                 f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
@@ -67,15 +69,15 @@ class Gradients:
 
 def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
     """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array of their library."""
-    library = gradients.backend
+    library = gradients.library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
-    if not gradients.included:
+    if not gradients.indices:
         return None, library.xp.zeros((), dtype=library.total, device=library.device)
-    if _chunks.are_chunked(library):
-        return _chunks.total_norm(gradients.leaves, norm_type, library.total)
+    if library.primitives.chunked:
+        return _dask.total_norm(gradients.arrays, norm_type, library.total)
     with library.primitives.context():
-        norm = norm_of_all(library, gradients.leaves, norm_type)
+        norm = norm_of_all(library, gradients.arrays, norm_type)
         value = norm.value(library.scalars)
         if not library.eager:
             return norm, library.xp.astype(value, library.total)
@@ -85,36 +87,36 @@ def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | N
 
 def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: float, eps: float, inplace: bool) -> Any:
     """All included arrays multiplied by the one coefficient of their common norm."""
-    if gradients.backend is None or norm is None:
-        return gradients.rebuilt(gradients.leaves)
-    if _chunks.are_chunked(gradients.backend):
-        return gradients.rebuilt(_chunks.clip_together(gradients.leaves, norm, clip_norm, eps))
-    with gradients.backend.primitives.context():
-        factor = coefficient(gradients.backend.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(gradients.backend, gradients.leaves, factor, inplace))
+    if gradients.library is None or norm is None:
+        return gradients.rebuilt(gradients.arrays)
+    if gradients.library.primitives.chunked:
+        return gradients.rebuilt(_dask.clip_together(gradients.arrays, norm, clip_norm, eps))
+    with gradients.library.primitives.context():
+        factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
+        return gradients.rebuilt(scaled(gradients.library, gradients.arrays, factor, inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    if gradients.backend is None or not gradients.included:
-        return gradients.rebuilt(gradients.leaves)
-    if _chunks.are_chunked(gradients.backend):
-        return gradients.rebuilt(_chunks.clip_each_by_norm(gradients.leaves, clip_norm, norm_type, eps))
-    with gradients.backend.primitives.context():
-        norms = norms_of_each(gradients.backend, gradients.leaves, norm_type)
-        factors = coefficient(gradients.backend.scalars, norms, clip_norm, eps)
-        return gradients.rebuilt(scaled_each(gradients.backend, gradients.leaves, factors, inplace))
+    if gradients.library is None or not gradients.indices:
+        return gradients.rebuilt(gradients.arrays)
+    if gradients.library.primitives.chunked:
+        return gradients.rebuilt(_dask.clip_each_by_norm(gradients.arrays, clip_norm, norm_type, eps))
+    with gradients.library.primitives.context():
+        norms = norms_of_each(gradients.library, gradients.arrays, norm_type)
+        factors = coefficient(gradients.library.scalars, norms, clip_norm, eps)
+        return gradients.rebuilt(scaled_each(gradients.library, gradients.arrays, factors, inplace))
 
 
-def clip_each(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
+def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
     """Each included array clipped by value."""
-    library = gradients.backend
+    library = gradients.library
     if library is None:
-        return gradients.rebuilt(gradients.leaves)
-    names = {dtype: dtype_name(dtype) for dtype in {leaf.dtype for leaf in gradients.leaves}}
+        return gradients.rebuilt(gradients.arrays)
+    names = {dtype: dtype_name(dtype) for dtype in {array.dtype for array in gradients.arrays}}
     bounds = {dtype: (_rounded(lower, name), _rounded(upper, name)) for dtype, name in names.items()}
     with library.primitives.context():
-        return gradients.rebuilt([_clip(library, leaf, *bounds[leaf.dtype], inplace) for leaf in gradients.leaves])
+        return gradients.rebuilt([_clip(library, array, *bounds[array.dtype], inplace) for array in gradients.arrays])
 
 
 def refuse_nonfinite(norm: Array) -> None:
@@ -153,21 +155,12 @@ def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool)
     return library.primitives.clip(x, lower, upper, inplace)
 
 
-#: For each dtype: the bits of its significand, and the exponents of its smallest and its largest binade.
-_FORMATS = {
-    "float16": (11, -13, 16),
-    "bfloat16": (8, -125, 128),
-    "float32": (24, -125, 128),
-    "float64": (53, -1021, 1024),
-}
-
-
 @lru_cache
 def _rounded(value: float, name: str) -> float:
     """A bound rounded to a dtype: since rounding is monotonic, clipping by it is clipping exactly and rounding then."""
     if not math.isfinite(value):
         return value
-    precision, smallest, largest = _FORMATS[name]
-    place = max(math.frexp(value)[1], smallest) - precision
+    form = FORMATS[name]
+    place = max(math.frexp(value)[1], form.smallest) - form.precision
     rounded = math.ldexp(round(math.ldexp(value, -place)), place)
-    return rounded if math.frexp(rounded)[1] <= largest else math.copysign(math.inf, rounded)
+    return rounded if math.frexp(rounded)[1] <= form.largest else math.copysign(math.inf, rounded)

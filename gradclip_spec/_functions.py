@@ -42,15 +42,15 @@ def clip_by_value(
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries or of another dtype, or `inplace` is asked
-        of arrays that cannot be written into.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse, or
+        `inplace` is asked of arrays that cannot be written into.
     ValueError
         If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure.
         Nothing has been changed when an error is raised.
 
     Notes
     -----
-    The bounds are rounded to the dtype of each array. NaN stays NaN; an infinity is clipped to a bound.
+    The bounds are rounded to the dtype of each array. NaN stays NaN, in a new array; an infinity is clipped to a bound.
 
     Source: Paddle's `ClipGradByValue(max, min=None)`, torch's `clip_grad_value_(parameters, clip_value)`.
 
@@ -65,7 +65,7 @@ def clip_by_value(
     lower, upper = _arguments.check_bounds(max, min)
     inplace = _arguments.check_switch("inplace", inplace)
     gradients = _engine.Gradients.of(grads, need_clip, inplace)
-    return _engine.clip_each(gradients, lower, upper, inplace)
+    return _engine.clip_each_by_value(gradients, lower, upper, inplace)
 
 
 def clip_by_norm(
@@ -103,8 +103,8 @@ def clip_by_norm(
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries or of another dtype, or `inplace` is asked
-        of arrays that cannot be written into.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse, or
+        `inplace` is asked of arrays that cannot be written into.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another
         structure. Nothing has been changed when an error is raised.
@@ -179,8 +179,9 @@ def clip_by_global_norm(
     FloatingPointError
         With `error_if_nonfinite`, if the norm is NaN or infinite.
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries or of another dtype, `inplace` is asked of
-        arrays that cannot be written into, or `error_if_nonfinite` is asked while the norm is being traced.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse,
+        `inplace` is asked of arrays that cannot be written into, or `error_if_nonfinite` is asked while the norm is
+        being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another
         structure. Nothing has been changed when an error is raised.
@@ -192,9 +193,12 @@ def clip_by_global_norm(
     Notes
     -----
     *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (2 and 3 for
-    float64). No square overflows or underflows. Of 131,072 and more float32 elements (on torch float16 and bfloat16
-    too) squares are summed in float32 by rows, and what their rounding errors have in common is taken off as some
-    rows show it; sums whose errors might not cancel are made in float64.
+    float64). No square overflows or underflows. From 131,072 float32 elements on (on torch float16 and bfloat16 too),
+    squares are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
+    off; where the estimate is poor, everything is summed in float64. Data made against the estimate can exceed 1 ulp.
+
+    *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. In place, an
+    array that stands in the tree twice is scaled once; two arrays that share memory are each scaled.
 
     *Threads.* Some millions of elements in NumPy arrays are worked on in threads: as many as there are cores, or as
     `OMP_NUM_THREADS` says; only one where this is called from a thread other than the main one. No result depends on
@@ -207,12 +211,14 @@ def clip_by_global_norm(
     copied. Anywhere else (JAX, Dask, CuPy, torch on an accelerator, under `torch.compile`, under transformations or
     with `requires_grad`) no value decides what is done, so nothing is computed early and no device is waited for,
     and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off; on the CPU, XLA
-    flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero gradients too.
+    flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero gradients too. Thresholds are plain
+    numbers: under `jax.jit`, make them static. `torch.jit.trace` sees plain tensors, and records one coefficient as if
+    it were a constant; use `torch.compile` or `torch.export`.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm
-    is a plain tensor, the same on every process; all processes of a mesh must make the call. Plain tensors beside
-    DTensors, and DTensors with a `Partial` placement, raise a `TypeError`.
+    is a plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors.
+    Plain tensors beside DTensors, and DTensors with a `Partial` placement, raise a `TypeError`.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 
@@ -262,7 +268,7 @@ def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, or arrays are of several libraries or of another dtype.
+        If an argument is of a wrong type, or arrays are of several libraries, of another dtype, masked or sparse.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure.
 

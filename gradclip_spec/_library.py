@@ -10,15 +10,32 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _blocks, _primitives
+from gradclip_spec import _dtensors, _primitives
 from gradclip_spec._trees import one_of_each_type
 
-__all__ = ["Library", "Scalars", "dtype_name", "library_of"]
+__all__ = ["FORMATS", "NUMPY", "Library", "Scalars", "dtype_name", "library_of"]
 
 Array = Any
 
-#: The dtypes that can be clipped, and the bits of their significands.
-PRECISIONS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format."""
+
+    #: The bits of the significand.
+    precision: int
+    #: The exponents of the smallest and of the largest normal numbers, as of a fraction from 0.5 to 1.
+    smallest: int
+    largest: int
+
+
+#: The dtypes that can be clipped.
+FORMATS = {
+    "float16": Format(11, -13, 16),
+    "bfloat16": Format(8, -125, 128),
+    "float32": Format(24, -125, 128),
+    "float64": Format(53, -1021, 1024),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +57,20 @@ class Library:
     names: Set[str]
 
     @property
+    def has_float64(self) -> bool:
+        """Whether there is float64 to compute norms in."""
+        return self.precision == FORMATS["float64"].precision
+
+    @property
     def scalars(self) -> "Scalars":
         """What the norm and the coefficient are computed with."""
-        return Scalars(NUMBERS, np.float64, 53) if self.eager else Scalars(self.xp, self.work, self.precision)
+        return NUMPY if self.eager else Scalars(self.xp, self.work, self.precision)
 
-    def wide(self, leaves: Sequence[Array]) -> bool:
-        """Whether float64 holds the squares of the elements exactly and with room to spare."""
-        if self.precision != 53 or "float64" not in self.names:
-            return self.precision == 53
-        return all(dtype_name(dtype) != "float64" for dtype in {leaf.dtype for leaf in leaves})
+    def wider_than(self, arrays: Sequence[Array]) -> bool:
+        """Whether there is float64 and the arrays are narrower: it holds their squares exactly, with room to spare."""
+        if "float64" not in self.names:
+            return self.has_float64
+        return all(dtype_name(dtype) != "float64" for dtype in {array.dtype for array in arrays})
 
 
 @dataclass(frozen=True)
@@ -62,8 +84,8 @@ class Scalars:
 
     @property
     def largest_exponent(self) -> int:
-        """The exponent range of the dtype."""
-        return 1024 if self.precision == 53 else 128
+        """The exponent of its largest numbers."""
+        return FORMATS["float64" if self.precision == FORMATS["float64"].precision else "float32"].largest
 
 
 class _Numbers:
@@ -71,6 +93,10 @@ class _Numbers:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
+
+    def unstack(self, x: Any) -> Any:
+        # NumPy has a function for it from 2.1 on.
+        return tuple(x)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         if isinstance(condition, bool | np.bool_):
@@ -94,53 +120,54 @@ class _Numbers:
 
 
 #: Where the few numbers that decide a clip are computed if values may be looked at.
-NUMBERS = _Numbers()
+NUMPY = Scalars(_Numbers(), np.float64, FORMATS["float64"].precision)
 
 
-def library_of(leaves: Sequence[Array], included: Sequence[Array]) -> Library:
-    """The library that all `leaves` belong to; its dtypes are chosen for the `included` ones.
+def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
+    """The library that all `arrays` belong to; its dtypes and device are those of the `included` ones, if any.
 
     Raises
     ------
     TypeError
-        If the leaves are not arrays, are of several libraries, or hold something else than real floats.
+        If they are not arrays, are of several libraries, or hold something else than real floats.
     """
-    representatives = one_of_each_type(leaves)
-    for leaf in representatives:
-        if not array_api_compat.is_array_api_obj(leaf):
+    representatives = one_of_each_type(arrays)
+    for array in representatives:
+        if not array_api_compat.is_array_api_obj(array):
             message = (
                 f"gradients must be arrays of a library that array-api-compat knows, or None; got a "
-                f"{type(leaf).__module__}.{type(leaf).__qualname__}; make a number an array, take a container apart "
+                f"{type(array).__module__}.{type(array).__qualname__}; make a number an array, take a container apart "
                 f"or register it with optree"
             )
             raise TypeError(message)
-    namespaces = {array_api_compat.array_namespace(leaf) for leaf in representatives}
+    namespaces = {array_api_compat.array_namespace(array) for array in representatives}
     if len(namespaces) > 1:
-        types = " and ".join(sorted(f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in representatives))
-        message = f"gradients must all be of one array library, got {types}; convert them to one first"
+        types = sorted(f"{type(array).__module__}.{type(array).__qualname__}" for array in representatives)
+        message = f"gradients must all be of one array library, got {' and '.join(types)}; convert them to one first"
         raise TypeError(message)
     (xp,) = namespaces
     dtypes = set(map(operator.attrgetter("dtype"), included))
     names = set(map(dtype_name, dtypes))
-    if not names <= PRECISIONS.keys():
+    if not names <= FORMATS.keys():
         message = (
-            f"gradients must be of dtype {', '.join(PRECISIONS)}, got {', '.join(sorted(names - PRECISIONS.keys()))}; "
+            f"gradients must be of dtype {', '.join(FORMATS)}, got {', '.join(sorted(names - FORMATS.keys()))}; "
             f"convert them first, or exclude them with `need_clip`"
         )
         raise TypeError(message)
-    primitives = _primitives.of(xp, _blocks.are_sharded(included))
+    primitives = _primitives.of(xp, _dtensors.are_dtensors(included))
     strange = primitives.strange(included)
     if strange:
         message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
         raise TypeError(message)
-    device = primitives.device((included or leaves)[0])
+    device = primitives.device((included or arrays)[0])
+    # Outside of its context, JAX may have none.
     with primitives.context():
         has_float64 = "float64" in names or _has_float64(xp, device)
     return Library(
         xp=xp,
         device=device,
         primitives=primitives,
-        eager=primitives.eager(included or leaves),
+        eager=primitives.eager(included or arrays),
         work=xp.float64 if has_float64 else xp.float32,
         precision=53 if has_float64 else 24,
         total=xp.float64 if "float64" in names else xp.float32,

@@ -1,6 +1,7 @@
-"""The one place where libraries are told apart: what only the library itself can say, or does much faster.
+"""What only a library itself can say, or does much faster.
 
-Every primitive has a form on the array API alone (:func:`_standard`), which is what a library that is not named here
+Elsewhere libraries are told apart only where arrays lie in blocks: Dask's in `_dask`, DTensors in `_dtensors`. Every
+primitive has a form on the array API alone (:func:`_standard`), which is what a library that is not named here
 gets. No library is imported unless its arrays have been passed in.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _blocks, _numpy, _torch_tensors
+from gradclip_spec import _dtensors, _numpy, _torch_tensors
 
 __all__ = ["Primitives", "of"]
 
@@ -25,14 +26,16 @@ Array = Any
 class Primitives:
     """The primitives of one library."""
 
-    #: `sum_of_squares(arrays, eager)`, in float64, of arrays of narrower dtypes; an array itself unless eager.
-    sum_of_squares: Callable[[Sequence[Array], bool], Any]
+    #: The sum of the squares of all elements, for arrays of narrower dtypes than float64: traced, or on the device.
+    sum_of_squares: Callable[[Sequence[Array]], Array]
+    #: The same as a number, where values may be looked at: no farther off than a small part of float32's rounding.
+    sum_of_squares_now: Callable[[Sequence[Array]], float]
     #: `multiply(arrays, k, wide, inplace)`: each `x * k` computed in the dtype `wide` and rounded once to that of `x`.
     multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
     #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything.
-    eager: Callable[[Sequence[Array]], bool] = lambda leaves: not array_api_compat.is_lazy_array(leaves[0])
+    eager: Callable[[Sequence[Array]], bool] = lambda arrays: not array_api_compat.is_lazy_array(arrays[0])
     #: Where the few numbers that decide a clip are made; None leaves it to the library.
     device: Callable[[Array], Any] = array_api_compat.device
     #: How an array lies on several devices, as far as that is known while it is traced.
@@ -49,7 +52,9 @@ class Primitives:
     one_is_neutral: bool = False
     #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
     sums_of_each: Callable[[Sequence[Array]], list[float]] | None = None
-    #: For arrays in blocks, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
+    #: Whether arrays are lazy and in chunks: what to do with them is in `_dask`.
+    chunked: bool = False
+    #: For arrays in shards, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
     blockwise: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
 
@@ -57,13 +62,14 @@ class Primitives:
 def of(xp: Any, sharded: bool = False) -> Primitives:
     """The primitives of a namespace, or those of DTensors."""
     if sharded:
-        return _blocks.on_shards(of(xp))  # type: ignore[no-any-return]
+        return _dtensors.on_shards(of(xp))  # type: ignore[no-any-return]
     if array_api_compat.is_numpy_namespace(xp):
         return Primitives(
-            sum_of_squares=lambda arrays, eager: _numpy.sum_of_squares(arrays),
+            sum_of_squares=_numpy.sum_of_squares,
+            sum_of_squares_now=_numpy.sum_of_squares,
             multiply=_numpy.multiply,
             clip=_numpy.clip,
-            eager=lambda leaves: True,
+            eager=lambda arrays: True,
             writeable=_numpy.writeable,
             strange=_numpy.strange,
             sums_of_each=lambda arrays: _numpy.sums_of_each(arrays, [array.size for array in arrays]),
@@ -75,22 +81,25 @@ def of(xp: Any, sharded: bool = False) -> Primitives:
     if array_api_compat.is_dask_namespace(xp):
         return replace(
             _standard(xp),
-            blockwise=_blocks.of_chunks,
+            chunked=True,
             # Its own, which needs to know no shape.
             clip=lambda x, lower, upper, inplace: x.clip(lower, upper),
             writeable=lambda arrays: [False] * len(arrays),
         )
     if array_api_compat.is_cupy_namespace(xp):
-        return replace(_standard(xp), eager=lambda leaves: False, one_is_neutral=True)
+        return replace(_standard(xp), eager=lambda arrays: False, one_is_neutral=True)
     return _standard(xp)
 
 
 def _standard(xp: Any) -> Primitives:
-    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
+    def sum_of_squares(arrays: Sequence[Array]) -> Array:
         wide = (xp.astype(x, xp.float64) for x in arrays)
-        sums = [xp.sum(x * x) for x in wide]
+        return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
+
+    def sum_of_squares_now(arrays: Sequence[Array]) -> float:
         # As floats, because some libraries cannot stack what they can sum.
-        return math.fsum(map(float, sums)) if eager else xp.sum(xp.stack(sums))
+        wide = (xp.astype(x, xp.float64) for x in arrays)
+        return math.fsum(float(xp.sum(x * x)) for x in wide)
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         products = (x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype) for x in arrays)
@@ -100,7 +109,7 @@ def _standard(xp: Any) -> Primitives:
         clipped = xp.clip(x, lower, upper)
         return _write(x, clipped) if inplace else clipped
 
-    return Primitives(sum_of_squares, multiply, clip)
+    return Primitives(sum_of_squares, sum_of_squares_now, multiply, clip)
 
 
 def _write(x: Array, values: Array) -> Array:
@@ -114,18 +123,16 @@ def _torch(standard: Primitives) -> Primitives:
 
     transformation = torch._C._functorch.peek_interpreter_stack
 
-    def visible(leaves: Sequence[Array]) -> bool:
+    def eager(arrays: Sequence[Array]) -> bool:
         if torch.compiler.is_compiling() or transformation() is not None or forward_ad._current_level >= 0:
             return False
-        plain = {type(x) for x in leaves} <= {torch.Tensor, torch.nn.Parameter}
-        return plain and all(x.is_cpu and not x.requires_grad for x in leaves)
+        plain = {type(x) for x in arrays} <= {torch.Tensor, torch.nn.Parameter}
+        return plain and all(x.is_cpu and not x.requires_grad for x in arrays)
 
-    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Any:
-        if eager:
-            return _torch_tensors.sum_of_squares(arrays)
+    def sum_of_squares(arrays: Sequence[Array]) -> Array:
         if any(x.requires_grad for x in arrays):
             # The second derivative of a norm is NaN at zero.
-            return standard.sum_of_squares(arrays, eager)
+            return standard.sum_of_squares(arrays)
         # The square of the norm, because this one call neither copies the array to float64 nor overflows.
         norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
         return torch.stack(norms).square().sum()
@@ -164,9 +171,10 @@ def _torch(standard: Primitives) -> Primitives:
 
     return Primitives(
         sum_of_squares,
+        _torch_tensors.sum_of_squares,
         multiply,
         clip,
-        eager=visible,
+        eager=eager,
         writeable=_torch_tensors.writeable,
         strange=_torch_tensors.strange,
         context=context,
@@ -178,11 +186,11 @@ def _torch(standard: Primitives) -> Primitives:
 def _jax(standard: Primitives) -> Primitives:
     import jax
 
-    def sum_of_squares(arrays: Sequence[Array], eager: bool) -> Array:
+    def sum_of_squares(arrays: Sequence[Array]) -> Array:
         # XLA computes cheap numbers anew for each array that is multiplied with them, in time and code quadratic in
         # their count, but a root only once. The summand is below every sum but zero, whose root has no derivative.
         summand = 2.0**-1000
-        root = jax.numpy.sqrt(standard.sum_of_squares([without_ones(x) for x in arrays], eager) + summand)
+        root = jax.numpy.sqrt(standard.sum_of_squares([without_ones(x) for x in arrays]) + summand)
         return root * root - summand
 
     def without_ones(x: Array) -> Array:

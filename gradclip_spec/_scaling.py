@@ -29,13 +29,13 @@ class Coefficient:
     identity: Array
 
     def at(self, index: int) -> "Coefficient":
-        """The coefficient of one leaf, where there is one for each."""
+        """The coefficient of one array, where there is one for each."""
         return Coefficient([factor[index] for factor in self.factors], self.identity[index])
 
 
 def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
     """`clip_norm / norm`, or 1 where the norm is at most `clip_norm`; with `eps`, `clip_norm / (norm + eps)`."""
-    xp, precision, largest = scalars.xp, scalars.precision, scalars.largest_exponent
+    xp = scalars.xp
     if clip_norm == math.inf:
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
@@ -45,23 +45,25 @@ def coefficient(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> C
         total = norm.high + eps
         identity = total <= clip_norm
         return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity)
-    fraction, exponent = math.frexp(clip_norm)
-    # What is below any float even before the norm is divided by is left to a factor of its own.
-    third = min(exponent + largest // 2, 0)
-    exponent = max(exponent, -largest // 2)
     if eps:
         norm = _plus(scalars, norm, eps)
-    high, low = norm.high, norm.low
-    power = xp.clip(exponent - norm.exponent, -2.0 * largest, largest / 2)
-    limit = 3.0 / 4 * largest
-    first_power = _words.power_of_two(xp, xp.clip(power, -limit, largest / 2), precision)
-    second_power = _words.power_of_two(xp, xp.clip(power + limit, -15.0 / 16 * largest, 0.0), precision)
-    identity = _at_most(scalars, high, low, norm.exponent, clip_norm)
-    zero = high == 0
-    dividend = xp.full_like(high, fraction)
-    safe_high = xp.where(zero, xp.ones_like(high), high)
-    factors = [_words.divide(xp, dividend, safe_high, low, precision) * first_power, second_power]
-    return Coefficient(factors + [xp.full_like(high, 2.0**third)] * (third < 0), identity)
+    return Coefficient(_factors(scalars, norm, clip_norm), _at_most(scalars, norm, clip_norm))
+
+
+def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:
+    """Normal numbers whose product is `clip_norm / norm`, where that is at most 1; all but the first powers of two."""
+    xp, precision, largest = scalars.xp, scalars.precision, scalars.largest_exponent
+    fraction, exponent = math.frexp(clip_norm)
+    # Two to `exponent - norm.exponent` is shared out. What a threshold below two to half the range lacks to that is
+    # the last factor; of what is left, the first takes as much as leaves the quotient beside it in range.
+    missing = min(exponent + largest // 2, 0)
+    power = xp.clip(exponent - missing - norm.exponent, -2.0 * largest, largest / 2)
+    share = 3.0 / 4 * largest
+    first = _words.power_of_two(xp, xp.clip(power, -share, largest / 2), precision)
+    second = _words.power_of_two(xp, xp.clip(power + share, -15.0 / 16 * largest, 0.0), precision)
+    divisor = xp.where(norm.high == 0, xp.ones_like(norm.high), norm.high)
+    quotient = _words.divide(xp, xp.full_like(divisor, fraction), divisor, norm.low, precision)
+    return [quotient * first, second, *([xp.full_like(divisor, 2.0**missing)] if missing else [])]
 
 
 def _plus(scalars: Scalars, norm: Norm, eps: float) -> Norm:
@@ -75,68 +77,68 @@ def _plus(scalars: Scalars, norm: Norm, eps: float) -> Norm:
     return Norm(total, _words.finite_or_zero(xp, error) + norm.low * scale, exponent)
 
 
-def _at_most(scalars: Scalars, high: Array, low: Array, exponent: Array, clip_norm: float) -> Array:
-    bound = clip_norm * _words.power_of_two(scalars.xp, -exponent, scalars.precision)
-    return (high < bound) | ((high == bound) & (low <= 0))
+def _at_most(scalars: Scalars, norm: Norm, clip_norm: float) -> Array:
+    bound = clip_norm * _words.power_of_two(scalars.xp, -norm.exponent, scalars.precision)
+    return (norm.high < bound) | ((norm.high == bound) & (norm.low <= 0))
 
 
-def scaled(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
-    """Each leaf multiplied by one coefficient; leaves to be left as they are come back themselves."""
+def scaled(library: Library, arrays: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+    """Each array multiplied by one coefficient; arrays to be left as they are come back themselves."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
     if library.eager and factor.identity:
-        return list(leaves)
-    indices = _once(leaves, inplace)
-    if len(library.dtypes) == 1 and len(indices) == len(leaves):
-        return multiply(library, leaves, factor, inplace)
-    results = list(leaves)
+        return list(arrays)
+    indices = _once(arrays, inplace)
+    if len(library.dtypes) == 1 and len(indices) == len(arrays):
+        return multiply(library, arrays, factor, inplace)
+    results = list(arrays)
     by_dtype: dict[Any, list[int]] = {}
     for index in indices:
-        by_dtype.setdefault(leaves[index].dtype, []).append(index)
+        by_dtype.setdefault(arrays[index].dtype, []).append(index)
     for alike in by_dtype.values():
-        products = multiply(library, [leaves[index] for index in alike], factor, inplace)
+        products = multiply(library, [arrays[index] for index in alike], factor, inplace)
         for index, product in zip(alike, products, strict=True):
             results[index] = product
     return results
 
 
-def scaled_each(library: Library, leaves: Sequence[Array], factors: Coefficient, inplace: bool) -> list[Array]:
-    """Each leaf multiplied by its own coefficient; one to be left as it is comes back itself."""
-    results = list(leaves)
+def scaled_each(library: Library, arrays: Sequence[Array], factors: Coefficient, inplace: bool) -> list[Array]:
+    """Each array multiplied by its own coefficient; one to be left as it is comes back itself."""
+    results = list(arrays)
     if not library.eager:
         # Taken apart all at once: where JAX has no float64 by default, it cannot go back twice through an index.
         parts = [library.xp.unstack(numbers) for numbers in (*factors.factors, factors.identity)]
-        for index in _once(leaves, inplace):
+        for index in _once(arrays, inplace):
             *numbers, identity = (part[index] for part in parts)
-            (results[index],) = _multiply_lazy(library, [leaves[index]], Coefficient(numbers, identity), inplace)
+            (results[index],) = _multiply_lazy(library, [arrays[index]], Coefficient(numbers, identity), inplace)
         return results
-    # All at once, because to look at one coefficient takes longer than to multiply a small leaf.
+    # All at once, because to look at one coefficient takes longer than to multiply a small array.
     identities = factors.identity.tolist()
     numbers = functools.reduce(operator.mul, factors.factors).tolist()
     ways = {dtype: _ways(library, dtype) for dtype in library.dtypes}
-    for index in _once(leaves, inplace):
+    for index in _once(arrays, inplace):
         if identities[index]:
             continue
-        leaf, number = leaves[index], numbers[index]
-        wide = _dtype_for(ways[leaf.dtype], number)
+        array, number = arrays[index], numbers[index]
+        wide = _dtype_for(ways[array.dtype], number)
         if wide is None:
-            (results[index],) = _multiply_eager(library, [leaf], factors.at(index), inplace)
+            (results[index],) = _multiply_eager(library, [array], factors.at(index), inplace)
         else:
-            (results[index],) = library.primitives.multiply([leaf], number, wide, inplace)
+            (results[index],) = library.primitives.multiply([array], number, wide, inplace)
     return results
 
 
-def _once(leaves: Sequence[Array], inplace: bool) -> Collection[int]:
-    """The indices of the leaves; in place, of each once, because an array may stand in a tree twice."""
-    if not inplace or len(set(map(id, leaves))) == len(leaves):
-        return range(len(leaves))
-    return {id(leaf): index for index, leaf in enumerate(leaves)}.values()
+def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
+    """The indices of the arrays; in place, of each once, because an array may stand in a tree twice."""
+    if not inplace or len(set(map(id, arrays))) == len(arrays):
+        return range(len(arrays))
+    return {id(array): index for index, array in enumerate(arrays)}.values()
 
 
-def _multiply_eager(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
-    wide, steps = _steps(_ways(library, leaves[0].dtype), factor)
+def _multiply_eager(library: Library, arrays: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+    wide, steps = _steps(_ways(library, arrays[0].dtype), factor)
     for step in steps:
-        leaves = library.primitives.multiply(leaves, step, wide, inplace)
-    return list(leaves)
+        arrays = library.primitives.multiply(arrays, step, wide, inplace)
+    return list(arrays)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ _CHANGE = 7 / 8 * 2.0**-24
 def _ways(library: Library, dtype: Any) -> list[_Way]:
     """The dtypes to multiply arrays of a dtype in, the fastest first; float16 and bfloat16 are rounded at the end."""
     name = dtype_name(dtype)
-    last = _Way(library.xp.float64, 2.0**-1022, math.inf) if library.precision == 53 else None
+    last = _Way(library.xp.float64, 2.0**-1022, math.inf) if library.has_float64 else None
     if last and name == "float64":
         return [last]
     first = _Way(library.xp.float32, 2.0**-126, _CHANGE if last and name == "float32" else math.inf)
@@ -193,15 +195,15 @@ def _steps(ways: Sequence[_Way], factor: Coefficient) -> tuple[Any, list[float]]
     return ways[-1].dtype, steps
 
 
-def _multiply_lazy(library: Library, leaves: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
+def _multiply_lazy(library: Library, arrays: Sequence[Array], factor: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives = library.xp, library.primitives
     one = xp.ones_like(factor.factors[0])
     steps = [xp.where(factor.identity, one, number) for number in factor.factors]
-    if library.wide(leaves):
+    if library.wider_than(arrays):
         steps = [functools.reduce(operator.mul, steps)]
-    products = list(leaves)
+    products = list(arrays)
     for step in steps:
         products = primitives.multiply(products, step, library.work, inplace)
     if primitives.one_is_neutral:
         return products
-    return [xp.where(factor.identity, leaf, product) for leaf, product in zip(leaves, products, strict=True)]
+    return [xp.where(factor.identity, array, product) for array, product in zip(arrays, products, strict=True)]

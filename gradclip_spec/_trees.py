@@ -33,21 +33,26 @@ def flatten(grads: Any) -> Tree:
     if isinstance(grads, Iterator | ValuesView):
         grads = list(grads)
     if grads is None or array_api_compat.is_array_api_obj(grads):
-        return Tree([grads], lambda leaves: leaves[0], lambda: [()], lambda other: [other])
+        return Tree(
+            leaves=[grads],
+            rebuild=lambda leaves: leaves[0],
+            paths=lambda: [()],
+            flatten_like=lambda other: [other],
+        )
     if type(grads) in (list, tuple) and _all_leaves(grads):
         return Tree(
-            list(grads),
-            type(grads),
-            lambda: [(index,) for index in range(len(grads))],
-            lambda other: _listed(grads, other),
+            leaves=list(grads),
+            rebuild=type(grads),
+            paths=lambda: [(index,) for index in range(len(grads))],
+            flatten_like=lambda other: _listed(grads, other),
         )
     if type(grads) is dict and _all_leaves(grads.values()):
         keys = list(grads)
         return Tree(
-            list(grads.values()),
-            lambda leaves: dict(zip(keys, leaves, strict=True)),
-            lambda: [(key,) for key in keys],
-            lambda other: _keyed(keys, other),
+            leaves=list(grads.values()),
+            rebuild=lambda leaves: dict(zip(keys, leaves, strict=True)),
+            paths=lambda: [(key,) for key in keys],
+            flatten_like=lambda other: _keyed(keys, other),
         )
     return _flatten_nested(grads)
 
@@ -114,4 +119,4 @@ def _flatten_nested(grads: Any) -> Tree:
         )
         raise TypeError(message) from None
     leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)
-    return Tree(leaves, structure.unflatten, structure.paths, structure.flatten_up_to)
+    return Tree(leaves, rebuild=structure.unflatten, paths=structure.paths, flatten_like=structure.flatten_up_to)

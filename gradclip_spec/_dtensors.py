@@ -1,44 +1,16 @@
-"""Arrays that lie in blocks, perhaps on several machines: the chunks of Dask arrays, the shards of DTensors.
-
-Each block is read once for a norm, where it lies, as an array of its own library; of the block only the four numbers
-travel that `_norm` makes of it.
-"""
+"""DTensors of torch: each process reads its shards once for a norm, and only the four numbers of `_norm` travel."""
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-__all__ = ["are_sharded", "of_chunks", "of_shards", "on_shards"]
+__all__ = ["are_dtensors", "on_shards"]
 
 Array = Any
 
-#: Makes four numbers of the blocks at one place.
-_Summary = Callable[[Sequence[Array]], Sequence[Any]]
 
-
-def of_chunks(leaves: Sequence[Array], summary: _Summary) -> Array:
-    """The numbers of each chunk of Dask arrays, one row a chunk."""
-    import dask.array
-    from dask.highlevelgraph import HighLevelGraph
-
-    name = f"gradclip-norms-{dask.base.tokenize(summary, [leaf.name for leaf in leaves])}"
-    chunks = dask.core.flatten([leaf.__dask_keys__() for leaf in leaves])
-    # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
-    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, summary, chunk) for index, chunk in enumerate(chunks)}
-    shape = ((len(layer),), (4,))
-    layer[name, 0, 0] = (np.stack, list(layer))
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=leaves)
-    return dask.array.Array(graph, name, shape, meta=np.empty((0, 0)))
-
-
-def _row(summary: _Summary, chunk: Array) -> Any:
-    return np.asarray([float(number) for number in summary([chunk])])
-
-
-def are_sharded(leaves: Sequence[Array]) -> bool:
+def are_dtensors(arrays: Sequence[Array]) -> bool:
     """Whether the arrays are DTensors.
 
     Raises
@@ -48,7 +20,7 @@ def are_sharded(leaves: Sequence[Array]) -> bool:
         process has no part in.
     """
     module = sys.modules.get("torch.distributed.tensor")
-    kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(leaf) for leaf in leaves}}
+    kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}
     if kinds == {True, False}:
         message = (
             "gradients must be all DTensors or all plain tensors, got both, and whether a plain one is the same on "
@@ -57,32 +29,32 @@ def are_sharded(leaves: Sequence[Array]) -> bool:
         raise TypeError(message)
     if True not in kinds:
         return False
-    if any(mesh.get_coordinate() is None for mesh in {leaf.device_mesh for leaf in leaves}):
+    if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
         message = (
             "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out on this "
             "process"
         )
         raise TypeError(message)
-    for leaf in leaves:
-        if any(placement.is_partial() for placement in leaf.placements):
+    for array in arrays:
+        if any(placement.is_partial() for placement in array.placements):
             message = (
                 f"gradients must have been summed over the processes, got a DTensor with the placements "
-                f"{leaf.placements}; call `redistribute` on it first"
+                f"{array.placements}; call `redistribute` on it first"
             )
             raise TypeError(message)
     return True
 
 
-def of_shards(leaves: Sequence[Array], summary: _Summary) -> Array:
+def _of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Sequence[Any]]) -> Array:
     """The numbers of the shards of DTensors, one row a process and way of sharding, on every process."""
     import torch
     from torch.distributed.tensor import DTensor, Replicate, Shard
 
     groups: dict[Any, list[Array]] = {}
-    for leaf in leaves:
+    for array in arrays:
         # Along a dimension of the mesh on which it is replicated, an array is counted once.
-        split = tuple(not placement.is_replicate() for placement in leaf.placements)
-        groups.setdefault((leaf.device_mesh, split), []).append(leaf.to_local())
+        split = tuple(not placement.is_replicate() for placement in array.placements)
+        groups.setdefault((array.device_mesh, split), []).append(array.to_local())
     rows = []
     for (mesh, split), shards in groups.items():
         numbers = [torch.as_tensor(n, dtype=torch.float64, device=shards[0].device) for n in summary(shards)]
@@ -125,8 +97,8 @@ def on_shards(primitives: Any) -> Any:
         clipped = primitives.clip(x.to_local(), lower, upper, inplace)
         return x if inplace else wrapped(x, clipped)
 
-    def eager(leaves: Sequence[Array]) -> bool:
+    def eager(arrays: Sequence[Array]) -> bool:
         # All processes have the same numbers in the end, and so decide alike.
-        return bool(primitives.eager([x.to_local() for x in leaves]))
+        return bool(primitives.eager([x.to_local() for x in arrays]))
 
-    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=of_shards, sums_of_each=None)
+    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=_of_shards, sums_of_each=None)

@@ -11,52 +11,66 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec import _blocks
-from gradclip_spec._library import Library, Scalars, dtype_name, library_of
+from gradclip_spec._library import NUMPY, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
 from gradclip_spec._scaling import Coefficient, coefficient, scaled
 
-__all__ = ["are_chunked", "clip_each_by_norm", "clip_together", "total_norm"]
+__all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
 
 Array = Any
 
-_NUMPY = Scalars(np, np.float64, 53)
+#: Makes four numbers of the blocks at one place.
+_Summary = Callable[[Sequence[Array]], Sequence[Any]]
 
 
-def are_chunked(library: Library) -> bool:
-    """Whether the arrays are Dask's."""
-    return library.primitives.blockwise is _blocks.of_chunks
-
-
-def total_norm(leaves: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
-    """The norm over all leaves as an array of its numbers, and its value in a dtype."""
-    norm = _norm(leaves, norm_type)
+def total_norm(arrays: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
+    """The norm over all arrays as an array of its numbers, and its value in a dtype."""
+    norm = _norm(arrays, norm_type)
     return norm, _in_one_task(functools.partial(_value, dtype_name(dtype)), norm, (), dtype)
 
 
-def clip_together(leaves: Sequence[Array], norm: Array, clip_norm: float, eps: float) -> list[Array]:
-    """All leaves multiplied by the coefficient of one norm, given by its numbers."""
+def clip_together(arrays: Sequence[Array], norm: Array, clip_norm: float, eps: float) -> list[Array]:
+    """All arrays multiplied by the coefficient of one norm, given by its numbers."""
     factor = _in_one_task(functools.partial(_coefficient, clip_norm, eps), norm, (4,))
-    return [_scaled(leaf, factor) for leaf in leaves]
+    return [_scaled(array, factor) for array in arrays]
 
 
-def clip_each_by_norm(leaves: Sequence[Array], clip_norm: float, norm_type: float, eps: float) -> list[Array]:
-    """Each leaf multiplied by the coefficient of its own norm, so that no leaf waits for another."""
-    return [clip_together([leaf], _norm([leaf], norm_type), clip_norm, eps)[0] for leaf in leaves]
+def clip_each_by_norm(arrays: Sequence[Array], clip_norm: float, norm_type: float, eps: float) -> list[Array]:
+    """Each array multiplied by the coefficient of its own norm, so that no array waits for another."""
+    return [clip_together([array], _norm([array], norm_type), clip_norm, eps)[0] for array in arrays]
 
 
-def _norm(leaves: Sequence[Array], norm_type: float) -> Array:
-    rows = _blocks.of_chunks(leaves, functools.partial(powers_of_blocks, norm_type))
+def _norm(arrays: Sequence[Array], norm_type: float) -> Array:
+    rows = _of_chunks(arrays, functools.partial(powers_of_blocks, norm_type))
     return _in_one_task(functools.partial(_joined, norm_type), rows, (3,))
 
 
-def _scaled(leaf: Array, factor: Array) -> Array:
+def _of_chunks(arrays: Sequence[Array], summary: _Summary) -> Array:
+    """The numbers of each chunk of Dask arrays, one row a chunk."""
+    import dask.array
+    from dask.highlevelgraph import HighLevelGraph
+
+    name = f"gradclip-norms-{dask.base.tokenize(summary, [array.name for array in arrays])}"
+    chunks = dask.core.flatten([array.__dask_keys__() for array in arrays])
+    # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
+    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, summary, chunk) for index, chunk in enumerate(chunks)}
+    shape = ((len(layer),), (4,))
+    layer[name, 0, 0] = (np.stack, list(layer))
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)
+    return dask.array.Array(graph, name, shape, meta=np.empty((0, 0)))
+
+
+def _row(summary: _Summary, chunk: Array) -> Any:
+    return np.asarray([float(number) for number in summary([chunk])])
+
+
+def _scaled(array: Array, factor: Array) -> Array:
     import dask.array
 
-    axes = tuple(range(leaf.ndim))
+    axes = tuple(range(array.ndim))
     # In the chunks' order, and each with all numbers of the coefficient.
-    pairs = (leaf, axes, factor, (leaf.ndim,))
-    return dask.array.blockwise(_scaled_chunk, axes, *pairs, concatenate=True, dtype=leaf.dtype, meta=leaf._meta)
+    pairs = (array, axes, factor, (array.ndim,))
+    return dask.array.blockwise(_scaled_chunk, axes, *pairs, concatenate=True, dtype=array.dtype, meta=array._meta)
 
 
 def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
@@ -73,18 +87,18 @@ def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...
 
 def _joined(norm_type: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
-        norm = norm_of_blocks(_NUMPY, rows, norm_type)
+        norm = norm_of_blocks(NUMPY, rows, norm_type)
     return np.stack([norm.high, norm.low, norm.exponent])
 
 
 def _value(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
-        return np.asarray(Norm(*norm).value(_NUMPY), dtype)
+        return np.asarray(Norm(*norm).value(NUMPY), dtype)
 
 
 def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
-        factor = coefficient(_NUMPY, Norm(*norm), clip_norm, eps)
+        factor = coefficient(NUMPY, Norm(*norm), clip_norm, eps)
     ones = [1.0] * (3 - len(factor.factors))
     return np.asarray([*factor.factors, *ones, factor.identity])
 

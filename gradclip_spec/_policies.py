@@ -37,7 +37,7 @@ class ClipByValue:
     -----
     The object is called with pairs `(parameter, gradient)` and returns them as a list, the gradients clipped. A
     parameter whose attribute `need_clip` is false is excluded; a gradient that is None stays None. Objects with equal
-    arguments are equal.
+    arguments are equal. Whoever needs the norm, `eps` or another norm calls the functions.
 
     Source: Paddle's `ClipGradByValue(max, min=None)`.
 

@@ -6,6 +6,7 @@ Also used for torch tensors on the CPU, whose memory NumPy can read as it stands
 import bisect
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -204,5 +205,7 @@ def writeable(arrays: Sequence[Array]) -> list[bool]:
 
 def strange(arrays: Sequence[Array]) -> str:
     """Masked arrays: whether what is masked counts would depend on how they are read."""
-    masked = any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, arrays)))
+    # Who has one has imported the module, which takes long.
+    module = sys.modules.get("numpy.ma")
+    masked = module is not None and any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays)))
     return "a masked array; call its method `filled`" if masked else ""

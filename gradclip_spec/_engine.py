@@ -113,7 +113,7 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace
     library = gradients.library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
-    names = {dtype: dtype_name(dtype) for dtype in {array.dtype for array in gradients.arrays}}
+    names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
     bounds = {dtype: (_rounded(lower, name), _rounded(upper, name)) for dtype, name in names.items()}
     with library.primitives.context():
         return gradients.rebuilt([_clip(library, array, *bounds[array.dtype], inplace) for array in gradients.arrays])

@@ -187,11 +187,7 @@ def _jax(standard: Primitives) -> Primitives:
     import jax
 
     def sum_of_squares(arrays: Sequence[Array]) -> Array:
-        # XLA computes cheap numbers anew for each array that is multiplied with them, in time and code quadratic in
-        # their count, but a root only once. The summand is below every sum but zero, whose root has no derivative.
-        summand = 2.0**-1000
-        root = jax.numpy.sqrt(standard.sum_of_squares([without_ones(x) for x in arrays]) + summand)
-        return root * root - summand
+        return standard.sum_of_squares([without_ones(x) for x in arrays])
 
     def without_ones(x: Array) -> Array:
         # Dimensions of one element make XLA sum in float64 several times as slowly. It sees through a plain reshape.

@@ -35,13 +35,18 @@ def multiply(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
 
 
 def root(xp: Any, x: Array) -> Array:
-    """The square root of a number, zero or more; its derivative at zero is zero, not infinite."""
-    nonzero = x != 0
-    return xp.where(nonzero, xp.sqrt(xp.where(nonzero, x, xp.ones_like(x))), xp.zeros_like(x))
+    """The square root of a float64 number, zero or at least `2**-1000`; its derivative at zero is zero, not infinite.
+
+    All that follows depends on the root alone: what is cheap before it, compilers compute anew for each array that is
+    multiplied with the result, in time and code quadratic in their count, but a root only once.
+    """
+    least = 2.0**-1000
+    result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
+    return xp.where(result <= 2.0**-500, xp.zeros_like(result), result)
 
 
 def square_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
-    """The same of `high + low`."""
+    """The square root of `high + low`, zero or more, as two numbers; its derivative at zero is zero, too."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
     low = xp.where(nonzero, low, xp.zeros_like(low))

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -64,7 +64,9 @@ class Library:
     @property
     def scalars(self) -> "Scalars":
         """What the norm and the coefficient are computed with."""
-        return NUMPY if self.eager else Scalars(self.xp, self.work, self.precision)
+        if self.eager:
+            return NUMPY
+        return Scalars(self.xp, self.precision, self.primitives.power or self.xp.pow)
 
     def wider_than(self, arrays: Sequence[Array]) -> bool:
         """Whether there is float64 and the arrays are narrower: it holds their squares exactly, with room to spare."""
@@ -78,9 +80,10 @@ class Scalars:
     """Where the few numbers that decide a clip are computed: in NumPy's float64 if values may be looked at."""
 
     xp: Any
-    dtype: Any
     #: The bits of the significand.
     precision: int
+    #: A number above zero to the power of another.
+    power: Callable[[Any, Any], Any]
 
     @property
     def largest_exponent(self) -> int:
@@ -120,7 +123,7 @@ class _Numbers:
 
 
 #: Where the few numbers that decide a clip are computed if values may be looked at.
-NUMPY = Scalars(_Numbers(), np.float64, FORMATS["float64"].precision)
+NUMPY = Scalars(_Numbers(), FORMATS["float64"].precision, np.pow)
 
 
 def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
@@ -169,7 +172,7 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         primitives=primitives,
         eager=primitives.eager(included or arrays),
         work=xp.float64 if has_float64 else xp.float32,
-        precision=53 if has_float64 else 24,
+        precision=FORMATS["float64" if has_float64 else "float32"].precision,
         total=xp.float64 if "float64" in names else xp.float32,
         dtypes=dtypes,
         names=names,

@@ -94,7 +94,7 @@ def _rooted(scalars: Scalars, powers: Powers, norm_type: float) -> Norm:
         high, low = _words.square_root(xp, high, low, scalars.precision)
     elif norm_type not in (1, math.inf):
         nonzero = high != 0
-        root = xp.pow(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
+        root = scalars.power(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
         high, low = xp.where(nonzero, root * unit, xp.zeros_like(root)), xp.zeros_like(root)
     return Norm(high, low, exponent)
 

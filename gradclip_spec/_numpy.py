@@ -72,8 +72,8 @@ def sums_of_each(
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
     sums = [of_one([array]) if size > SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
     small = [index for index, size in enumerate(sizes) if 0 < size <= SMALL]
-    exact = sums_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
-    for index, total in zip(small, exact, strict=True):
+    of_small = sums_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
+    for index, total in zip(small, of_small, strict=True):
         sums[index] = total
     return sums
 

@@ -45,10 +45,11 @@ def scaled_powers(
 def largest_magnitude(library: Library, arrays: Sequence[Array]) -> Array:
     """The largest magnitude; NaN if there is any."""
     xp = library.xp
-    each = [xp.astype(xp.max(xp.abs(array)), library.work) for array in arrays]
+    # Not in float64 if none of them is: where JAX has none by default, it cannot derive its maximum.
+    each = [xp.astype(xp.max(xp.abs(array)), library.total) for array in arrays]
     if library.eager:
         return library.scalars.xp.max(library.scalars.xp.asarray([float(number) for number in each]))
-    return xp.max(xp.stack(each))
+    return xp.astype(xp.max(xp.stack(each)), library.work)
 
 
 def packed(library: Library, arrays: Sequence[Array]) -> Iterator[Array]:
@@ -124,8 +125,9 @@ def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:
     ratios = library.xp.where(
         nonzero, magnitudes / (float(unit) if library.eager else unit), library.xp.ones_like(magnitudes)
     )
+    power = library.xp.pow if library.eager else library.scalars.power
     return library.xp.where(
-        nonzero, library.xp.pow(ratios, library.xp.full_like(ratios, norm_type)), library.xp.zeros_like(ratios)
+        nonzero, power(ratios, library.xp.full_like(ratios, norm_type)), library.xp.zeros_like(ratios)
     )
 
 

@@ -22,6 +22,10 @@ __all__ = ["Primitives", "of"]
 Array = Any
 
 
+#: Elements that are converted at a time where a copy of all would be needed.
+_PIECE = 1 << 18
+
+
 @dataclass(frozen=True)
 class Primitives:
     """The primitives of one library."""
@@ -48,6 +52,8 @@ class Primitives:
     strange: Callable[[Sequence[Array]], str] = lambda arrays: ""
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
+    #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
+    power: Callable[[Array, Array], Array] | None = None
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
     one_is_neutral: bool = False
     #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
@@ -126,6 +132,9 @@ def _torch(standard: Primitives) -> Primitives:
     def eager(arrays: Sequence[Array]) -> bool:
         if torch.compiler.is_compiling() or transformation() is not None or forward_ad._current_level >= 0:
             return False
+        if torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
+            # Someone records what is done, to do it again with other values.
+            return False
         plain = {type(x) for x in arrays} <= {torch.Tensor, torch.nn.Parameter}
         return plain and all(x.is_cpu and not x.requires_grad for x in arrays)
 
@@ -149,9 +158,16 @@ def _torch(standard: Primitives) -> Primitives:
             return list(arrays)
         if isinstance(k, float) and dtype == torch.float32:
             # In float64, which NumPy does without a copy of the whole.
-            products = _numpy.multiply([x.resolve_neg().numpy() for x in arrays], k, np.float64, inplace)
-            return list(arrays) if inplace else [torch.from_numpy(y) for y in products]
-        if inplace and not isinstance(k, float):
+            results = list(arrays) if inplace else [x.resolve_neg().clone() for x in arrays]
+            _numpy.multiply([x.numpy() for x in results], k, np.float64, inplace=True)
+            torch.autograd.graph.increment_version(results)
+            return results
+        if inplace and isinstance(k, float):
+            for x in arrays:
+                for part in x.view(-1).split(_PIECE) if x.is_contiguous() else [x]:
+                    part.copy_(part.to(wide) * k)
+            return list(arrays)
+        if inplace:
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
             return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
         return standard.multiply(arrays, k, wide, inplace)
@@ -210,6 +226,16 @@ def _jax(standard: Primitives) -> Primitives:
     def place(x: Array) -> Any:
         return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
+    # What is compiled is derived later, outside of the context, where the rule of JAX's own power has no float64.
+    power = jax.custom_jvp(jax.numpy.pow)
+
+    def derivative(operands: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+        (x, y), (dx, _) = operands, tangents
+        result = power(x, y)
+        return result, y * result / x * dx
+
+    power.defjvp(derivative)
+
     # Without it there is no float64; it changes the dtypes of what is computed inside only.
     enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     return replace(
@@ -219,4 +245,5 @@ def _jax(standard: Primitives) -> Primitives:
         device=device,
         place=place,
         context=lambda: enable_x64(True),
+        power=power,
     )

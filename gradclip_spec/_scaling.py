@@ -152,9 +152,10 @@ class _Way:
     change: float
 
 
-#: Half a unit in the last place is `2**-24` of a float32 number at most; what is left of that is for the error of a
-#: norm that was summed in float32, so that all errors together are one and a half.
-_CHANGE = 7 / 8 * 2.0**-24
+#: An element may be off by one and a half units in the last place: a half by its own rounding, and one, which is
+#: `2**-24` of it, by the coefficient. A quarter of that is for the error of a norm that was summed in float32: twice
+#: the standard error that `_strips` accepts.
+_CHANGE = 3 / 4 * 2.0**-24
 
 
 def _ways(library: Library, dtype: Any) -> list[_Way]:

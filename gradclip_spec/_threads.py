@@ -35,19 +35,31 @@ def spread(work: Callable[[int, int], None], sizes: Sequence[int], threads: int)
     if threads < 2 or len(sizes) < 2 or total < _LARGE:
         work(0, len(sizes))
         return
-    from concurrent.futures import ThreadPoolExecutor
+    cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads), "right").tolist()
+    first, *others = itertools.pairwise([0, *cuts, len(sizes)])
+    own, started, errors = [first], [], []
 
-    cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads)).tolist()
-    (start, stop), *others = itertools.pairwise([0, *cuts, len(sizes)])
-    with ThreadPoolExecutor(threads - 1) as pool:
+    def guarded(context: contextvars.Context, start: int, stop: int) -> None:
+        try:
+            context.run(work, start, stop)
+        except BaseException as error:
+            errors.append(error)
+
+    for ends in others:
         # In a copy of the context, where NumPy keeps what it does about overflow.
-        running = []
-        for ends in others:
-            try:
-                running.append(pool.submit(contextvars.copy_context().run, work, *ends))
-            except RuntimeError:
-                # While the interpreter shuts down, no thread can be started.
-                work(*ends)
-        work(start, stop)
-        for future in running:
-            future.result()
+        thread = threading.Thread(target=guarded, args=(contextvars.copy_context(), *ends))
+        try:
+            thread.start()
+        except RuntimeError:
+            # There is no memory for another, or the interpreter is shutting down.
+            own.append(ends)
+        else:
+            started.append(thread)
+    try:
+        for ends in own:
+            work(*ends)
+    finally:
+        for thread in started:
+            thread.join()
+    for error in errors:
+        raise error

@@ -89,26 +89,30 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
 
 
 def strange(tensors: Sequence[Tensor]) -> str:
-    """Sparse tensors and those of other layouts."""
+    """Sparse tensors, those of other layouts, and nested ones."""
     import torch
 
+    if any(tensor.is_nested for tensor in tensors):
+        return "a nested tensor; take it apart with its method `unbind`"
     layouts = {tensor.layout for tensor in tensors} - {torch.strided}
     return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
 
 
 def writeable(tensors: Sequence[Tensor]) -> list[bool]:
-    """Whether torch writes into each tensor: it would say no in the middle of the work."""
+    """Whether torch surely writes into each tensor: it would say no in the middle of the work."""
     import torch
 
     if torch.compiler.is_compiling():
         return [True] * len(tensors)
-    return [_is_writeable(tensor) for tensor in tensors]
+    recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return [_is_writeable(tensor, recorded) for tensor in tensors]
 
 
-def _is_writeable(tensor: Tensor) -> bool:
+def _is_writeable(tensor: Tensor, recorded: bool) -> bool:
     import torch
 
-    if tensor.requires_grad and torch.is_grad_enabled() and (tensor._base if tensor._is_view() else tensor).is_leaf:
+    # Of views, it refuses those that were made together, or without being recorded, which they do not tell.
+    if recorded and (tensor._is_view() or (tensor.requires_grad and tensor.is_leaf)):
         return False
     if tensor.is_neg() or (tensor.is_inference() and not torch.is_inference_mode_enabled()):
         return False

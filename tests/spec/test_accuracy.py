@@ -303,3 +303,18 @@ def test_memory_layouts() -> None:
 
         assert abs(float(total) - exact) <= float(np.spacing(np.float32(exact)))
         assert np.array_equal(clipped[0], view * np.float32(1 / exact))
+
+
+@large
+@pytest.mark.parametrize(
+    ("seed", "threshold"),
+    [(7417, 406.1531885904258)],
+)
+def test_all_errors_of_an_element_together(backend: Any, seed: int, threshold: float) -> None:
+    # The coefficient is rounded by most of what it may be, and the norm of the torch tensor by an eighth of a rounding.
+    random = np.random.default_rng(seed)
+    array = random.standard_t(3, int(random.integers(1 << 17, 1 << 18))).astype(np.float32)
+    norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))
+    clipped = backend.read(clip_by_global_norm([backend.array(array)], threshold)[0][0])
+    exact = array.astype(np.longdouble) * np.longdouble(threshold) / np.longdouble(norm)
+    assert np.max(np.abs(clipped - exact) / np.spacing(np.abs(exact).astype(np.float32))) <= 1.5

@@ -102,6 +102,26 @@ def test_jax_second_derivatives_by_going_back_twice(require: Any, norm_type: flo
         np.testing.assert_allclose(twice, forward, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+def test_jax_derivatives_of_what_is_compiled_first(require: Any, norm_type: float) -> None:
+    # They are made outside of the context in which JAX has float64.
+    jax = require("jax")
+    x = jax.numpy.asarray([3.0, 4.0, 0.0])
+    functions: list[Any] = [
+        lambda x: sum(y.sum() for y in clip_by_norm([x, 2 * x], 1.0, norm_type=norm_type)),
+        lambda x: sum((y**2).sum() for y in clip_by_global_norm([x, 2 * x], 1.0, norm_type=norm_type)[0]),
+        lambda x: global_norm([x, 2 * x], norm_type=norm_type) ** 2,
+    ]
+    for function in functions:
+        wanted = jax.grad(function)(x)
+        for made in (jax.jit(jax.grad(function)), jax.grad(jax.jit(function)), jax.grad(jax.checkpoint(function))):
+            np.testing.assert_allclose(made(x), wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(jax.jacfwd(jax.jit(function))(x), wanted, rtol=1e-5, atol=1e-6)
+        wanted = jax.hessian(function)(x)
+        for made in (jax.hessian(jax.jit(function)), jax.jacfwd(jax.jit(jax.grad(function)))):
+            np.testing.assert_allclose(made(x), wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_jax_export_with_sizes_left_open(require: Any) -> None:
     jax = require("jax")
     export = importlib.import_module("jax.export")
@@ -201,6 +221,24 @@ def test_torch_compiled_whole_with_a_threshold_that_changes(require: Any) -> Non
             for limit in (1.0, 2.5, 2.0):
                 grads = [torch.tensor([3.0, 4.0])]
                 torch.testing.assert_close(compiled(grads, limit), clip(grads, limit)[0])
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
+def test_torch_recorded_as_it_is_computed(require: Any, threshold: float) -> None:
+    torch = require("torch")
+    fx = importlib.import_module("torch.fx.experimental.proxy_tensor")
+    x = torch.tensor([0.0, 1.0, 0.0])
+
+    def clip(x: Any) -> Any:
+        return clip_by_global_norm([x], threshold)[0][0]
+
+    with warnings.catch_warnings():
+        # Of torch's own, about what it was told to do and about itself.
+        warnings.simplefilter("ignore")
+        recorded = [torch.jit.trace(clip, (x,)), fx.make_fx(clip)(x), fx.make_fx(clip, tracing_mode="symbolic")(x)]
+    for function in recorded:
+        for factor in (1.0, 5.0, 0.25):
+            torch.testing.assert_close(function(factor * x), clip(factor * x))
 
 
 def test_torch_export_with_sizes_left_open(require: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -132,6 +133,41 @@ def test_while_the_interpreter_shuts_down() -> None:
         [sys.executable, "-W", "error", "-c", AT_EXIT], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.stderr) == ("same\n", "")
+
+
+def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "available", lambda: 4)
+    arrays = [np.full(1 << 20, 2.0, np.float32) for _ in range(8)]
+    for allowed in range(4):
+        started: list[threading.Thread] = []
+        start = threading.Thread.start
+
+        def some(thread: threading.Thread, started: Any = started, allowed: int = allowed, start: Any = start) -> None:
+            if len(started) == allowed:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+            start(thread)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", some)
+            clipped, norm = clip_by_global_norm([array.copy() for array in arrays], 1.0, inplace=True)
+        assert len(started) == allowed
+        assert float(norm) == pytest.approx(2 * math.sqrt(8 << 20))
+        # Each part was multiplied once.
+        assert {float(x) for array in clipped for x in np.unique(array)} == {float(np.float32(2 / float(norm)))}
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    ranges: list[tuple[int, int]] = []
+
+    def work(start: int, stop: int) -> None:
+        ranges.append((start, stop))
+        if start:
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        _threads.spread(work, [1 << 21] * 2, 2)
+    assert sorted(ranges) == [(0, 1), (1, 2)]
 
 
 FORKING = """

@@ -53,6 +53,12 @@ def _inference() -> Any:
         return torch.tensor([3.0, 4.0])
 
 
+def _view_that_is_not_recorded() -> Any:
+    product = _leaf() * 2
+    with torch.no_grad():
+        return product.view(2, 1)
+
+
 @pytest.mark.parametrize("clip", CLIPS)
 @pytest.mark.parametrize(
     "second",
@@ -64,8 +70,13 @@ def _inference() -> Any:
         lambda: torch.ones(1).expand(3),
         lambda: torch.as_strided(torch.arange(1.0, 6.0), (3, 3), (1, 1)),
         lambda: torch._neg_view(torch.ones(2)),
+        lambda: (torch.ones(2, 3, requires_grad=True) * 2).unbind()[0],
+        _view_that_is_not_recorded,
     ],
-    ids=["leaf", "parameter", "view of a leaf", "inference", "expanded", "overlapping", "negative"],
+    ids=[
+        *("leaf", "parameter", "view of a leaf", "inference", "expanded", "overlapping", "negative"),
+        *("view made with others", "view that is not recorded"),
+    ],
 )
 def test_in_place_is_refused_before_anything_is_changed(clip: Any, second: Callable[[], Any]) -> None:
     first = torch.tensor([30.0, 40.0])
@@ -87,6 +98,9 @@ def test_in_place_where_torch_itself_would(clip: Any) -> None:
     clip([product], 1.0, inplace=True)
     product.sum().backward()
     assert parameter.grad is not None
+    with pytest.raises(TypeError, match=r"at \(0,\)"):
+        # Its coefficient would have to be recorded.
+        clip([torch.ones(2, 3).unbind()[0], _leaf() * 2], 1.0, inplace=True)
     whole = torch.ones(4, 6, 5)
     for view in (whole[::2, 1:], whole.transpose(0, 2), whole[:, :1].permute(2, 1, 0), whole[..., 0], whole[:0, ::2]):
         clip([view], 1.0, inplace=True)
@@ -104,6 +118,40 @@ def test_other_layouts_are_refused(clip: Any, layout: str) -> None:
     kept, dense = clip_by_norm([tensor, first], 1.0, need_clip=[False, True])
     assert kept is tensor
     assert dense.tolist() == [1.0]
+
+
+def test_nested_tensors_are_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype", UserWarning)
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for clip in CLIPS:
+        with pytest.raises(TypeError, match="nested tensor; take it apart"):
+            clip([nested], 1.0)
+
+
+#: The second is rounded by nearly half a unit in the last place in float32.
+@pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
+def test_whichever_way_a_product_is_made(threshold: float) -> None:
+    weight = torch.ones(1000, requires_grad=True)
+    grad = torch.zeros(1000)
+    grad[3] = 1.0
+    loss = (weight * grad).sum()
+    clip_by_global_norm([grad], threshold, inplace=True)
+    # Torch knows that it was written into.
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    images = torch.zeros(1, 2, 3, 4).to(memory_format=torch.channels_last)
+    images[0, 0, 0, 0] = 1.0
+    (clipped,), _ = clip_by_global_norm([images], threshold)
+    assert clipped.stride() == images.stride()
+
+
+def test_half_precision_with_a_tiny_coefficient_in_little_memory() -> None:
+    for tensor in (torch.zeros(1 << 20, dtype=torch.bfloat16), torch.zeros(64, 64, dtype=torch.bfloat16).T[::2]):
+        tensor[0] = 1.0
+        norm = float(global_norm(tensor))
+        clip_by_global_norm([tensor], 2.0**-130, inplace=True)
+        assert float(tensor.flatten()[0]) == pytest.approx(2.0**-130 / norm, rel=2.0**-3)
 
 
 @pytest.mark.parametrize("size", [3, 20_000, 200_000])

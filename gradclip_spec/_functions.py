@@ -212,8 +212,7 @@ def clip_by_global_norm(
     with `requires_grad`) no value decides what is done, so nothing is computed early and no device is waited for,
     and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off; on the CPU, XLA
     flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero gradients too. Thresholds are plain
-    numbers: under `jax.jit`, make them static. `torch.jit.trace` sees plain tensors, and records one coefficient as if
-    it were a constant; use `torch.compile` or `torch.export`.
+    numbers: under `jax.jit`, make them static.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

@@ -153,9 +153,9 @@ class _Way:
 
 
 #: An element may be off by one and a half units in the last place: a half by its own rounding, and one, which is
-#: `2**-24` of it, by the coefficient. A quarter of that is for the error of a norm that was summed in float32: twice
-#: the standard error that `_strips` accepts.
-_CHANGE = 3 / 4 * 2.0**-24
+#: `2**-24` of it, by the coefficient. An eighth of that is for the error of a norm that was summed in float32: three
+#: standard errors of an ordinary one (see `_strips`).
+_CHANGE = 7 / 8 * 2.0**-24
 
 
 def _ways(library: Library, dtype: Any) -> list[_Way]:

@@ -89,11 +89,9 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
 
 
 def strange(tensors: Sequence[Tensor]) -> str:
-    """Sparse tensors, those of other layouts, and nested ones."""
+    """Sparse tensors and those of other layouts."""
     import torch
 
-    if any(tensor.is_nested for tensor in tensors):
-        return "a nested tensor; take it apart with its method `unbind`"
     layouts = {tensor.layout for tensor in tensors} - {torch.strided}
     return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
 
@@ -104,19 +102,16 @@ def writeable(tensors: Sequence[Tensor]) -> list[bool]:
 
     if torch.compiler.is_compiling():
         return [True] * len(tensors)
-    recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return [_is_writeable(tensor, recorded) for tensor in tensors]
-
-
-def _is_writeable(tensor: Tensor, recorded: bool) -> bool:
-    import torch
-
-    # Of views, it refuses those that were made together, or without being recorded, which they do not tell.
-    if recorded and (tensor._is_view() or (tensor.requires_grad and tensor.is_leaf)):
-        return False
-    if tensor.is_neg() or (tensor.is_inference() and not torch.is_inference_mode_enabled()):
-        return False
-    return tensor.is_contiguous() or not _elements_may_overlap(tensor)
+    inference = torch.is_inference_mode_enabled()
+    flags = [
+        (x.is_contiguous() or not _elements_may_overlap(x)) and not x.is_neg() and (inference or not x.is_inference())
+        for x in tensors
+    ]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        # Of views, it refuses those that were made together, or without being recorded, which they do not tell.
+        refused = [x._is_view() or (x.requires_grad and x.is_leaf) for x in tensors]
+        flags = [flag and not no for flag, no in zip(flags, refused, strict=True)]
+    return flags
 
 
 def _elements_may_overlap(tensor: Tensor) -> bool:

@@ -120,15 +120,6 @@ def test_other_layouts_are_refused(clip: Any, layout: str) -> None:
     assert dense.tolist() == [1.0]
 
 
-def test_nested_tensors_are_refused() -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype", UserWarning)
-        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-    for clip in CLIPS:
-        with pytest.raises(TypeError, match="nested tensor; take it apart"):
-            clip([nested], 1.0)
-
-
 #: The second is rounded by nearly half a unit in the last place in float32.
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 def test_whichever_way_a_product_is_made(threshold: float) -> None:

@@ -41,7 +41,7 @@ def test_the_reference_prints_what_the_readme_says() -> None:
     assert _printed(program) == "5.0 [0.6 0. ]\n"
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([A-Z][\w./-]*)\)", README))
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([A-Z][\w./-]*)\)", README))))
 def test_links_lead_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
 

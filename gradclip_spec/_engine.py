@@ -26,7 +26,7 @@ class Gradients:
     arrays: list[Array]
     indices: list[int]
     #: None if there is no array at all.
-    library: Library | None
+    array_library: Library | None
 
     @classmethod
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
@@ -53,9 +53,9 @@ class Gradients:
         return self.tree.rebuild(results)
 
     def _check_writeable(self) -> None:
-        if self.library is None:
+        if self.array_library is None:
             return
-        flags = self.library.primitives.writeable(self.arrays)
+        flags = self.array_library.primitives.writeable(self.arrays)
         if not all(flags):
             index = self.indices[flags.index(False)]
             kind = type(self.tree.leaves[index])
@@ -70,7 +70,7 @@ class Gradients:
 
 def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
     """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array of their library."""
-    library = gradients.library
+    library = gradients.array_library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.indices:
@@ -88,30 +88,30 @@ def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | N
 
 def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: float, eps: float, inplace: bool) -> Any:
     """All included arrays multiplied by the one coefficient of their common norm."""
-    if gradients.library is None or norm is None:
+    if gradients.array_library is None or norm is None:
         return gradients.rebuilt(gradients.arrays)
-    if gradients.library.primitives.chunked:
+    if gradients.array_library.primitives.chunked:
         return gradients.rebuilt(_dask.clip_together(gradients.arrays, norm, clip_norm, eps))
-    with gradients.library.primitives.context():
-        factor = coefficient(gradients.library.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(gradients.library, gradients.arrays, factor, inplace))
+    with gradients.array_library.primitives.context():
+        factor = coefficient(gradients.array_library.scalars, norm, clip_norm, eps)
+        return gradients.rebuilt(scaled(gradients.array_library, gradients.arrays, factor, inplace))
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    if gradients.library is None or not gradients.indices:
+    if gradients.array_library is None or not gradients.indices:
         return gradients.rebuilt(gradients.arrays)
-    if gradients.library.primitives.chunked:
+    if gradients.array_library.primitives.chunked:
         return gradients.rebuilt(_dask.clip_each_by_norm(gradients.arrays, clip_norm, norm_type, eps))
-    with gradients.library.primitives.context():
-        norms = norms_of_each(gradients.library, gradients.arrays, norm_type)
-        factors = coefficient(gradients.library.scalars, norms, clip_norm, eps)
-        return gradients.rebuilt(scaled_each(gradients.library, gradients.arrays, factors, inplace))
+    with gradients.array_library.primitives.context():
+        norms = norms_of_each(gradients.array_library, gradients.arrays, norm_type)
+        factors = coefficient(gradients.array_library.scalars, norms, clip_norm, eps)
+        return gradients.rebuilt(scaled_each(gradients.array_library, gradients.arrays, factors, inplace))
 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
     """Each included array clipped by value."""
-    library = gradients.library
+    library = gradients.array_library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
     names = {dtype: dtype_name(dtype) for dtype in library.dtypes}

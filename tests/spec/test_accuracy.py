@@ -138,14 +138,15 @@ def test_large_gradients(backend: Any, kind: str) -> None:
 def test_a_coefficient_in_the_middle_between_two_floats(backend: Any) -> None:
     # Rounded to float32, it is off by nearly half a unit in the last place, as much as an element may be by itself.
     array, threshold = np.random.default_rng(52).uniform(1, 2, 1 << 19).astype(np.float32), 138.27896365959532
-    norm = exact_norm(array)
+    norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))
+    exact = array.astype(np.longdouble) * np.longdouble(threshold) / np.longdouble(norm)
     for clipped in (
         clip_by_global_norm([backend.array(array)], threshold)[0][0],
         clip_by_norm(backend.array(array), threshold),
         clip_by_norm(backend.array(array), threshold, inplace=True),
     ):
-        exact = Fraction(float(array[493284])) * Fraction(threshold) / norm
-        assert distance(float(backend.read(clipped)[493284]), exact, "float32") <= 1
+        # Its own rounding, and what the norm is off; in float32 it would be 1.4.
+        assert np.max(np.abs(backend.read(clipped) - exact) / np.spacing(np.abs(exact).astype(np.float32))) <= 0.75
 
 
 def test_sums_that_overflow_only_together(backend: Any) -> None:

@@ -103,6 +103,8 @@ def test_byte_orders_are_kept() -> None:
         clip_by_global_norm(arrays[::-1], 1.0)[0][::-1],
     ):
         assert [array.dtype.str for array in clipped] == ["<f4", ">f4", ">f8"]
+    # Two of one name.
+    assert [array.dtype.str for array in clip_by_global_norm(arrays[:2], 1.0)[0]] == ["<f4", ">f4"]
 
 
 @pytest.mark.parametrize("leaf", [1.0, "gradient", [1.0], object()])

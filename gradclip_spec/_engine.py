@@ -1,5 +1,6 @@
 """What the public functions share: gradients taken apart, checked, clipped, and put together again."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,7 @@ from gradclip_spec._library import FORMATS, Library, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
 from gradclip_spec._scaling import coefficient, scaled, scaled_each
 
-__all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "refuse_nonfinite", "total_norm"]
+__all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "total_norm"]
 
 Array = Any
 
@@ -52,6 +53,10 @@ class Gradients:
             results[index] = array
         return self.tree.rebuild(results)
 
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """What everything that is computed with them is computed in."""
+        return contextlib.nullcontext() if self.array_library is None else self.array_library.primitives.context()
+
     def _check_writeable(self) -> None:
         if self.array_library is None:
             return
@@ -68,45 +73,39 @@ class Gradients:
             raise TypeError(message)
 
 
-def total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
-    """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array of their library."""
-    library = gradients.array_library
-    if library is None:
-        return None, np.zeros((), dtype=np.float32)
-    if not gradients.indices:
-        return None, library.xp.zeros((), dtype=library.total, device=library.device)
-    if library.primitives.chunked:
-        return _dask.total_norm(gradients.arrays, norm_type, library.total)
-    with library.primitives.context():
-        norm = norm_of_all(library, gradients.arrays, norm_type)
-        value = norm.value(library.scalars)
-        if not library.eager:
-            return norm, library.xp.astype(value, library.total)
-        rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
-    return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
+def total_norm(gradients: Gradients, norm_type: float) -> Array:
+    """The norm over all included arrays, as a 0-d array of their library."""
+    with gradients.context():
+        return _total_norm(gradients, norm_type)[1]
 
 
-def clip_together(gradients: Gradients, norm: Norm | Array | None, clip_norm: float, eps: float, inplace: bool) -> Any:
-    """All included arrays multiplied by the one coefficient of their common norm."""
-    if gradients.array_library is None or norm is None:
-        return gradients.rebuilt(gradients.arrays)
-    if gradients.array_library.primitives.chunked:
-        return gradients.rebuilt(_dask.clip_together(gradients.arrays, norm, clip_norm, eps))
-    with gradients.array_library.primitives.context():
-        factor = coefficient(gradients.array_library.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(gradients.array_library, gradients.arrays, factor, inplace))
+def clip_together(
+    gradients: Gradients, clip_norm: float, norm_type: float, eps: float, error_if_nonfinite: bool, inplace: bool
+) -> tuple[Any, Array]:
+    """All included arrays multiplied by the one coefficient of their common norm, and that norm."""
+    library, arrays = gradients.array_library, gradients.arrays
+    with gradients.context():
+        norm, value = _total_norm(gradients, norm_type)
+        if error_if_nonfinite:
+            _refuse_nonfinite(value)
+        if library is not None and norm is not None:
+            if library.primitives.chunked:
+                arrays = _dask.clip_together(arrays, norm, clip_norm, eps)
+            else:
+                arrays = scaled(library, arrays, coefficient(library.scalars, norm, clip_norm, eps), inplace)
+    return gradients.rebuilt(arrays), value
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    if gradients.array_library is None or not gradients.indices:
-        return gradients.rebuilt(gradients.arrays)
-    if gradients.array_library.primitives.chunked:
-        return gradients.rebuilt(_dask.clip_each_by_norm(gradients.arrays, clip_norm, norm_type, eps))
-    with gradients.array_library.primitives.context():
-        norms = norms_of_each(gradients.array_library, gradients.arrays, norm_type)
-        factors = coefficient(gradients.array_library.scalars, norms, clip_norm, eps)
-        return gradients.rebuilt(scaled_each(gradients.array_library, gradients.arrays, factors, inplace))
+    library, arrays = gradients.array_library, gradients.arrays
+    if library is None or not arrays:
+        return gradients.rebuilt(arrays)
+    if library.primitives.chunked:
+        return gradients.rebuilt(_dask.clip_each_by_norm(arrays, clip_norm, norm_type, eps))
+    with gradients.context():
+        factors = coefficient(library.scalars, norms_of_each(library, arrays, norm_type), clip_norm, eps)
+        return gradients.rebuilt(scaled_each(library, arrays, factors, inplace))
 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
@@ -116,11 +115,28 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace
         return gradients.rebuilt(gradients.arrays)
     names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
     bounds = {dtype: (_rounded(lower, name), _rounded(upper, name)) for dtype, name in names.items()}
-    with library.primitives.context():
+    with gradients.context():
         return gradients.rebuilt([_clip(library, array, *bounds[array.dtype], inplace) for array in gradients.arrays])
 
 
-def refuse_nonfinite(norm: Array) -> None:
+def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
+    """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array."""
+    library = gradients.array_library
+    if library is None:
+        return None, np.zeros((), dtype=np.float32)
+    if not gradients.arrays:
+        return None, library.xp.zeros((), dtype=library.total, device=library.device)
+    if library.primitives.chunked:
+        return _dask.total_norm(gradients.arrays, norm_type, library.total)
+    norm = norm_of_all(library, gradients.arrays, norm_type)
+    value = norm.value(library.scalars)
+    if not library.eager:
+        return norm, library.xp.astype(value, library.total)
+    rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
+    return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
+
+
+def _refuse_nonfinite(norm: Array) -> None:
     """Raise if a total norm is not finite.
 
     Raises

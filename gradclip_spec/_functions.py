@@ -242,10 +242,7 @@ def clip_by_global_norm(
     error_if_nonfinite = _arguments.check_switch("error_if_nonfinite", error_if_nonfinite)
     inplace = _arguments.check_switch("inplace", inplace)
     gradients = _engine.Gradients.of(grads, need_clip, inplace)
-    norm, value = _engine.total_norm(gradients, norm_type)
-    if error_if_nonfinite:
-        _engine.refuse_nonfinite(value)
-    return _engine.clip_together(gradients, norm, clip_norm, eps, inplace), value
+    return _engine.clip_together(gradients, clip_norm, norm_type, eps, error_if_nonfinite, inplace)
 
 
 def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -> Array:
@@ -284,4 +281,4 @@ def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -
     array(2.e+200)
     """
     norm_type = _arguments.check_norm_type(norm_type)
-    return _engine.total_norm(_engine.Gradients.of(grads, need_clip), norm_type)[1]
+    return _engine.total_norm(_engine.Gradients.of(grads, need_clip), norm_type)

@@ -163,9 +163,7 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
         raise TypeError(message)
     device = primitives.device((included or arrays)[0])
-    # Outside of its context, JAX may have none.
-    with primitives.context():
-        has_float64 = "float64" in names or _has_float64(xp, device)
+    has_float64 = "float64" in names or _has_float64(xp, device, primitives)
     return Library(
         xp=xp,
         device=device,
@@ -186,7 +184,9 @@ def dtype_name(dtype: Any) -> str:
 
 
 @lru_cache
-def _has_float64(xp: Any, device: Any) -> bool:
+def _has_float64(xp: Any, device: Any, primitives: _primitives.Primitives) -> bool:
     if not hasattr(xp, "__array_namespace_info__"):
         return hasattr(xp, "float64")
-    return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
+    # Outside of its context, JAX may have none.
+    with primitives.context():
+        return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")

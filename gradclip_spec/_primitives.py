@@ -26,7 +26,7 @@ Array = Any
 _PIECE = 1 << 18
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Primitives:
     """The primitives of one library."""
 

@@ -2,7 +2,7 @@
 
 The squares of each strip of 256 elements are summed in float32, everything else in float64. Of thousands of strips the
 rounding errors cancel, except for their bias: a part that all have in common, because strips are alike, or because the
-squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of four strips
+squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of 16 strips
 are drawn and summed again in float64. A row is drawn the more likely the larger its sum is, so that the mean relative
 error of those drawn estimates that of the whole sum, however unlike the rows are. If the errors of those drawn scatter
 too widely for that, or a sum has left the range of float32, all is summed in float64.
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_spec._scratch import borrowed
 from gradclip_spec._threads import spread
 
 __all__ = [
@@ -41,18 +42,20 @@ SumStrips = Callable[[Sequence[Array], Array], None]
 
 #: Elements whose squares are summed in float32.
 _STRIP = 256
-#: Elements that are drawn and summed again together.
-_ROW = 4 * _STRIP
+#: Elements that are drawn and summed again together: what lies apart takes longer to reach than to read.
+_ROW = 16 * _STRIP
 #: From this many elements on there are rows enough.
 _LARGE = 1 << 17
 #: Rows that are drawn.
-_SAMPLE = 128
+_SAMPLE = 32
 #: The standard deviation of their errors beyond which they say too little. The standard error of their mean is a
-#: twelfth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
+#: sixth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
 #: ordinary gradients is half of this and less.
-_SCATTER = 2.0**-23
+_SCATTER = 2.0**-24
 #: Elements that are summed in float64 at a time: they stay in the second cache.
 CHUNK = 1 << 16
+#: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
+_ALONE = 1 << 10
 #: Elements of a part that is worth a thread's while, if others are as large.
 _SHARE = 1 << 18
 
@@ -73,29 +76,30 @@ def widened(arrays: Sequence[Array], out: Array) -> None:
 
 def sum_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
     """The sum of the squares of all elements; arrays larger than a chunk are flat ones of NumPy."""
-    # No larger than it must be, since many sums are of one small array.
-    buffer = np.empty(min(-(-sum(sizes) // _ROW) * _ROW, CHUNK))
+    if not arrays:
+        return 0.0
     sums: list[float] = []
-    for start, stop, size in _groups(sizes):
-        if size <= CHUNK:
-            sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
-            continue
-        for begin in range(0, size, CHUNK):
-            chunk = arrays[start][begin : begin + CHUNK]
-            sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
+    with borrowed(CHUNK, np.float64) as buffer:
+        for start, stop, size in _groups(sizes):
+            if size <= CHUNK:
+                sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
+                continue
+            for begin in range(0, size, CHUNK):
+                chunk = arrays[start][begin : begin + CHUNK]
+                sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
     return math.fsum(sums)
 
 
 def sums_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
     """The sums of the squares of small arrays, none of them empty, each by itself."""
-    buffer = np.empty(min(sum(sizes), CHUNK))
     sums: list[float] = []
-    for start, stop, size in _groups(sizes):
-        squares = buffer[:size]
-        widen(arrays[start:stop], squares)
-        np.square(squares, out=squares)
-        begins = list(itertools.accumulate(sizes[start : stop - 1], initial=0))
-        sums += np.add.reduceat(squares, begins).tolist()
+    with borrowed(CHUNK, np.float64) as buffer:
+        for start, stop, size in _groups(sizes):
+            squares = buffer[:size]
+            widen(arrays[start:stop], squares)
+            np.square(squares, out=squares)
+            begins = list(itertools.accumulate(sizes[start : stop - 1], initial=0))
+            sums += np.add.reduceat(squares, begins).tolist()
     return sums
 
 
@@ -111,10 +115,9 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
     widen(arrays, buffer[:size])
-    # In rows too short for BLAS to start threads, which wait for each other longer than the sum takes.
-    rows = -(-size // _ROW)
-    buffer[size : rows * _ROW] = 0
-    matrix = buffer[: rows * _ROW].reshape(rows, _ROW)
+    rows = -(-size // _ALONE)
+    buffer[size : rows * _ALONE] = 0
+    matrix = buffer[: rows * _ALONE].reshape(rows, _ALONE)
     return float(np.sum(np.vecdot(matrix, matrix)))
 
 
@@ -134,45 +137,53 @@ def _sum_by_strips(
     size, strips = sum(sizes), _ROW // _STRIP
     matrices = [part[: each // _ROW * _ROW].reshape(-1, _STRIP) for part, each in zip(parts, sizes, strict=True)]
     bounds = list(itertools.accumulate([each // _ROW for each in sizes], initial=0))
-    sums = np.empty((bounds[-1], strips), np.float32)
+    of_rows = np.empty(bounds[-1])
+    with borrowed(len(of_rows) * strips, np.float32) as sums:
 
-    def work(start: int, stop: int) -> None:
-        sum_strips(matrices[start:stop], sums[bounds[start] : bounds[stop]].reshape(-1))
+        def work(start: int, stop: int) -> None:
+            begin, end = bounds[start], bounds[stop]
+            sum_strips(matrices[start:stop], sums[begin * strips : end * strips])
+            _join(sums[begin * strips : end * strips], of_rows[begin:end])
 
-    # Of small parts, threads would wait longer for Python's lock than they work.
-    spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
-    # Of rows so short, this is the fastest sum of NumPy's.
-    of_rows: Array = np.einsum("ij->i", sums.astype(np.float64))
+        # Of small parts, threads would wait longer for Python's lock than they work.
+        spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
     running = np.cumsum(of_rows)
     total = float(running[-1])
     if not size * 2.0**-120 < total < 2.0**127:
         return None
-    # A product that is rounded up may lie beyond the last row.
-    drawn = np.minimum(np.searchsorted(running, _places() * total, "right"), len(of_rows) - 1)
-    bias = _bias(of_rows[drawn], _sums_of_drawn(parts, bounds, drawn, widen))
-    if bias is None:
-        return None
-    rests = [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True)]
-    return total * (1 - bias) + sum_in_float64(rests, [each % _ROW for each in sizes], widen)
+    drawn = np.searchsorted(running, _places() * total, "right").tolist()
+    # What has been drawn, and what is in no row, is read again all at once.
+    again: list[Array] = []
+    rounded: list[float] = []
+    for number in drawn:
+        # A product that is rounded up may lie beyond the last row.
+        row = min(number, bounds[-1] - 1)
+        owner = bisect.bisect_right(bounds, row) - 1
+        begin = (row - bounds[owner]) * _ROW
+        again.append(parts[owner][begin : begin + _ROW])
+        rounded.append(float(of_rows[row]))
+    again += [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True) if each % _ROW]
+    exact = sums_in_float64(again, [part.size for part in again], widen)
+    bias = _bias(rounded, exact[:_SAMPLE])
+    return None if bias is None else total * (1 - bias) + math.fsum(exact[_SAMPLE:])
 
 
-def _sums_of_drawn(parts: Sequence[Array], bounds: Sequence[int], drawn: Array, widen: Widen) -> Array:
-    """The sums in float64 of the rows drawn, given their numbers, and those with which each part begins and ends."""
-    owners = np.searchsorted(bounds, drawn, "right") - 1
-    begins = ((drawn - np.asarray(bounds)[owners]) * _ROW).tolist()
-    rows = np.empty((_SAMPLE, _ROW))
-    widen(
-        [parts[owner][begin : begin + _ROW] for owner, begin in zip(owners.tolist(), begins, strict=True)],
-        rows.reshape(-1),
-    )
-    return np.asarray(np.vecdot(rows, rows))
+def _join(sums: Array, of_rows: Array) -> None:
+    """Add the sums of the strips of each row."""
+    strips = _ROW // _STRIP
+    with borrowed(CHUNK, np.float64) as buffer:
+        for begin in range(0, sums.size, CHUNK):
+            some = sums[begin : begin + CHUNK]
+            np.copyto(buffer[: some.size], some)
+            # Of rows so short, this is the fastest sum of NumPy's.
+            np.einsum("ij->i", buffer[: some.size].reshape(-1, strips), out=of_rows[begin // strips :][: some.size // strips])
 
 
-def _bias(sums: Array, exact: Array) -> float | None:
+def _bias(sums: Sequence[float], exact: Sequence[float]) -> float | None:
     """The mean relative error of some sums, or None if their errors scatter too widely."""
-    errors = np.divide(sums - exact, exact, out=np.zeros_like(exact), where=exact > 0)
-    bias = float(np.sum(errors)) / _SAMPLE
-    scatter = float(np.vecdot(errors - bias, errors - bias)) / _SAMPLE
+    errors = [one / other - 1 if other > 0 else 0.0 for one, other in zip(sums, exact, strict=True)]
+    bias = math.fsum(errors) / _SAMPLE
+    scatter = math.fsum((error - bias) ** 2 for error in errors) / _SAMPLE
     return bias if scatter <= _SCATTER**2 else None
 
 

@@ -40,7 +40,7 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
     sizes = [tensor.numel() for tensor in tensors]
     small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
     # NumPy knows no tensors whose sign is kept apart.
-    large = [tensor.resolve_neg() for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
+    large = [x.resolve_neg() if x.is_neg() else x for x, n in zip(tensors, sizes, strict=True) if n > _numpy.SMALL]
 
     def sum_strips(matrices: Sequence[Array], sums: Array) -> None:
         norms = torch.from_numpy(sums)

@@ -15,11 +15,11 @@ import numpy as np
 from gradclip_spec import _threads
 from gradclip_spec._strips import (
     CHUNK,
-    SumStrips,
+    SumRows,
     Widen,
+    rows_in_float32,
     sum_by_strips,
     sum_in_float64,
-    sums_in_float32,
     sums_in_float64,
     widened,
 )
@@ -80,15 +80,15 @@ def sums_of_each(
 
 def sum_of_large(
     arrays: Sequence[Array],
-    sum_strips: SumStrips = sums_in_float32,
+    sum_rows: SumRows = rows_in_float32,
     widen: Widen = widened,
     piece: int = PIECE,
     threads: int = 1,
 ) -> float:
     """The sum of the squares of large arrays.
 
-    `sum_strips` sums strips of them, `widen` converts them to float64, and `piece` is how many elements of an array
-    are worked on at a time.
+    `sum_rows` sums rows of strips of them, `widen` converts them to float64, and `piece` is how many elements of an
+    array are worked on at a time.
     """
     flat: list[Array] = []
     # What must be copied to be read by strips is converted instead.
@@ -99,7 +99,7 @@ def sum_of_large(
         else:
             (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
     total = sum_in_float64(others, [part.size for part in others], widen)
-    return total + sum_by_strips(flat, sum_strips, widen, threads)
+    return total + sum_by_strips(flat, sum_rows, widen, threads)
 
 
 def _flat_parts(x: Array, piece: int) -> Iterator[Array]:

@@ -154,7 +154,8 @@ def _torch(standard: Primitives) -> Primitives:
             factor = torch.tensor(k, dtype=wide, device="cpu") if inplace or dtype == wide else k
             if not inplace:
                 return list(torch._foreach_mul(arrays, factor))
-            torch._foreach_mul_(arrays, factor)
+            # Backwards, because what was read last is still in the cache.
+            torch._foreach_mul_([part for x in arrays for part in _torch_tensors.parts(x)][::-1], factor)
             return list(arrays)
         if isinstance(k, float) and dtype == torch.float32:
             # In float64, which NumPy does without a copy of the whole.
@@ -214,8 +215,9 @@ def _jax(standard: Primitives) -> Primitives:
             return [x * k for x in arrays]
         # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step.
         jnp, smallest = jax.numpy, 2.0**-126
-        second = jnp.where(abs(k) < smallest, smallest, 1.0)
-        first, second = (k / second).astype(jnp.float32), second.astype(jnp.float32)
+        small = abs(k) < smallest
+        first = (k * jnp.where(small, 1 / smallest, 1.0)).astype(jnp.float32)
+        second = jnp.where(small, jnp.float32(smallest), jnp.float32(1.0))
         return [(x.astype(jnp.float32) * first * second).astype(x.dtype) for x in arrays]
 
     def device(x: Array) -> Any:

@@ -2,7 +2,7 @@
 
 The squares of each strip of 256 elements are summed in float32, everything else in float64. Of thousands of strips the
 rounding errors cancel, except for their bias: a part that all have in common, because strips are alike, or because the
-squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of 16 strips
+squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of eight strips
 are drawn and summed again in float64. A row is drawn the more likely the larger its sum is, so that the mean relative
 error of those drawn estimates that of the whole sum, however unlike the rows are. If the errors of those drawn scatter
 too widely for that, or a sum has left the range of float32, all is summed in float64.
@@ -25,11 +25,13 @@ from gradclip_spec._threads import spread
 
 __all__ = [
     "CHUNK",
-    "SumStrips",
+    "STRIPS",
+    "SumRows",
     "Widen",
+    "add_strips",
+    "rows_in_float32",
     "sum_by_strips",
     "sum_in_float64",
-    "sums_in_float32",
     "sums_in_float64",
     "widened",
 ]
@@ -37,21 +39,23 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 #: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
 Widen = Callable[[Sequence[Any], Array], None]
-#: `sum_strips(matrices, sums)` writes the sums of the squares of the rows of matrices, one after the other.
-SumStrips = Callable[[Sequence[Array], Array], None]
+#: `sum_rows(matrices, sums)` writes the sums of the squares of each row, in float64 those of its strips in float32,
+#: of one matrix after the other. A row of a matrix is one strip.
+SumRows = Callable[[Sequence[Array], Array], None]
 
 #: Elements whose squares are summed in float32.
 _STRIP = 256
-#: Elements that are drawn and summed again together: what lies apart takes longer to reach than to read.
-_ROW = 16 * _STRIP
+#: Strips of a row, which is drawn and summed again as a whole: what lies apart takes longer to reach than to read.
+STRIPS = 8
+_ROW = STRIPS * _STRIP
 #: From this many elements on there are rows enough.
 _LARGE = 1 << 17
 #: Rows that are drawn.
-_SAMPLE = 32
+_SAMPLE = 64
 #: The standard deviation of their errors beyond which they say too little. The standard error of their mean is a
-#: sixth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
+#: eighth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
 #: ordinary gradients is half of this and less.
-_SCATTER = 2.0**-24
+_SCATTER = 2.0**-23.5
 #: Elements that are summed in float64 at a time: they stay in the second cache.
 CHUNK = 1 << 16
 #: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
@@ -60,12 +64,27 @@ _ALONE = 1 << 10
 _SHARE = 1 << 18
 
 
-def sums_in_float32(matrices: Sequence[Array], sums: Array) -> None:
-    """The sums of the squares of the rows of matrices, one matrix after the other."""
-    end = 0
-    for matrix in matrices:
-        begin, end = end, end + len(matrix)
-        np.vecdot(matrix, matrix, out=sums[begin:end])
+def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
+    """The sums of the squares of each row of strips of NumPy arrays."""
+    with borrowed(len(sums) * STRIPS, np.float32) as squares:
+        end = 0
+        for matrix in matrices:
+            begin, end = end, end + len(matrix)
+            np.vecdot(matrix, matrix, out=squares[begin:end])
+        add_strips("ij->i", squares, sums)
+
+
+def add_strips(subscripts: str, strips: Array, sums: Array) -> None:
+    """Add up in float64, for each row, the squares of its strips, or with other subscripts the squares of norms."""
+    with borrowed(CHUNK, np.float64) as buffer:
+        for begin in range(0, strips.size, CHUNK):
+            some = strips[begin : begin + CHUNK]
+            wide = buffer[: some.size]
+            np.copyto(wide, some)
+            rows = wide.reshape(-1, STRIPS)
+            # Of rows so short, this is the fastest sum of NumPy's.
+            operands = [rows] * (1 + subscripts.count(","))
+            np.einsum(subscripts, *operands, out=sums[begin // STRIPS :][: len(rows)])
 
 
 def widened(arrays: Sequence[Array], out: Array) -> None:
@@ -122,31 +141,28 @@ def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) 
 
 
 def sum_by_strips(
-    parts: Sequence[Array], sum_strips: SumStrips = sums_in_float32, widen: Widen = widened, threads: int = 1
+    parts: Sequence[Array], sum_rows: SumRows = rows_in_float32, widen: Widen = widened, threads: int = 1
 ) -> float:
     """The sum of the squares of the elements of flat arrays, each of thousands."""
     sizes = [part.size for part in parts]
-    total = _sum_by_strips(parts, sizes, sum_strips, widen, threads) if sum(sizes) >= _LARGE else None
+    total = _sum_by_strips(parts, sizes, sum_rows, widen, threads) if sum(sizes) >= _LARGE else None
     return sum_in_float64(parts, sizes, widen) if total is None else total
 
 
 def _sum_by_strips(
-    parts: Sequence[Array], sizes: Sequence[int], sum_strips: SumStrips, widen: Widen, threads: int
+    parts: Sequence[Array], sizes: Sequence[int], sum_rows: SumRows, widen: Widen, threads: int
 ) -> float | None:
     """None if float32 cannot be trusted with these elements."""
-    size, strips = sum(sizes), _ROW // _STRIP
+    size = sum(sizes)
     matrices = [part[: each // _ROW * _ROW].reshape(-1, _STRIP) for part, each in zip(parts, sizes, strict=True)]
     bounds = list(itertools.accumulate([each // _ROW for each in sizes], initial=0))
     of_rows = np.empty(bounds[-1])
-    with borrowed(len(of_rows) * strips, np.float32) as sums:
 
-        def work(start: int, stop: int) -> None:
-            begin, end = bounds[start], bounds[stop]
-            sum_strips(matrices[start:stop], sums[begin * strips : end * strips])
-            _join(sums[begin * strips : end * strips], of_rows[begin:end])
+    def work(start: int, stop: int) -> None:
+        sum_rows(matrices[start:stop], of_rows[bounds[start] : bounds[stop]])
 
-        # Of small parts, threads would wait longer for Python's lock than they work.
-        spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
+    # Of small parts, threads would wait longer for Python's lock than they work.
+    spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
     running = np.cumsum(of_rows)
     total = float(running[-1])
     if not size * 2.0**-120 < total < 2.0**127:
@@ -166,17 +182,6 @@ def _sum_by_strips(
     exact = sums_in_float64(again, [part.size for part in again], widen)
     bias = _bias(rounded, exact[:_SAMPLE])
     return None if bias is None else total * (1 - bias) + math.fsum(exact[_SAMPLE:])
-
-
-def _join(sums: Array, of_rows: Array) -> None:
-    """Add the sums of the strips of each row."""
-    strips = _ROW // _STRIP
-    with borrowed(CHUNK, np.float64) as buffer:
-        for begin in range(0, sums.size, CHUNK):
-            some = sums[begin : begin + CHUNK]
-            np.copyto(buffer[: some.size], some)
-            # Of rows so short, this is the fastest sum of NumPy's.
-            np.einsum("ij->i", buffer[: some.size].reshape(-1, strips), out=of_rows[begin // strips :][: some.size // strips])
 
 
 def _bias(sums: Sequence[float], exact: Sequence[float]) -> float | None:

@@ -1,20 +1,23 @@
 """Sums of the squares of torch tensors on the CPU, read where they lie."""
 
 import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gradclip_spec import _numpy
-from gradclip_spec._strips import sum_in_float64, widened
+from gradclip_spec._scratch import borrowed
+from gradclip_spec._strips import STRIPS, add_strips, sum_in_float64, widened
 
-__all__ = ["strange", "sum_of_squares", "sums_of_each", "writeable"]
+__all__ = ["parts", "strange", "sum_of_squares", "sums_of_each", "writeable"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
 
+#: Elements of a part of a large tensor, read and scaled by itself. Each of torch's threads takes its share of it both
+#: times: what it has read is in the cache of its own core.
+_PART = 1 << 22
 #: Elements of float16 and bfloat16 that are converted at a time, so that both forms stay in the cache.
 _CONVERTED = 1 << 18
 #: Elements that torch converts in one thread.
@@ -42,21 +45,26 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
     # NumPy knows no tensors whose sign is kept apart.
     large = [x.resolve_neg() if x.is_neg() else x for x, n in zip(tensors, sizes, strict=True) if n > _numpy.SMALL]
 
-    def sum_strips(matrices: Sequence[Array], sums: Array) -> None:
-        norms = torch.from_numpy(sums)
-        for matrix, out in zip(matrices, norms.split([len(matrix) for matrix in matrices]), strict=True):
-            torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
-        norms.square_()
+    def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
+        with borrowed(len(sums) * STRIPS, np.float32) as norms:
+            outs = torch.from_numpy(norms).split([len(matrix) for matrix in matrices])
+            for matrix, out in zip(matrices, outs, strict=True):
+                torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
+            add_strips("ij,ij->i", norms, sums)
 
     if dtype == torch.float32:
-        # In one piece, whose strips torch itself shares out among its threads.
-        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, sys.maxsize
+        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, _PART
     else:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
-    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_strips, widen, piece)
+    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
     return total + sum_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
+
+
+def parts(tensor: Tensor) -> Sequence[Tensor]:
+    """A tensor in the parts that are read by themselves."""
+    return tensor.view(-1).split(_PART) if tensor.numel() > _PART and tensor.is_contiguous() else [tensor]
 
 
 def _bits(tensor: Tensor) -> Array:

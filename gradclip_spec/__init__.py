@@ -1,12 +1,23 @@
 """Gradient clipping, specified: the rules as data (`rules`), and a reference for every array library.
 
-The reference, in the order in which a call goes through it: `_functions` (what is public; `_policies` are the same as
-objects) checks numbers with `_arguments`; `_engine` has gradients taken apart by `_trees`, asks `_library` what their
-library can do, has `_norm` make a norm and `_scaling` a coefficient, and multiplies. `_powers` and `_words` are the
-arithmetic of norms that float64 does not hold with bits to spare.
+What `clip_by_global_norm` does with a few float32 arrays of NumPy; who has ten minutes reads these files:
 
-What differs between libraries stands in `_primitives`: for speed on the CPU, `_numpy` and `_torch_tensors`, which sum
-squares by `_strips` and share work out by `_threads`. Arrays in blocks have a file each: `_dask`, `_dtensors`.
+1. `_functions` is what is public, and checks the numbers (`_arguments`). `_policies` are the same as objects.
+2. `_engine`: `Gradients.of` takes the tree apart (`_trees`) and asks what its library can do (`_library`).
+3. `_norm`: `norm_of_all` sums the squares in float64 and takes the root.
+4. `_coefficient`: the threshold over the norm. `_scaling`: `scaled` multiplies the arrays by it.
+5. `_engine` again: `Gradients.rebuilt` puts the tree together.
+
+The rest is for gradients of other kinds, or for speed:
+
+- float64 elements, other norms, no float64: `_powers` of exact sums (`_exact_sums`), as pairs of floats
+  (`_double_words`).
+- What a library does in its own way: `_primitives`, with `_numpy`, `_torch` and `_jax`. On the CPU, large arrays are
+  summed in float32 (`_strips`), in memory that is used again (`_scratch`), those of NumPy in threads (`_threads`).
+- Arrays in blocks, which are chunks of Dask's arrays or shards of torch's: `_dask`, `_dtensors`.
+
+Three words: *eager* is what is done where values may be looked at, *lazy* where they may not; a norm is *plain* if
+float64 holds the sum of its squares with bits to spare.
 """
 
 from gradclip_spec._functions import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm

@@ -1,8 +1,8 @@
 """Dask arrays, by the reference's own arithmetic on NumPy's numbers.
 
-Each chunk is looked at where it lies. What is made of the few numbers of all chunks, a norm and a coefficient, is made
-in one task: of the same steps as operations of Dask, each a layer of every graph that follows, the graph of a thousand
-arrays takes longer to build than the arrays to clip.
+Each chunk is looked at where it lies. A norm, and a coefficient, is made of the few numbers of all chunks in one task.
+As operations of Dask, each step would be a layer of every graph that follows, and the graph of a thousand arrays would
+take longer to build than the arrays to clip.
 """
 
 import functools
@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec._library import NUMPY, dtype_name, library_of
+from gradclip_spec._coefficient import Coefficient, coefficient_of
+from gradclip_spec._library import NUMPY_SCALARS, dtype_name, library_of
 from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
-from gradclip_spec._scaling import Coefficient, coefficient, scaled
+from gradclip_spec._scaling import scaled
 
 __all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
 
@@ -31,8 +32,8 @@ def total_norm(arrays: Sequence[Array], norm_type: float, dtype: Any) -> tuple[A
 
 def clip_together(arrays: Sequence[Array], norm: Array, clip_norm: float, eps: float) -> list[Array]:
     """All arrays multiplied by the coefficient of one norm, given by its numbers."""
-    factor = _in_one_task(functools.partial(_coefficient, clip_norm, eps), norm, (4,))
-    return [_scaled(array, factor) for array in arrays]
+    coefficient = _in_one_task(functools.partial(_coefficient, clip_norm, eps), norm, (4,))
+    return [_scaled(array, coefficient) for array in arrays]
 
 
 def clip_each_by_norm(arrays: Sequence[Array], clip_norm: float, norm_type: float, eps: float) -> list[Array]:
@@ -64,12 +65,12 @@ def _row(summary: _Summary, chunk: Array) -> Any:
     return np.asarray([float(number) for number in summary([chunk])])
 
 
-def _scaled(array: Array, factor: Array) -> Array:
+def _scaled(array: Array, coefficient: Array) -> Array:
     import dask.array
 
     axes = tuple(range(array.ndim))
     # In the chunks' order, and each with all numbers of the coefficient.
-    pairs = (array, axes, factor, (array.ndim,))
+    pairs = (array, axes, coefficient, (array.ndim,))
     return dask.array.blockwise(_scaled_chunk, axes, *pairs, concatenate=True, dtype=array.dtype, meta=array._meta)
 
 
@@ -85,22 +86,23 @@ def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...
     return dask.array.Array(graph, name, tuple((size,) for size in shape), meta=np.empty((0,) * len(shape), dtype))
 
 
+@np.errstate(all="ignore")
 def _joined(norm_type: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    with np.errstate(all="ignore"):
-        norm = norm_of_blocks(NUMPY, rows, norm_type)
+    norm = norm_of_blocks(NUMPY_SCALARS, rows, norm_type)
     return np.stack([norm.high, norm.low, norm.exponent])
 
 
+@np.errstate(all="ignore")
 def _value(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    with np.errstate(all="ignore"):
-        return np.asarray(Norm(*norm).value(NUMPY), dtype)
+    return np.asarray(Norm(*norm).value(NUMPY_SCALARS), dtype)
 
 
+@np.errstate(all="ignore")
 def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    with np.errstate(all="ignore"):
-        factor = coefficient(NUMPY, Norm(*norm), clip_norm, eps)
-    ones = [1.0] * (3 - len(factor.factors))
-    return np.asarray([*factor.factors, *ones, factor.identity])
+    coefficient = coefficient_of(NUMPY_SCALARS, Norm(*norm), clip_norm, eps)
+    # It has three factors at the most.
+    ones = [1.0] * (3 - len(coefficient.factors))
+    return np.asarray([*coefficient.factors, *ones, coefficient.identity])
 
 
 def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
@@ -109,6 +111,6 @@ def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
     library = library_of([chunk], [chunk])
     asarray = library.scalars.xp.asarray
     *factors, identity = numbers
-    factor = Coefficient([asarray(number) for number in factors], asarray(identity != 0))
+    coefficient = Coefficient([asarray(number) for number in factors], asarray(identity != 0))
     with library.primitives.context():
-        return scaled(library, [chunk], factor, inplace=False)[0]
+        return scaled(library, [chunk], coefficient, inplace=False)[0]

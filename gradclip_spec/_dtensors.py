@@ -1,9 +1,12 @@
-"""DTensors of torch: each process reads its shards once for a norm, and only the four numbers of `_norm` travel."""
+"""DTensors of torch: each process reads its shards once for a norm, and only the four numbers of `_powers` travel."""
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
+
+from gradclip_spec._primitives import Primitives
 
 __all__ = ["are_dtensors", "on_shards"]
 
@@ -58,7 +61,7 @@ def _of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Seq
     rows = []
     for (mesh, split), shards in groups.items():
         numbers = [torch.as_tensor(n, dtype=torch.float64, device=shards[0].device) for n in summary(shards)]
-        # All processes must go the way back together, also those whose shards are empty.
+        # All processes must take part in the backward pass, also those whose shards are empty.
         numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
         local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
         placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
@@ -66,7 +69,8 @@ def _of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Seq
     return torch.cat(rows)
 
 
-def on_shards(primitives: Any) -> Any:
+@lru_cache
+def on_shards(primitives: Primitives) -> Primitives:
     """The primitives of torch for DTensors: what treats each element by itself is done on the shards."""
 
     def wrapped(x: Array, shard: Array) -> Array:
@@ -75,7 +79,7 @@ def on_shards(primitives: Any) -> Any:
         place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
         return DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
 
-    def on_one_shard(x: Array, k: Array) -> Array:
+    def coefficient_on_shard(x: Array, k: Array) -> Array:
         # The derivative of the coefficient is summed over the shards that it is multiplied with.
         from torch.distributed.tensor import DTensor, Partial, Replicate
 
@@ -88,7 +92,7 @@ def on_shards(primitives: Any) -> Any:
         if isinstance(k, float) or not k.requires_grad:
             products = primitives.multiply(shards, k, wide, inplace)
         else:
-            factors = [on_one_shard(x, k) for x in arrays]
+            factors = [coefficient_on_shard(x, k) for x in arrays]
             pairs = zip(shards, factors, strict=True)
             products = [primitives.multiply([shard], factor, wide, inplace)[0] for shard, factor in pairs]
         return list(arrays) if inplace else [wrapped(x, y) for x, y in zip(arrays, products, strict=True)]
@@ -99,6 +103,6 @@ def on_shards(primitives: Any) -> Any:
 
     def eager(arrays: Sequence[Array]) -> bool:
         # All processes have the same numbers in the end, and so decide alike.
-        return bool(primitives.eager([x.to_local() for x in arrays]))
+        return primitives.eager([x.to_local() for x in arrays])
 
     return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=_of_shards, sums_of_each=None)

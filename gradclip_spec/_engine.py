@@ -3,15 +3,15 @@
 import contextlib
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gradclip_spec import _dask, _trees
-from gradclip_spec._library import FORMATS, Library, dtype_name, library_of
+from gradclip_spec._coefficient import coefficient_of
+from gradclip_spec._library import Library, dtype_name, library_of, rounded
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
-from gradclip_spec._scaling import coefficient, scaled, scaled_each
+from gradclip_spec._scaling import scaled, scaled_each
 
 __all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "total_norm"]
 
@@ -28,6 +28,8 @@ class Gradients:
     indices: list[int]
     #: None if there is no array at all.
     array_library: Library | None
+    #: Whether results are written into them.
+    inplace: bool
 
     @classmethod
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
@@ -39,7 +41,7 @@ class Gradients:
         else:
             existing = [leaf for leaf in tree.leaves if leaf is not None]
             included = [tree.leaves[index] for index in indices]
-        gradients = cls(tree, included, indices, library_of(existing, included) if existing else None)
+        gradients = cls(tree, included, indices, library_of(existing, included) if existing else None, inplace)
         if inplace:
             gradients._check_writeable()
         return gradients
@@ -54,7 +56,7 @@ class Gradients:
         return self.tree.rebuild(results)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """What everything that is computed with them is computed in."""
+        """The context that everything is computed in."""
         return contextlib.nullcontext() if self.array_library is None else self.array_library.primitives.context()
 
     def _check_writeable(self) -> None:
@@ -80,7 +82,7 @@ def total_norm(gradients: Gradients, norm_type: float) -> Array:
 
 
 def clip_together(
-    gradients: Gradients, clip_norm: float, norm_type: float, eps: float, error_if_nonfinite: bool, inplace: bool
+    gradients: Gradients, clip_norm: float, norm_type: float, eps: float, error_if_nonfinite: bool
 ) -> tuple[Any, Array]:
     """All included arrays multiplied by the one coefficient of their common norm, and that norm."""
     library, arrays = gradients.array_library, gradients.arrays
@@ -92,31 +94,36 @@ def clip_together(
             if library.primitives.chunked:
                 arrays = _dask.clip_together(arrays, norm, clip_norm, eps)
             else:
-                arrays = scaled(library, arrays, coefficient(library.scalars, norm, clip_norm, eps), inplace)
+                coefficient = coefficient_of(library.scalars, norm, clip_norm, eps)
+                arrays = scaled(library, arrays, coefficient, gradients.inplace)
     return gradients.rebuilt(arrays), value
 
 
-def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float, inplace: bool) -> Any:
+def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
     library, arrays = gradients.array_library, gradients.arrays
     if library is None or not arrays:
         return gradients.rebuilt(arrays)
-    if library.primitives.chunked:
-        return gradients.rebuilt(_dask.clip_each_by_norm(arrays, clip_norm, norm_type, eps))
     with gradients.context():
-        factors = coefficient(library.scalars, norms_of_each(library, arrays, norm_type), clip_norm, eps)
-        return gradients.rebuilt(scaled_each(library, arrays, factors, inplace))
+        if library.primitives.chunked:
+            return gradients.rebuilt(_dask.clip_each_by_norm(arrays, clip_norm, norm_type, eps))
+        norms = norms_of_each(library, arrays, norm_type)
+        coefficients = coefficient_of(library.scalars, norms, clip_norm, eps)
+        return gradients.rebuilt(scaled_each(library, arrays, coefficients, gradients.inplace))
 
 
-def clip_each_by_value(gradients: Gradients, lower: float, upper: float, inplace: bool) -> Any:
+def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
     """Each included array clipped by value."""
     library = gradients.array_library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
     names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
-    bounds = {dtype: (_rounded(lower, name), _rounded(upper, name)) for dtype, name in names.items()}
+    # Since rounding is monotonic, to clip by rounded bounds is to clip exactly and round then.
+    bounds = {dtype: (rounded(lower, name), rounded(upper, name)) for dtype, name in names.items()}
     with gradients.context():
-        return gradients.rebuilt([_clip(library, array, *bounds[array.dtype], inplace) for array in gradients.arrays])
+        return gradients.rebuilt(
+            [_clip(library, array, *bounds[array.dtype], gradients.inplace) for array in gradients.arrays]
+        )
 
 
 def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
@@ -125,15 +132,15 @@ def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | 
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.arrays:
-        return None, library.xp.zeros((), dtype=library.total, device=library.device)
+        return None, library.xp.zeros((), dtype=library.total_dtype, device=library.device)
     if library.primitives.chunked:
-        return _dask.total_norm(gradients.arrays, norm_type, library.total)
+        return _dask.total_norm(gradients.arrays, norm_type, library.total_dtype)
     norm = norm_of_all(library, gradients.arrays, norm_type)
     value = norm.value(library.scalars)
     if not library.eager:
-        return norm, library.xp.astype(value, library.total)
-    rounded = float(np.asarray(value, dtype=dtype_name(library.total)))
-    return norm, library.xp.asarray(rounded, dtype=library.total, device=library.device)
+        return norm, library.xp.astype(value, library.total_dtype)
+    number = float(np.asarray(value, dtype=dtype_name(library.total_dtype)))
+    return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
 
 
 def _refuse_nonfinite(norm: Array) -> None:
@@ -147,7 +154,7 @@ def _refuse_nonfinite(norm: Array) -> None:
         If its value cannot be looked at, because it is being traced.
     """
     try:
-        # Of a tensor that requires grad, torch warns.
+        # Of a tensor that requires grad, torch warns if it is made a number.
         value = float(norm.detach() if hasattr(norm, "detach") else norm)
     except Exception as error:
         message = (
@@ -170,14 +177,3 @@ def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool)
     if at_hand and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
         return x
     return library.primitives.clip(x, lower, upper, inplace)
-
-
-@lru_cache
-def _rounded(value: float, name: str) -> float:
-    """A bound rounded to a dtype: since rounding is monotonic, clipping by it is clipping exactly and rounding then."""
-    if not math.isfinite(value):
-        return value
-    form = FORMATS[name]
-    place = max(math.frexp(value)[1], form.smallest) - form.precision
-    rounded = math.ldexp(round(math.ldexp(value, -place)), place)
-    return rounded if math.frexp(rounded)[1] <= form.largest else math.copysign(math.inf, rounded)

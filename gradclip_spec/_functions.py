@@ -65,7 +65,7 @@ def clip_by_value(
     lower, upper = _arguments.check_bounds(max, min)
     inplace = _arguments.check_switch("inplace", inplace)
     gradients = _engine.Gradients.of(grads, need_clip, inplace)
-    return _engine.clip_each_by_value(gradients, lower, upper, inplace)
+    return _engine.clip_each_by_value(gradients, lower, upper)
 
 
 def clip_by_norm(
@@ -128,7 +128,7 @@ def clip_by_norm(
     eps = _arguments.check_eps(eps)
     inplace = _arguments.check_switch("inplace", inplace)
     gradients = _engine.Gradients.of(grads, need_clip, inplace)
-    return _engine.clip_each_by_norm(gradients, clip_norm, norm_type, eps, inplace)
+    return _engine.clip_each_by_norm(gradients, clip_norm, norm_type, eps)
 
 
 def clip_by_global_norm(
@@ -195,7 +195,7 @@ def clip_by_global_norm(
     *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (2 and 3 for
     float64). No square overflows or underflows. From 131,072 float32 elements on (on torch float16 and bfloat16 too),
     squares are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
-    off; where the estimate is poor, everything is summed in float64. Data made against the estimate can exceed 1 ulp.
+    off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. In place, an
     array that stands in the tree twice is scaled once; two arrays that share memory are each scaled.
@@ -242,7 +242,7 @@ def clip_by_global_norm(
     error_if_nonfinite = _arguments.check_switch("error_if_nonfinite", error_if_nonfinite)
     inplace = _arguments.check_switch("inplace", inplace)
     gradients = _engine.Gradients.of(grads, need_clip, inplace)
-    return _engine.clip_together(gradients, clip_norm, norm_type, eps, error_if_nonfinite, inplace)
+    return _engine.clip_together(gradients, clip_norm, norm_type, eps, error_if_nonfinite)
 
 
 def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -> Array:

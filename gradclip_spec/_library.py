@@ -13,7 +13,7 @@ import numpy as np
 from gradclip_spec import _dtensors, _primitives
 from gradclip_spec._trees import one_of_each_type
 
-__all__ = ["FORMATS", "NUMPY", "Library", "Scalars", "dtype_name", "library_of"]
+__all__ = ["FORMATS", "NUMPY_SCALARS", "Library", "Scalars", "dtype_name", "library_of", "rounded"]
 
 Array = Any
 
@@ -47,30 +47,41 @@ class Library:
     primitives: _primitives.Primitives
     #: Whether values may be looked at: the arrays are neither traced nor lazy, nor on an accelerator.
     eager: bool
-    #: The dtype that norms are computed in, and the bits of its significand: float64 wherever it exists.
-    work: Any
-    precision: int
+    #: The dtype that norms are computed in, and its format: float64 wherever it exists, else float32.
+    work_dtype: Any
+    work_format: Format
     #: The dtype of the total norm: the widest among the included gradients, at least float32.
-    total: Any
+    total_dtype: Any
     #: The dtypes of the included gradients, and the names that the standard gives them.
     dtypes: Set[Any]
-    names: Set[str]
+    dtype_names: Set[str]
+
+    @property
+    def precision(self) -> int:
+        """The bits of the significand of what norms are computed in."""
+        return self.work_format.precision
 
     @property
     def has_float64(self) -> bool:
         """Whether there is float64 to compute norms in."""
-        return self.precision == FORMATS["float64"].precision
+        return self.work_format is FORMATS["float64"]
 
     @property
     def scalars(self) -> "Scalars":
         """What the norm and the coefficient are computed with."""
         if self.eager:
-            return NUMPY
-        return Scalars(self.xp, self.precision, self.primitives.power or self.xp.pow)
+            return NUMPY_SCALARS
+        return Scalars(self.xp, self.work_format, self.primitives.power or self.xp.pow)
+
+    def number(self, value: float) -> Array:
+        """A number in the dtype that norms are computed in."""
+        if self.eager:
+            return np.float64(value)
+        return self.xp.asarray(value, dtype=self.work_dtype, device=self.device)
 
     def wider_than(self, arrays: Sequence[Array]) -> bool:
         """Whether there is float64 and the arrays are narrower: it holds their squares exactly, with room to spare."""
-        if "float64" not in self.names:
+        if "float64" not in self.dtype_names:
             return self.has_float64
         return all(dtype_name(dtype) != "float64" for dtype in {array.dtype for array in arrays})
 
@@ -80,19 +91,23 @@ class Scalars:
     """Where the few numbers that decide a clip are computed: in NumPy's float64 if values may be looked at."""
 
     xp: Any
-    #: The bits of the significand.
-    precision: int
+    format: Format
     #: A number above zero to the power of another.
     power: Callable[[Any, Any], Any]
 
     @property
-    def largest_exponent(self) -> int:
-        """The exponent of its largest numbers."""
-        return FORMATS["float64" if self.precision == FORMATS["float64"].precision else "float32"].largest
+    def precision(self) -> int:
+        """The bits of the significand."""
+        return self.format.precision
+
+    @property
+    def negligible_exponent(self) -> float:
+        """Two to this is a normal number, and counts for nothing beside 1."""
+        return -15.0 / 16 * self.format.largest
 
 
 class _Numbers:
-    """NumPy, with a short way for single numbers, which it looks at for longer than it computes with them."""
+    """NumPy, with short ways for single numbers: its own functions take longer to look at one than to compute."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -123,7 +138,7 @@ class _Numbers:
 
 
 #: Where the few numbers that decide a clip are computed if values may be looked at.
-NUMPY = Scalars(_Numbers(), FORMATS["float64"].precision, np.pow)
+NUMPY_SCALARS = Scalars(_Numbers(), FORMATS["float64"], np.pow)
 
 
 def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
@@ -157,7 +172,9 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
             f"convert them first, or exclude them with `need_clip`"
         )
         raise TypeError(message)
-    primitives = _primitives.of(xp, _dtensors.are_dtensors(included))
+    primitives = _primitives.of(xp)
+    if _dtensors.are_dtensors(included):
+        primitives = _dtensors.on_shards(primitives)
     strange = primitives.strange(included)
     if strange:
         message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
@@ -169,11 +186,11 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         device=device,
         primitives=primitives,
         eager=primitives.eager(included or arrays),
-        work=xp.float64 if has_float64 else xp.float32,
-        precision=FORMATS["float64" if has_float64 else "float32"].precision,
-        total=xp.float64 if "float64" in names else xp.float32,
+        work_dtype=xp.float64 if has_float64 else xp.float32,
+        work_format=FORMATS["float64" if has_float64 else "float32"],
+        total_dtype=xp.float64 if "float64" in names else xp.float32,
         dtypes=dtypes,
-        names=names,
+        dtype_names=names,
     )
 
 
@@ -181,6 +198,17 @@ def dtype_name(dtype: Any) -> str:
     """The standard's name of a dtype, whatever the library calls it."""
     # NumPy's own functions take the scalar types as dtypes, and those carry the name of a class.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
+
+
+@lru_cache
+def rounded(value: float, name: str) -> float:
+    """A number rounded to the dtype of a name."""
+    if not math.isfinite(value):
+        return value
+    form = FORMATS[name]
+    place = max(math.frexp(value)[1], form.smallest) - form.precision
+    result = math.ldexp(round(math.ldexp(value, -place)), place)
+    return result if math.frexp(result)[1] <= form.largest else math.copysign(math.inf, result)
 
 
 @lru_cache

@@ -19,8 +19,8 @@ from gradclip_spec._strips import (
     Widen,
     rows_in_float32,
     sum_by_strips,
-    sum_in_float64,
-    sums_in_float64,
+    sum_of_squares_in_float64,
+    sums_of_squares_in_float64,
     widened,
 )
 
@@ -38,7 +38,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of an array that is better joined with others: to look at many takes longer than to copy these.
+#: Arrays up to this size are joined with others: to look at many takes longer than to copy them.
 SMALL = 1 << 14
 #: Elements of small arrays that are made at a time, few enough for the cache.
 _JOINED = 1 << 17
@@ -53,13 +53,13 @@ def sum_of_squares(arrays: Sequence[Array]) -> float:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
     sizes = [array.size for array in arrays]
     small = [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL]
-    total = sum_in_float64(small, [size for size in sizes if size <= SMALL])
+    total = sum_of_squares_in_float64(small, [size for size in sizes if size <= SMALL])
     if len(small) == len(arrays):
         return total
     large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
     # Others take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
-    total += sum_in_float64(pieces, [piece.size for piece in pieces])
+    total += sum_of_squares_in_float64(pieces, [piece.size for piece in pieces])
     return total + sum_of_large([array for array in large if array.dtype == np.float32], threads=_threads.available())
 
 
@@ -72,7 +72,7 @@ def sums_of_each(
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
     sums = [of_one([array]) if size > SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
     small = [index for index, size in enumerate(sizes) if 0 < size <= SMALL]
-    of_small = sums_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
+    of_small = sums_of_squares_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
     for index, total in zip(small, of_small, strict=True):
         sums[index] = total
     return sums
@@ -98,7 +98,7 @@ def sum_of_large(
             flat.append(array.ravel(order="K"))
         else:
             (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
-    total = sum_in_float64(others, [part.size for part in others], widen)
+    total = sum_of_squares_in_float64(others, [part.size for part in others], widen)
     return total + sum_by_strips(flat, sum_rows, widen, threads)
 
 
@@ -205,7 +205,7 @@ def writeable(arrays: Sequence[Array]) -> list[bool]:
 
 def strange(arrays: Sequence[Array]) -> str:
     """Masked arrays: whether what is masked counts would depend on how they are read."""
-    # Who has one has imported the module, which takes long.
+    # The module is slow to import, and who has a masked array has imported it.
     module = sys.modules.get("numpy.ma")
     masked = module is not None and any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays)))
     return "a masked array; call its method `filled`" if masked else ""

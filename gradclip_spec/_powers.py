@@ -1,191 +1,108 @@
-"""Sums of p-th powers as two numbers, of which the second is what rounding left of the first.
+"""Norms that are not plain: roots of sums of p-th powers, with the rounding errors of the sums.
 
-This is for what :mod:`_strips` and a sum in float64 cannot do: float64 elements, libraries without float64, and other
-norms than the Euclidean one. Elements are split, `x = high + low`, so that the high parts, or their squares, are
-multiples of one number and few enough for their sum to be exact in any order. What is left is so small that its
-rounding errors do not count.
+Elements are divided by a power of two first, wherever their powers could leave the range.
 """
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from gradclip_spec import _words
-from gradclip_spec._library import Library
+from gradclip_spec import _double_words
+from gradclip_spec._exact_sums import largest_magnitude, sum_of_scaled_powers
+from gradclip_spec._library import Library, Scalars
 
-__all__ = ["largest_magnitude", "packed", "scaled_powers"]
+__all__ = ["PowerSum", "joined", "rooted", "sum_of_powers"]
 
 Array = Any
 
-#: Elements that are read at a time where values are looked at, and of one pack of small arrays.
-_READ = 1 << 17
+
+class PowerSum(NamedTuple):
+    """A sum `high + low` of p-th powers of elements, each of which was divided by `bound * 2**exponent` first.
+
+    The bound is 1 if p is 1 or 2. If p is infinite, or if an element is not finite, `high` is the largest magnitude.
+    """
+
+    high: Array
+    low: Array
+    bound: Array
+    exponent: Array
 
 
-def scaled_powers(
-    library: Library, arrays: Sequence[Array], norm_type: float, scale: Array, bound: Array = 1.0
-) -> tuple[Array, Array]:
-    """The sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low)."""
-    parts = []
-    for pack in packed(library, arrays):
-        if not library.eager and library.has_float64:
-            x = library.xp.astype(pack, library.work, copy=False) * scale
-            parts.append(_sums_of_whole(library, x, norm_type, bound))
-            continue
-        for piece in _flat_pieces(library, pack):
-            flat = _times(library, library.xp.astype(piece, library.work, copy=False), scale)
-            for rows in _in_rows(library, flat):
-                if norm_type == 2:
-                    parts.append(_sums_of_squares(library, rows))
-                else:
-                    parts.append(_sums_of_rows(library, _power(library, rows, norm_type, bound)))
-    return _total(library, parts)
+def sum_of_powers(library: Library, arrays: Sequence[Array], norm_type: float) -> PowerSum:
+    """The sum of the powers of the elements of arrays, none of them empty, by the first way that applies.
+
+    1. There is nothing to sum. 2. Squares as they are, if values can be looked at and the sum is far from the ends of
+    the range. 3. The infinity norm is the largest magnitude. 4. Else elements are scaled by the largest magnitude.
+    """
+    one, zero = library.number(1.0), library.number(0.0)
+    if not arrays:
+        return PowerSum(zero, zero, one, zero)
+    if norm_type == 2 and library.eager:
+        high, low = sum_of_scaled_powers(library, arrays, norm_type, one)
+        # Beside a sum in these limits, a square that underflows is too small to count.
+        limit = 2.0 ** (204 if library.has_float64 else 25)
+        if 1 / limit < high < limit:
+            return PowerSum(high, low, one, zero)
+    largest = largest_magnitude(library, arrays)
+    if norm_type == math.inf:
+        return PowerSum(largest, zero, one, zero)
+    return _scaled_by(largest, library, arrays, norm_type)
 
 
-def largest_magnitude(library: Library, arrays: Sequence[Array]) -> Array:
-    """The largest magnitude; NaN if there is any."""
-    xp = library.xp
-    # Not in float64 if none of them is: where JAX has none by default, it cannot derive its maximum.
-    each = [xp.astype(xp.max(xp.abs(array)), library.total) for array in arrays]
-    if library.eager:
-        return library.scalars.xp.max(library.scalars.xp.asarray([float(number) for number in each]))
-    return xp.astype(xp.max(xp.stack(each)), library.work)
+def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array, Array, Array]:
+    """The norm of which powers were summed, as the three numbers of a :class:`gradclip_spec._norm.Norm`."""
+    xp = scalars.xp
+    high, low, bound, exponent = powers
+    if norm_type == 2:
+        high, low = _double_words.double_root(xp, high, low, scalars.precision)
+    elif norm_type not in (1, math.inf):
+        nonzero = high != 0
+        root = scalars.power(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
+        high, low = xp.where(nonzero, root * bound, xp.zeros_like(root)), xp.zeros_like(root)
+    return high, low, exponent
 
 
-def packed(library: Library, arrays: Sequence[Array]) -> Iterator[Array]:
-    """The arrays, with small ones that are alike joined: one call for many is what makes thousands of them cheap."""
-    # Those that may lie on several devices are joined only if they are of one shape and cut alike, so that every
-    # element stays where it is.
-    join = functools.partial(library.xp.concat, axis=None) if library.eager else library.xp.stack
-    waiting: dict[Any, list[Array]] = {}
-    sizes: dict[Any, int] = {}
-    for array in arrays:
-        size = math.prod(array.shape)
-        # Sizes may be symbols, while tracing.
-        if not isinstance(size, int) or size >= _READ // 8:
-            yield array
-            continue
-        kind = (array.dtype, None if library.eager else (array.shape, library.primitives.place(array)))
-        waiting.setdefault(kind, []).append(array)
-        sizes[kind] = sizes.get(kind, 0) + size
-        if sizes[kind] >= _READ:
-            yield join(waiting.pop(kind))
-            del sizes[kind]
-    for group in waiting.values():
-        yield group[0] if len(group) == 1 else join(group)
-
-
-def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The sum of numbers given as (high, low)."""
-    if not library.eager:
-        highs = [high for high, _ in parts]
-        # As many as can be folded in halves to the end.
-        highs += [library.xp.zeros_like(highs[0])] * ((1 << (len(highs) - 1).bit_length()) - len(highs))
-        high, error = _words.fold(library.xp, library.xp.stack(highs))
-        low = error + library.xp.sum(library.xp.stack([low for _, low in parts]))
-        return _words.add(high, _words.finite_or_zero(library.xp, low))
-    numbers = [float(number) for part in parts for number in part]
-    asarray = library.scalars.xp.asarray
-    if not all(map(math.isfinite, numbers)):
-        return asarray(sum(float(high) for high, _ in parts)), asarray(0.0)
-    try:
-        high = math.fsum(numbers)
-    except OverflowError:
-        return asarray(math.inf), asarray(0.0)
-    return asarray(high), asarray(math.fsum([*numbers, -high]))
-
-
-def _sums_of_whole(library: Library, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
-    """The sum of powers over an array that is not cut into rows, since it may lie on several devices."""
-    xp, count_bits = library.xp, math.prod(x.shape).bit_length()
-    if norm_type != 2:
-        return _split_sum(xp, _power(library, x, norm_type, bound), bound if norm_type == 1 else 1.0, count_bits)
-    # The high parts are multiples of a unit between bound * 2**(1 - bits) and twice that, at most 2**(bits - 1) of it.
-    # So their squares are at most 2**(2 * bits - 2) squares of it, and fewer than 2**count_bits of them sum exactly.
-    bits = (library.precision - count_bits) // 2
-    high = _words.top_bits(x, bound * 2.0 ** (library.precision + 1 - bits))
-    low = x - high
-    # The low parts are at most half a unit; what is left of a square, this times twice the bound.
-    rest, rest_of_rest = _split_sum(xp, low * (x + high), bound * bound * 2.0 ** (2 - bits), count_bits)
-    return xp.sum(high * high), rest + rest_of_rest
-
-
-def _split_sum(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array, Array]:
-    """The sum of fewer than `2**count_bits` elements within the bound: that of their top bits, exact, and the rest."""
-    high = _words.top_bits(x, bound * 2.0 ** (count_bits + 1))
-    return xp.sum(high), xp.sum(x - high)
-
-
-def _power(library: Library, x: Array, norm_type: float, unit: Array) -> Array:
-    magnitudes = library.xp.abs(x)
+def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
+    """The powers of all blocks together, each of which has been scaled for itself; a row are the numbers of one."""
+    xp, precision = scalars.xp, scalars.precision
+    high, low, bound, exponent = (rows[:, column] for column in range(4))
+    if norm_type == math.inf:
+        largest = xp.max(high)
+        return PowerSum(largest, xp.zeros_like(largest), xp.ones_like(largest), xp.zeros_like(largest))
+    # A block of zeros has no scale to speak of, and must not decide that of the others.
+    exponent = xp.where(high != 0, exponent, xp.min(exponent))
+    top = xp.max(exponent)
+    # A factor that is clipped here is so small that its block does not count.
+    shift = xp.clip(exponent - top, scalars.negligible_exponent, 0.0)
+    size = bound * _double_words.power_of_two(xp, shift, precision)
+    size = xp.where(high != 0, size, xp.min(size))
+    largest = xp.max(size)
+    share = size / largest
     if norm_type == 1:
-        return magnitudes
-    # The derivative of a root is infinite at zero, where elements contribute nothing anyway.
-    nonzero = magnitudes > 0
-    ratios = library.xp.where(
-        nonzero, magnitudes / (float(unit) if library.eager else unit), library.xp.ones_like(magnitudes)
+        power = share
+    else:
+        power = share * share if norm_type == 2 else xp.pow(share, norm_type)
+    # An infinity must not meet a share that has vanished beside a larger block.
+    high, error = _double_words.fold(xp, xp.where(xp.isfinite(high), high * power, high))
+    return PowerSum(high, error + xp.sum(low * power), largest, top)
+
+
+def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_type: float) -> PowerSum:
+    """The sum of powers of elements divided by the largest; that of elements not all finite is their largest."""
+    scalars = library.scalars
+    xp = scalars.xp
+    ordinary = xp.isfinite(largest) & (largest > 0)
+    # Exponents whose powers of two, and their inverses, can be made and multiplied.
+    exponents = (-900.0, 1000.0) if library.has_float64 else (-105.0, 120.0)
+    positive = xp.where(ordinary, largest, xp.ones_like(largest))
+    exponent = xp.clip(xp.floor(xp.log2(positive)), *exponents)
+    scale = _double_words.power_of_two(xp, -exponent, scalars.precision)
+    bound = positive * scale
+    high, low = sum_of_scaled_powers(library, arrays, norm_type, scale, bound)
+    zero = xp.zeros_like(positive)
+    return PowerSum(
+        high=xp.where(ordinary, high, largest),
+        low=xp.where(ordinary, low, zero),
+        bound=bound if norm_type not in (1, 2) else xp.ones_like(positive),
+        exponent=xp.where(ordinary, exponent, zero),
     )
-    power = library.xp.pow if library.eager else library.scalars.power
-    return library.xp.where(
-        nonzero, power(ratios, library.xp.full_like(ratios, norm_type)), library.xp.zeros_like(ratios)
-    )
-
-
-def _times(library: Library, x: Array, scale: Array) -> Array:
-    if not library.eager:
-        return x * scale
-    return x if scale == 1 else x * float(scale)
-
-
-def _flat_pieces(library: Library, x: Array) -> Iterator[Array]:
-    """The elements as flat arrays; never all at once where values are looked at, since flattening a view copies it."""
-    width = math.prod(x.shape[1:])
-    if not library.eager or width * sum(x.shape[:1]) <= _READ:
-        yield library.xp.reshape(x, (-1,))
-        return
-    if width > _READ:
-        for index in range(x.shape[0]):
-            yield from _flat_pieces(library, x[index, ...])
-        return
-    step = _READ // width
-    for start in range(0, x.shape[0], step):
-        yield library.xp.reshape(x[start : min(start + step, x.shape[0]), ...], (-1,))
-
-
-def _row_bits(library: Library) -> int:
-    """Two to this are the elements of a row: 1,024 of float64, 16 of float32."""
-    return library.precision // 5
-
-
-def _in_rows(library: Library, flat: Array) -> list[Array]:
-    """A flat array as a matrix with rows whose sums are exact, and the rest as a row of its own."""
-    width = 1 << _row_bits(library)
-    whole = flat.shape[0] // width * width
-    parts = [library.xp.reshape(flat[:whole], (-1, width))] if whole else []
-    return parts if whole == flat.shape[0] else [*parts, library.xp.reshape(flat[whole:], (1, -1))]
-
-
-def _sums_of_squares(library: Library, rows: Array) -> tuple[Array, Array]:
-    """The sum of the squares of all elements as (high, low)."""
-    xp = library.xp
-    # As many bits as can be squared and summed over a row without a rounding.
-    bits = (library.precision - _row_bits(library)) // 2
-    high = _high_part(library, rows, library.precision + 1 - bits)
-    low = rows - high
-    return _sums(library, xp.sum(high * high, axis=1), xp.sum(low * (rows + high), axis=1))
-
-
-def _sums_of_rows(library: Library, rows: Array) -> tuple[Array, Array]:
-    """The sum of all elements, none of them negative, as (high, low)."""
-    high = _high_part(library, rows, _row_bits(library) + 1)
-    return _sums(library, library.xp.sum(high, axis=1), library.xp.sum(rows - high, axis=1))
-
-
-def _high_part(library: Library, rows: Array, shift: int) -> Array:
-    largest = library.xp.max(library.xp.abs(rows), axis=1, keepdims=True)
-    return _words.top_bits(rows, largest * 2.0**shift)
-
-
-def _sums(library: Library, high: Array, low: Array) -> tuple[Array, Array]:
-    total, error = _words.fold(library.xp, high)
-    return total, error + library.xp.sum(low)

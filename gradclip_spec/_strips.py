@@ -31,16 +31,16 @@ __all__ = [
     "add_strips",
     "rows_in_float32",
     "sum_by_strips",
-    "sum_in_float64",
-    "sums_in_float64",
+    "sum_of_squares_in_float64",
+    "sums_of_squares_in_float64",
     "widened",
 ]
 
 Array = np.ndarray[Any, Any]
 #: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
 Widen = Callable[[Sequence[Any], Array], None]
-#: `sum_rows(matrices, sums)` writes the sums of the squares of each row, in float64 those of its strips in float32,
-#: of one matrix after the other. A row of a matrix is one strip.
+#: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every eight lines are a row. It sums the squares of
+#: each strip in float32 and the strips of each row in float64, and writes one number a row, matrix after matrix.
 SumRows = Callable[[Sequence[Array], Array], None]
 
 #: Elements whose squares are summed in float32.
@@ -52,7 +52,7 @@ _ROW = STRIPS * _STRIP
 _LARGE = 1 << 17
 #: Rows that are drawn.
 _SAMPLE = 64
-#: The standard deviation of their errors beyond which they say too little. The standard error of their mean is a
+#: The standard deviation of their errors beyond which they say too little. The standard error of their mean is an
 #: eighth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
 #: ordinary gradients is half of this and less.
 _SCATTER = 2.0**-23.5
@@ -93,7 +93,7 @@ def widened(arrays: Sequence[Array], out: Array) -> None:
     np.concatenate(arrays, axis=None, out=out, casting="unsafe")
 
 
-def sum_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
+def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
     """The sum of the squares of all elements; arrays larger than a chunk are flat ones of NumPy."""
     if not arrays:
         return 0.0
@@ -109,7 +109,7 @@ def sum_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = w
     return math.fsum(sums)
 
 
-def sums_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
+def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
     """The sums of the squares of small arrays, none of them empty, each by itself."""
     sums: list[float] = []
     with borrowed(CHUNK, np.float64) as buffer:
@@ -145,11 +145,11 @@ def sum_by_strips(
 ) -> float:
     """The sum of the squares of the elements of flat arrays, each of thousands."""
     sizes = [part.size for part in parts]
-    total = _sum_by_strips(parts, sizes, sum_rows, widen, threads) if sum(sizes) >= _LARGE else None
-    return sum_in_float64(parts, sizes, widen) if total is None else total
+    total = _sum_without_bias(parts, sizes, sum_rows, widen, threads) if sum(sizes) >= _LARGE else None
+    return sum_of_squares_in_float64(parts, sizes, widen) if total is None else total
 
 
-def _sum_by_strips(
+def _sum_without_bias(
     parts: Sequence[Array], sizes: Sequence[int], sum_rows: SumRows, widen: Widen, threads: int
 ) -> float | None:
     """None if float32 cannot be trusted with these elements."""
@@ -179,14 +179,14 @@ def _sum_by_strips(
         again.append(parts[owner][begin : begin + _ROW])
         rounded.append(float(of_rows[row]))
     again += [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True) if each % _ROW]
-    exact = sums_in_float64(again, [part.size for part in again], widen)
+    exact = sums_of_squares_in_float64(again, [part.size for part in again], widen)
     bias = _bias(rounded, exact[:_SAMPLE])
     return None if bias is None else total * (1 - bias) + math.fsum(exact[_SAMPLE:])
 
 
 def _bias(sums: Sequence[float], exact: Sequence[float]) -> float | None:
     """The mean relative error of some sums, or None if their errors scatter too widely."""
-    errors = [one / other - 1 if other > 0 else 0.0 for one, other in zip(sums, exact, strict=True)]
+    errors = [rounded / true - 1 if true > 0 else 0.0 for rounded, true in zip(sums, exact, strict=True)]
     bias = math.fsum(errors) / _SAMPLE
     scatter = math.fsum((error - bias) ** 2 for error in errors) / _SAMPLE
     return bias if scatter <= _SCATTER**2 else None
@@ -194,6 +194,6 @@ def _bias(sums: Sequence[float], exact: Sequence[float]) -> float | None:
 
 @lru_cache
 def _places() -> Array:
-    """Numbers from 0 to 1, one in each of so many intervals: at no equal distances, each time the same."""
+    """A random number from each of so many equal intervals of 0 to 1; the seed makes them the same each time."""
     places: Array = (np.arange(_SAMPLE) + np.random.default_rng(20261121).random(_SAMPLE)) / _SAMPLE
     return places

@@ -61,5 +61,5 @@ def spread(work: Callable[[int, int], None], sizes: Sequence[int], threads: int)
     finally:
         for thread in started:
             thread.join()
-    for error in errors:
-        raise error
+    if errors:
+        raise errors[0]

@@ -19,7 +19,7 @@ Path = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Tree:
-    """The leaves of a tree in order (arrays, and None where there is no gradient), and the way back."""
+    """The leaves of a tree in order (arrays, and None where there is no gradient), and how to rebuild it."""
 
     leaves: list[Any]
     rebuild: Callable[[list[Any]], Any]

@@ -130,4 +130,4 @@ def test_sums_in_float64_count_each_element_once(sizes: list[int]) -> None:
     values = np.arange(sum(sizes), dtype=np.float32) % 1000
     arrays = np.split(values, np.cumsum(sizes)[:-1]) if sizes else []
 
-    assert _strips.sum_in_float64(arrays, sizes) == np.sum(values.astype(np.int64) ** 2)
+    assert _strips.sum_of_squares_in_float64(arrays, sizes) == np.sum(values.astype(np.int64) ** 2)

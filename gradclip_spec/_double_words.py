@@ -1,4 +1,4 @@
-"""Numbers held as the unevaluated sum of two floats, so that the few numbers that decide a clip carry no rounding.
+"""Numbers as unevaluated sums of two floats, so that those that decide a clip have no rounding error that matters.
 
 All functions work on arrays of any library, and branch on no value. Compilers may fuse a multiplication and an
 addition into one rounding: the products that are added to something are exact here, so that fusing changes nothing.
@@ -8,7 +8,17 @@ of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008)
 
 from typing import Any
 
-__all__ = ["add", "divide", "finite_or_zero", "fold", "multiply", "power_of_two", "root", "square_root", "top_bits"]
+__all__ = [
+    "add",
+    "divide",
+    "double_root",
+    "finite_or_zero",
+    "fold",
+    "multiply",
+    "plain_root",
+    "power_of_two",
+    "top_bits",
+]
 
 Array = Any
 
@@ -34,18 +44,18 @@ def multiply(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
 
 
-def root(xp: Any, x: Array) -> Array:
+def plain_root(xp: Any, x: Array) -> Array:
     """The square root of a float64 number, zero or at least `2**-1000`; its derivative at zero is zero, not infinite.
 
-    All that follows depends on the root alone: what is cheap before it, compilers compute anew for each array that is
-    multiplied with the result, in time and code quadratic in their count, but a root only once.
+    Zero is told by the root and not by `x`: what is cheap, compilers compute anew for each array that is multiplied
+    with what comes of it, in time and code quadratic in their number, but a root only once.
     """
     least = 2.0**-1000
     result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
     return xp.where(result <= 2.0**-500, xp.zeros_like(result), result)
 
 
-def square_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
+def double_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
     """The square root of `high + low`, zero or more, as two numbers; its derivative at zero is zero, too."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
@@ -70,7 +80,7 @@ def fold(xp: Any, x: Array) -> tuple[Array, Array]:
     while x.shape[0] > 1:
         half = x.shape[0] // 2
         if x.shape[0] == 2 * half:
-            # Not by slices: where JAX has no float64 by default, it cannot go back twice through one.
+            # Not by slices: where JAX has no float64 by default, it cannot take a second derivative through one.
             x, error = add(*xp.unstack(xp.reshape(x, (2, half, *x.shape[1:]))))
         else:
             total, error = add(x[:half, ...], x[half : 2 * half, ...])
@@ -80,7 +90,10 @@ def fold(xp: Any, x: Array) -> tuple[Array, Array]:
 
 
 def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
-    """Two to a whole number, exactly, also where the library's own power is off by some rounding errors."""
+    """Two to a whole number, exactly, also where the library's own power is off by some rounding errors.
+
+    For exponents below 977 of float64, and below 110 of float32: beyond, the anchor overflows.
+    """
     approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
     return top_bits(approximate, approximate * 2.0 ** (precision - 6))
 

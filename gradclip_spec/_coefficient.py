@@ -1,0 +1,78 @@
+"""The coefficient of a clip by norm: the threshold over the norm, as numbers that no float needs to hold at once."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradclip_spec import _double_words
+from gradclip_spec._library import Scalars
+from gradclip_spec._norm import Norm
+
+__all__ = ["Coefficient", "coefficient_of"]
+
+Array = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficient:
+    """The product of some factors, which may be smaller than any float; all but the first are powers of two.
+
+    Where the identity holds, the gradient is to be left as it is.
+    """
+
+    factors: Sequence[Array]
+    identity: Array
+
+    def at(self, index: int) -> "Coefficient":
+        """The coefficient of one array, where there is one for each."""
+        return Coefficient([factor[index] for factor in self.factors], self.identity[index])
+
+
+def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
+    """`clip_norm / norm`, or 1 where the norm is at most `clip_norm`; with `eps`, `clip_norm / (norm + eps)`."""
+    xp = scalars.xp
+    if clip_norm == math.inf:
+        # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
+        one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
+        return Coefficient([one], one == 1)
+    if norm.exponent is None:
+        # What is below every float64 makes every element of a narrower dtype zero.
+        total = norm.high + eps
+        identity = total <= clip_norm
+        return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity)
+    if eps:
+        norm = _plus(scalars, norm, eps)
+    return Coefficient(_factors(scalars, norm, clip_norm), _at_most(scalars, norm, clip_norm))
+
+
+def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:
+    """Normal numbers whose product is `clip_norm / norm`, where that is at most 1; all but the first powers of two."""
+    xp, precision, largest = scalars.xp, scalars.precision, scalars.format.largest
+    fraction, exponent = math.frexp(clip_norm)
+    # Two to `exponent - norm.exponent` may be out of range, and is split. `missing` is what the threshold lacks to two
+    # to minus half the range; of the rest, the first takes what leaves the quotient beside it in range.
+    missing = min(exponent + largest // 2, 0)
+    power = xp.clip(exponent - missing - norm.exponent, -2.0 * largest, largest / 2)
+    share = 3.0 / 4 * largest
+    first = _double_words.power_of_two(xp, xp.clip(power, -share, largest / 2), precision)
+    second = _double_words.power_of_two(xp, xp.clip(power + share, scalars.negligible_exponent, 0.0), precision)
+    divisor = xp.where(norm.high == 0, xp.ones_like(norm.high), norm.high)
+    quotient = _double_words.divide(xp, xp.full_like(divisor, fraction), divisor, norm.low, precision)
+    return [quotient * first, second, *([xp.full_like(divisor, 2.0**missing)] if missing else [])]
+
+
+def _plus(scalars: Scalars, norm: Norm, eps: float) -> Norm:
+    """The norm and `eps` together, with the exponent of the larger."""
+    xp, precision = scalars.xp, scalars.precision
+    own = xp.full_like(norm.exponent, math.frexp(eps)[1])
+    exponent = xp.where(norm.exponent < own, own, norm.exponent)
+    shift = xp.clip(norm.exponent - exponent, scalars.negligible_exponent, 0.0)
+    scale = _double_words.power_of_two(xp, shift, precision)
+    total, error = _double_words.add(norm.high * scale, eps * _double_words.power_of_two(xp, -exponent, precision))
+    return Norm(total, _double_words.finite_or_zero(xp, error) + norm.low * scale, exponent)
+
+
+def _at_most(scalars: Scalars, norm: Norm, clip_norm: float) -> Array:
+    bound = clip_norm * _double_words.power_of_two(scalars.xp, -norm.exponent, scalars.precision)
+    return (norm.high < bound) | ((norm.high == bound) & (norm.low <= 0))

@@ -1,0 +1,213 @@
+"""The primitives of torch tensors; those on the CPU are read where they lie."""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_spec import _numpy
+from gradclip_spec._primitives import Primitives
+from gradclip_spec._scratch import borrowed
+from gradclip_spec._strips import STRIPS, add_strips, sum_of_squares_in_float64, widened
+
+__all__ = ["primitives"]
+
+Tensor = Any
+Array = np.ndarray[Any, Any]
+
+#: Elements of a part of a large tensor, read and scaled by itself. Each of torch's threads takes its share of it both
+#: times: what it has read is in the cache of its own core.
+_PART = 1 << 22
+#: Elements that are converted at a time, so that both forms stay in the cache.
+_CONVERTED = 1 << 18
+#: Elements that torch converts in one thread.
+_ALONE = 1 << 15
+
+
+def primitives(standard: Primitives) -> Primitives:
+    """The primitives of torch, on any device."""
+    import torch
+    from torch.autograd import forward_ad
+
+    transformation = torch._C._functorch.peek_interpreter_stack
+
+    def eager(arrays: Sequence[Tensor]) -> bool:
+        if torch.compiler.is_compiling() or transformation() is not None or forward_ad._current_level >= 0:
+            return False
+        if torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
+            # Someone records what is done, to do it again with other values.
+            return False
+        plain = {type(x) for x in arrays} <= {torch.Tensor, torch.nn.Parameter}
+        return plain and all(x.is_cpu and not x.requires_grad for x in arrays)
+
+    def sum_of_squares_lazy(arrays: Sequence[Tensor]) -> Tensor:
+        if any(x.requires_grad for x in arrays):
+            # The second derivative of a norm is NaN at zero.
+            return standard.sum_of_squares_lazy(arrays)
+        # The square of the norm, because this one call neither copies the array to float64 nor overflows.
+        norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
+        return torch.stack(norms).square().sum()
+
+    def multiply(arrays: Sequence[Tensor], k: Any, wide: Any, inplace: bool) -> list[Tensor]:
+        dtype = arrays[0].dtype
+        if isinstance(k, float) and wide in (dtype, torch.float32):
+            # Either way torch computes float16 and bfloat16 in float32 and rounds once. A tensor as factor is several
+            # times as fast as a number, but would give a new array without dimensions its own dtype.
+            factor = torch.tensor(k, dtype=wide, device="cpu") if inplace or dtype == wide else k
+            if not inplace:
+                return list(torch._foreach_mul(arrays, factor))
+            # Backwards, because what was read last is still in the cache.
+            torch._foreach_mul_([part for x in arrays for part in _parts(x)][::-1], factor)
+            return list(arrays)
+        if isinstance(k, float) and dtype == torch.float32:
+            # In float64, which NumPy does without a copy of the whole.
+            results = list(arrays) if inplace else [x.resolve_neg().clone() for x in arrays]
+            _numpy.multiply([x.numpy() for x in results], k, np.float64, inplace=True)
+            torch.autograd.graph.increment_version(results)
+            return results
+        if inplace and isinstance(k, float):
+            for x in arrays:
+                for part in x.view(-1).split(_CONVERTED) if x.is_contiguous() else [x]:
+                    part.copy_(part.to(wide) * k)
+            return list(arrays)
+        if inplace:
+            # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
+            return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
+        return standard.multiply(arrays, k, wide, inplace)
+
+    def clip(x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+        return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
+
+    def context() -> contextlib.AbstractContextManager[Any]:
+        # While compiling nothing runs in NumPy, whose errstate the compiler does not know.
+        return contextlib.nullcontext() if torch.compiler.is_compiling() else uncast()
+
+    @contextlib.contextmanager
+    def uncast() -> Iterator[None]:
+        # On the CPU, autocast refuses to join float16.
+        with np.errstate(all="ignore"), torch._C._DisableAutocast():
+            yield
+
+    return Primitives(
+        sum_of_squares_lazy,
+        _sum_of_squares,
+        multiply,
+        clip,
+        eager=eager,
+        writeable=_writeable,
+        strange=_strange,
+        context=context,
+        one_is_neutral=True,
+        sums_of_each=_sums_of_each,
+    )
+
+
+def _sum_of_squares(tensors: Sequence[Tensor]) -> float:
+    """The sum of the squares of all elements, to a small part of float32's rounding error."""
+    return sum(
+        _sum_of_squares_alike([tensor for tensor in tensors if tensor.dtype == dtype], dtype)
+        for dtype in {tensor.dtype for tensor in tensors}
+    )
+
+
+def _sums_of_each(tensors: Sequence[Tensor]) -> list[float]:
+    """The same of each tensor."""
+    return _numpy.sums_of_each(tensors, [tensor.numel() for tensor in tensors], _widen, _sum_of_squares)
+
+
+def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
+    import torch
+
+    sizes = [tensor.numel() for tensor in tensors]
+    small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
+    # NumPy cannot hold tensors with the negative bit.
+    large = [x.resolve_neg() if x.is_neg() else x for x, n in zip(tensors, sizes, strict=True) if n > _numpy.SMALL]
+
+    def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
+        with borrowed(len(sums) * STRIPS, np.float32) as norms:
+            outs = torch.from_numpy(norms).split([len(matrix) for matrix in matrices])
+            for matrix, out in zip(matrices, outs, strict=True):
+                torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
+            add_strips("ij,ij->i", norms, sums)
+
+    if dtype == torch.float32:
+        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, _PART
+    else:
+        # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
+        read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
+        widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
+    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
+    return total + sum_of_squares_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
+
+
+def _parts(tensor: Tensor) -> Sequence[Tensor]:
+    """A tensor in the parts that are read by themselves."""
+    return tensor.view(-1).split(_PART) if tensor.numel() > _PART and tensor.is_contiguous() else [tensor]
+
+
+def _bits(tensor: Tensor) -> Array:
+    import torch
+
+    bits: Array = tensor.view(torch.int16).numpy()
+    return bits
+
+
+def _tensor_of_bits(bits: Array, dtype: Any) -> Tensor:
+    import torch
+
+    return torch.from_numpy(bits).view(dtype)
+
+
+def _widen_bits(arrays: Sequence[Array], out: Array, dtype: Any) -> None:
+    _widen([_tensor_of_bits(np.concatenate(arrays, axis=None), dtype)], out)
+
+
+def _widen(tensors: Sequence[Tensor], out: Array) -> None:
+    import torch
+
+    joined = torch.cat([x if x.ndim == 1 else x.reshape(-1) for x in tensors])
+    if joined.dtype == torch.float32:
+        # Here and not by torch, whose threads would leave half of it in the cache of another core.
+        np.copyto(out, joined.numpy())
+        return
+    for narrow, wide in zip(joined.split(_ALONE), torch.from_numpy(out).split(_ALONE), strict=True):
+        wide.copy_(narrow)
+
+
+def _strange(tensors: Sequence[Tensor]) -> str:
+    """Sparse tensors and those of other layouts."""
+    import torch
+
+    layouts = {tensor.layout for tensor in tensors} - {torch.strided}
+    return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
+
+
+def _writeable(tensors: Sequence[Tensor]) -> list[bool]:
+    """Whether torch surely writes into each tensor: it would say no in the middle of the work."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return [True] * len(tensors)
+    inference = torch.is_inference_mode_enabled()
+    flags = [
+        (x.is_contiguous() or not _elements_may_overlap(x)) and not x.is_neg() and (inference or not x.is_inference())
+        for x in tensors
+    ]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        # Of views, it refuses those that were made together, or without being recorded, which they do not tell.
+        refused = [x._is_view() or (x.requires_grad and x.is_leaf) for x in tensors]
+        flags = [flag and not no for flag, no in zip(flags, refused, strict=True)]
+    return flags
+
+
+def _elements_may_overlap(tensor: Tensor) -> bool:
+    # Each dimension must step over all that the dimensions with smaller steps reach.
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False

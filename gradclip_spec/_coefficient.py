@@ -23,10 +23,12 @@ class Coefficient:
 
     factors: Sequence[Array]
     identity: Array
+    #: How far it may be off, relative to itself.
+    error: float
 
     def at(self, index: int) -> "Coefficient":
         """The coefficient of one array, where there is one for each."""
-        return Coefficient([factor[index] for factor in self.factors], self.identity[index])
+        return Coefficient([factor[index] for factor in self.factors], self.identity[index], self.error)
 
 
 def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
@@ -35,15 +37,15 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
     if clip_norm == math.inf:
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
-        return Coefficient([one], one == 1)
+        return Coefficient([one], one == 1, norm.error)
     if norm.exponent is None:
         # What is below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps
         identity = total <= clip_norm
-        return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity)
+        return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)
-    return Coefficient(_factors(scalars, norm, clip_norm), _at_most(scalars, norm, clip_norm))
+    return Coefficient(_factors(scalars, norm, clip_norm), _at_most(scalars, norm, clip_norm), norm.error)
 
 
 def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:
@@ -70,7 +72,7 @@ def _plus(scalars: Scalars, norm: Norm, eps: float) -> Norm:
     shift = xp.clip(norm.exponent - exponent, scalars.negligible_exponent, 0.0)
     scale = _double_words.power_of_two(xp, shift, precision)
     total, error = _double_words.add(norm.high * scale, eps * _double_words.power_of_two(xp, -exponent, precision))
-    return Norm(total, _double_words.finite_or_zero(xp, error) + norm.low * scale, exponent)
+    return Norm(total, _double_words.finite_or_zero(xp, error) + norm.low * scale, exponent, norm.error)
 
 
 def _at_most(scalars: Scalars, norm: Norm, clip_norm: float) -> Array:

@@ -111,6 +111,6 @@ def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
     library = library_of([chunk], [chunk])
     asarray = library.scalars.xp.asarray
     *factors, identity = numbers
-    coefficient = Coefficient([asarray(number) for number in factors], asarray(identity != 0))
+    coefficient = Coefficient([asarray(number) for number in factors], asarray(identity != 0), Norm.error)
     with library.primitives.context():
         return scaled(library, [chunk], coefficient, inplace=False)[0]

@@ -15,8 +15,10 @@ import numpy as np
 from gradclip_spec import _threads
 from gradclip_spec._strips import (
     CHUNK,
+    Sum,
     SumRows,
     Widen,
+    added,
     rows_in_float32,
     sum_by_strips,
     sum_of_squares_in_float64,
@@ -49,32 +51,34 @@ PIECE = 1 << 20
 _SHARED = 1 << 24
 
 
-def sum_of_squares(arrays: Sequence[Array]) -> float:
+def sum_of_squares(arrays: Sequence[Array]) -> Sum:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
     sizes = [array.size for array in arrays]
     small = [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL]
-    total = sum_of_squares_in_float64(small, [size for size in sizes if size <= SMALL])
+    of_small = Sum(sum_of_squares_in_float64(small, [size for size in sizes if size <= SMALL]))
     if len(small) == len(arrays):
-        return total
+        return of_small
     large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
     # Others take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
-    total += sum_of_squares_in_float64(pieces, [piece.size for piece in pieces])
-    return total + sum_of_large([array for array in large if array.dtype == np.float32], threads=_threads.available())
+    of_others = Sum(sum_of_squares_in_float64(pieces, [piece.size for piece in pieces]))
+    floats = [array for array in large if array.dtype == np.float32]
+    return added(of_small, of_others, sum_of_large(floats, threads=_threads.available()))
 
 
 def sums_of_each(
     arrays: Sequence[Array],
     sizes: Sequence[int],
     widen: Widen = widened,
-    of_one: Callable[[Sequence[Array]], float] = sum_of_squares,
-) -> list[float]:
+    of_one: Callable[[Sequence[Array]], Sum] = sum_of_squares,
+) -> list[Sum]:
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
-    sums = [of_one([array]) if size > SMALL else 0.0 for array, size in zip(arrays, sizes, strict=True)]
+    zero = Sum(0.0)
+    sums = [of_one([array]) if size > SMALL else zero for array, size in zip(arrays, sizes, strict=True)]
     small = [index for index, size in enumerate(sizes) if 0 < size <= SMALL]
     of_small = sums_of_squares_in_float64([arrays[index] for index in small], [sizes[index] for index in small], widen)
     for index, total in zip(small, of_small, strict=True):
-        sums[index] = total
+        sums[index] = Sum(total)
     return sums
 
 
@@ -84,7 +88,7 @@ def sum_of_large(
     widen: Widen = widened,
     piece: int = PIECE,
     threads: int = 1,
-) -> float:
+) -> Sum:
     """The sum of the squares of large arrays.
 
     `sum_rows` sums rows of strips of them, `widen` converts them to float64, and `piece` is how many elements of an
@@ -98,8 +102,8 @@ def sum_of_large(
             flat.append(array.ravel(order="K"))
         else:
             (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
-    total = sum_of_squares_in_float64(others, [part.size for part in others], widen)
-    return total + sum_by_strips(flat, sum_rows, widen, threads)
+    of_others = Sum(sum_of_squares_in_float64(others, [part.size for part in others], widen))
+    return added(of_others, sum_by_strips(flat, sum_rows, widen, threads))
 
 
 def _flat_parts(x: Array, piece: int) -> Iterator[Array]:

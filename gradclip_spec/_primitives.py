@@ -16,6 +16,7 @@ import array_api_compat
 import numpy as np
 
 from gradclip_spec import _numpy
+from gradclip_spec._strips import Sum
 
 __all__ = ["Primitives", "of"]
 
@@ -29,7 +30,7 @@ class Primitives:
     #: The sum of the squares of all elements, for arrays of narrower dtypes than float64: traced, or on the device.
     sum_of_squares_lazy: Callable[[Sequence[Array]], Array]
     #: The same as a number, where values may be looked at: no farther off than a small part of float32's rounding.
-    sum_of_squares_eager: Callable[[Sequence[Array]], float]
+    sum_of_squares_eager: Callable[[Sequence[Array]], Sum]
     #: `multiply(arrays, k, wide, inplace)`: each `x * k` computed in the dtype `wide` and rounded once to that of `x`.
     multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
@@ -53,7 +54,7 @@ class Primitives:
     #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
     one_is_neutral: bool = False
     #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
-    sums_of_each: Callable[[Sequence[Array]], list[float]] | None = None
+    sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
     #: Whether arrays are lazy and in chunks: what to do with them is in `_dask`.
     chunked: bool = False
     #: For arrays in shards, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
@@ -100,10 +101,10 @@ def _standard(xp: Any) -> Primitives:
         wide = (xp.astype(x, xp.float64) for x in arrays)
         return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
 
-    def sum_of_squares_eager(arrays: Sequence[Array]) -> float:
+    def sum_of_squares_eager(arrays: Sequence[Array]) -> Sum:
         # As floats, because some libraries cannot stack what they can sum.
         wide = (xp.astype(x, xp.float64) for x in arrays)
-        return math.fsum(float(xp.sum(x * x)) for x in wide)
+        return Sum(math.fsum(float(xp.sum(x * x)) for x in wide))
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         products = (x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype) for x in arrays)

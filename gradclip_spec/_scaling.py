@@ -44,12 +44,14 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
         parts = [library.xp.unstack(numbers) for numbers in (*coefficients.factors, coefficients.identity)]
         for index in _once(arrays, inplace):
             *numbers, identity = (part[index] for part in parts)
-            (results[index],) = _multiply_lazy(library, [arrays[index]], Coefficient(numbers, identity), inplace)
+            (results[index],) = _multiply_lazy(
+                library, [arrays[index]], Coefficient(numbers, identity, coefficients.error), inplace
+            )
         return results
     # All at once, because to look at one coefficient takes longer than to multiply a small array.
     identities = coefficients.identity.tolist()
     numbers = functools.reduce(operator.mul, coefficients.factors).tolist()
-    ways = {dtype: _ways(library, dtype) for dtype in library.dtypes}
+    ways = {dtype: _ways(library, dtype, coefficients.error) for dtype in library.dtypes}
     for index in _once(arrays, inplace):
         if identities[index]:
             continue
@@ -70,7 +72,7 @@ def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 
 
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-    wide, steps = _steps(_ways(library, arrays[0].dtype), coefficient)
+    wide, steps = _steps(_ways(library, arrays[0].dtype, coefficient.error), coefficient)
     for step in steps:
         arrays = library.primitives.multiply(arrays, step, wide, inplace)
     return list(arrays)
@@ -88,18 +90,20 @@ class _Way:
 
 
 #: An element may be off by one and a half units in the last place: a half by its own rounding, and one, which is
-#: `2**-24` of it or more, by the coefficient. An eighth of that is for the error of a norm that was summed in float32:
-#: three standard errors of an ordinary one (see `_strips`).
-_TOLERANCE = 7 / 8 * 2.0**-24
+#: `2**-24` of it or more, by the coefficient: by what that is off, and by its rounding to float32.
+_UNIT = 2.0**-24
 
 
-def _ways(library: Library, dtype: Any) -> list[_Way]:
-    """The dtypes to multiply arrays of a dtype in, the fastest first; float16 and bfloat16 are rounded at the end."""
+def _ways(library: Library, dtype: Any, error: float) -> list[_Way]:
+    """The dtypes to multiply arrays of a dtype in by what may be off by an error, the fastest first.
+
+    Float16 and bfloat16 are rounded at the end.
+    """
     name = dtype_name(dtype)
     last = _Way(library.xp.float64, 2.0**-1022, math.inf) if library.has_float64 else None
     if last and name == "float64":
         return [last]
-    first = _Way(library.xp.float32, 2.0**-126, _TOLERANCE if last and name == "float32" else math.inf)
+    first = _Way(library.xp.float32, 2.0**-126, _UNIT - error if last and name == "float32" else math.inf)
     return [first, last] if last else [first]
 
 

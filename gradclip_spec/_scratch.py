@@ -1,7 +1,7 @@
 """Memory for intermediate results that the next call uses again.
 
-Memory that is new from the system is cleared page by page when it is first written to. For as much as a call needs
-beside its gradients, that takes longer than what is computed in it.
+Memory that is new from the system is cleared page by page when it is first written to, which takes longer than the
+computation that it is for.
 """
 
 import contextlib
@@ -20,18 +20,19 @@ _LEAST = 1 << 19
 _MOST = 1 << 22
 _PIECES = 4
 
+_NOTHING: Array = np.empty(0, np.uint8)
 _kept: list[Array] = []
 
 
 @contextlib.contextmanager
 def borrowed(size: int, dtype: Any) -> Iterator[Array]:
     """A flat array of any content, whose memory is others' when the block ends."""
-    dtype = np.dtype(dtype)
-    memory = _taken()
-    if memory.size < size * dtype.itemsize:
-        memory = np.empty(max(size * dtype.itemsize, _LEAST), np.uint8)
+    needed = size * np.dtype(dtype).itemsize
+    memory = _taken() if needed <= _MOST else _NOTHING
+    if memory.size < max(needed, 1):
+        memory = np.empty(max(needed, _LEAST), np.uint8)
     try:
-        yield memory[: size * dtype.itemsize].view(dtype)
+        yield memory[:needed].view(dtype)
     finally:
         if memory.size <= _MOST and len(_kept) < _PIECES:
             _kept.append(memory)
@@ -42,4 +43,4 @@ def _taken() -> Array:
     try:
         return _kept.pop()
     except IndexError:
-        return np.empty(0, np.uint8)
+        return _NOTHING

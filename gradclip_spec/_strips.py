@@ -1,14 +1,14 @@
 """Sums of squares at the speed of float32, with little more than the errors of float64.
 
-The squares of each strip of 256 elements are summed in float32, everything else in float64. Of thousands of strips the
-rounding errors cancel, except for their bias: a part that all have in common, because strips are alike, or because the
-squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of eight strips
-are drawn and summed again in float64. A row is drawn the more likely the larger its sum is, so that the mean relative
-error of those drawn estimates that of the whole sum, however unlike the rows are. If the errors of those drawn scatter
-too widely for that, or a sum has left the range of float32, all is summed in float64.
+The squares of each strip of 256 elements are summed in float32, everything else in float64. Of hundreds of strips and
+more the rounding errors cancel, except for their bias: a part that all have in common, because strips are alike, or
+because the squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: rows of
+four strips are drawn and summed again in float64. A row is drawn the more likely the larger its sum is, so that the
+mean relative error of those drawn estimates that of the whole sum, also where rows are unlike. If the errors of those
+drawn scatter too widely for that, or a sum has left the range of float32, all is summed in float64.
 
-The estimate can be fooled by rows made for it: rare ones that round much worse than all others, at places that are
-never drawn.
+The estimate is fooled where rows that are not drawn round otherwise than those that are, and hold a good part of the
+sum. Of rows at equal distances some are drawn up to every thirteenth, and most of every sixteenth.
 """
 
 import bisect
@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from gradclip_spec._threads import spread
 __all__ = [
     "CHUNK",
     "STRIPS",
+    "Sum",
     "SumRows",
     "Widen",
     "add_strips",
+    "added",
     "rows_in_float32",
     "sum_by_strips",
     "sum_of_squares_in_float64",
@@ -39,29 +41,48 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 #: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
 Widen = Callable[[Sequence[Any], Array], None]
-#: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every eight lines are a row. It sums the squares of
+#: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every four lines are a row. It sums the squares of
 #: each strip in float32 and the strips of each row in float64, and writes one number a row, matrix after matrix.
 SumRows = Callable[[Sequence[Array], Array], None]
 
 #: Elements whose squares are summed in float32.
 _STRIP = 256
 #: Strips of a row, which is drawn and summed again as a whole: what lies apart takes longer to reach than to read.
-STRIPS = 8
+STRIPS = 4
 _ROW = STRIPS * _STRIP
-#: From this many elements on there are rows enough.
+#: From this many elements on there are as many rows as are drawn.
 _LARGE = 1 << 17
 #: Rows that are drawn.
-_SAMPLE = 64
+_SAMPLE = 128
 #: The standard deviation of their errors beyond which they say too little. The standard error of their mean is an
-#: eighth of it, that of the norm half of this: a twelfth of the float32 rounding that follows, of `2**-24`. That of
-#: ordinary gradients is half of this and less.
-_SCATTER = 2.0**-23.5
+#: eleventh of it, that of the norm half of this: an eleventh of the float32 rounding that follows, of `2**-24`.
+#: Ordinary gradients have half of this and less, heavy tails and sparse ones most of it.
+_SCATTER = 2.0**-23
+#: How many standard errors a sum may be off.
+_ERRORS = 4
 #: Elements that are summed in float64 at a time: they stay in the second cache.
 CHUNK = 1 << 16
 #: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
 _ALONE = 1 << 10
 #: Elements of a part that is worth a thread's while, if others are as large.
 _SHARE = 1 << 18
+
+
+class Sum(NamedTuple):
+    """A sum of squares, and how far it may be off beyond the rounding of float64."""
+
+    value: float
+    error: float = 0.0
+
+    @property
+    def relative_error(self) -> float:
+        """The same relative to the sum."""
+        return self.error / self.value if 0 < self.value < math.inf else 0.0
+
+
+def added(*sums: Sum) -> Sum:
+    """The sum of sums."""
+    return Sum(sum(each.value for each in sums), sum(each.error for each in sums))
 
 
 def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
@@ -142,16 +163,16 @@ def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) 
 
 def sum_by_strips(
     parts: Sequence[Array], sum_rows: SumRows = rows_in_float32, widen: Widen = widened, threads: int = 1
-) -> float:
-    """The sum of the squares of the elements of flat arrays, each of thousands."""
+) -> Sum:
+    """The sum of the squares of the elements of flat arrays."""
     sizes = [part.size for part in parts]
     total = _sum_without_bias(parts, sizes, sum_rows, widen, threads) if sum(sizes) >= _LARGE else None
-    return sum_of_squares_in_float64(parts, sizes, widen) if total is None else total
+    return Sum(sum_of_squares_in_float64(parts, sizes, widen)) if total is None else total
 
 
 def _sum_without_bias(
     parts: Sequence[Array], sizes: Sequence[int], sum_rows: SumRows, widen: Widen, threads: int
-) -> float | None:
+) -> Sum | None:
     """None if float32 cannot be trusted with these elements."""
     size = sum(sizes)
     matrices = [part[: each // _ROW * _ROW].reshape(-1, _STRIP) for part, each in zip(parts, sizes, strict=True)]
@@ -165,7 +186,8 @@ def _sum_without_bias(
     spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
     running = np.cumsum(of_rows)
     total = float(running[-1])
-    if not size * 2.0**-120 < total < 2.0**127:
+    # Far from where squares underflow, also if what is subnormal is flushed to zero.
+    if not size * 2.0**-96 < total < 2.0**127:
         return None
     drawn = np.searchsorted(running, _places() * total, "right").tolist()
     # What has been drawn, and what is in no row, is read again all at once.
@@ -180,16 +202,17 @@ def _sum_without_bias(
         rounded.append(float(of_rows[row]))
     again += [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True) if each % _ROW]
     exact = sums_of_squares_in_float64(again, [part.size for part in again], widen)
-    bias = _bias(rounded, exact[:_SAMPLE])
-    return None if bias is None else total * (1 - bias) + math.fsum(exact[_SAMPLE:])
+    bias, scatter = _bias(rounded, exact[:_SAMPLE])
+    if scatter > _SCATTER:
+        return None
+    return Sum(total / (1 + bias) + math.fsum(exact[_SAMPLE:]), _ERRORS * scatter / math.sqrt(_SAMPLE) * total)
 
 
-def _bias(sums: Sequence[float], exact: Sequence[float]) -> float | None:
-    """The mean relative error of some sums, or None if their errors scatter too widely."""
+def _bias(sums: Sequence[float], exact: Sequence[float]) -> tuple[float, float]:
+    """The mean of the relative errors of some sums, and their standard deviation."""
     errors = [rounded / true - 1 if true > 0 else 0.0 for rounded, true in zip(sums, exact, strict=True)]
     bias = math.fsum(errors) / _SAMPLE
-    scatter = math.fsum((error - bias) ** 2 for error in errors) / _SAMPLE
-    return bias if scatter <= _SCATTER**2 else None
+    return bias, math.sqrt(math.fsum((error - bias) ** 2 for error in errors) / _SAMPLE)
 
 
 @lru_cache

@@ -10,15 +10,15 @@ import numpy as np
 from gradclip_spec import _numpy
 from gradclip_spec._primitives import Primitives
 from gradclip_spec._scratch import borrowed
-from gradclip_spec._strips import STRIPS, add_strips, sum_of_squares_in_float64, widened
+from gradclip_spec._strips import STRIPS, Sum, add_strips, added, sum_of_squares_in_float64, widened
 
 __all__ = ["primitives"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
 
-#: Elements of a part of a large tensor, read and scaled by itself. Each of torch's threads takes its share of it both
-#: times: what it has read is in the cache of its own core.
+#: Elements of a part of a large tensor of float32, read by itself, and scaled so. Each of torch's threads takes its
+#: share of a part both times: of the parts that were read last, it finds its share in the caches of its own core.
 _PART = 1 << 22
 #: Elements that are converted at a time, so that both forms stay in the cache.
 _CONVERTED = 1 << 18
@@ -104,20 +104,18 @@ def primitives(standard: Primitives) -> Primitives:
     )
 
 
-def _sum_of_squares(tensors: Sequence[Tensor]) -> float:
+def _sum_of_squares(tensors: Sequence[Tensor]) -> Sum:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
-    return sum(
-        _sum_of_squares_alike([tensor for tensor in tensors if tensor.dtype == dtype], dtype)
-        for dtype in {tensor.dtype for tensor in tensors}
-    )
+    dtypes = {tensor.dtype for tensor in tensors}
+    return added(*(_sum_of_squares_alike([x for x in tensors if x.dtype == dtype], dtype) for dtype in dtypes))
 
 
-def _sums_of_each(tensors: Sequence[Tensor]) -> list[float]:
+def _sums_of_each(tensors: Sequence[Tensor]) -> list[Sum]:
     """The same of each tensor."""
     return _numpy.sums_of_each(tensors, [tensor.numel() for tensor in tensors], _widen, _sum_of_squares)
 
 
-def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
+def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
     import torch
 
     sizes = [tensor.numel() for tensor in tensors]
@@ -138,12 +136,13 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> float:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
-    total = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
-    return total + sum_of_squares_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
+    of_large = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
+    of_small = sum_of_squares_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
+    return added(of_large, Sum(of_small))
 
 
 def _parts(tensor: Tensor) -> Sequence[Tensor]:
-    """A tensor in the parts that are read by themselves."""
+    """A tensor in flat parts, if it is large and lies in one piece."""
     return tensor.view(-1).split(_PART) if tensor.numel() > _PART and tensor.is_contiguous() else [tensor]
 
 

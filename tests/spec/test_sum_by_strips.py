@@ -53,7 +53,9 @@ def error(request: pytest.FixtureRequest) -> Any:
     parts = np.split(values, cuts[request.param])
 
     def of(period: int, bias: float) -> float:
-        return _strips.sum_by_strips(parts, Erring(period, bias)) / exact - 1
+        total, error = _strips.sum_by_strips(parts, Erring(period, bias))
+        assert abs(total - exact) <= error + EXACT * exact
+        return total / exact - 1
 
     return of
 
@@ -74,9 +76,16 @@ def test_rows_are_not_drawn_at_equal_distances(drawn: int) -> None:
     # Of rows of one sum, so many would be every sixteenth.
     ones = np.ones(16 * drawn * ROW, np.float32)
     for period, bias in product((2, 4, 8, 16), (2 * ROUNDING, -2 * ROUNDING)):
-        total = _strips.sum_by_strips([ones], Erring(period, bias))
+        total = _strips.sum_by_strips([ones], Erring(period, bias)).value
 
         assert abs(total / ones.size - 1) <= 2 * BOUND
+
+
+@pytest.mark.parametrize("period", range(2, 14))
+def test_rows_at_equal_distances_are_drawn(period: int) -> None:
+    # Of rows of one sum, the places are the rows themselves.
+    for rows in range(SAMPLE, 4000):
+        assert len(set((_strips._places() * rows).astype(int) % period)) == period, rows
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 7, 8, 16])
@@ -96,7 +105,7 @@ def test_the_few_rows_that_hold_the_sum_decide_its_bias(parts: int) -> None:
         exact = sums_of_rows(matrices)
         sums[:] = np.where(exact > 0.1, exact * (1 + 2.0**-23), exact)
 
-    total = _strips.sum_by_strips(np.split(values, parts), erring)
+    total = _strips.sum_by_strips(np.split(values, parts), erring).value
 
     assert np.count_nonzero(heavy) > 20
     assert abs(total / float(np.sum(np.square(values, dtype=np.float64))) - 1) <= BOUND
@@ -108,7 +117,7 @@ def test_a_part_that_outweighs_all_others_decides(place: int) -> None:
     pieces[place] = pieces[place] * np.float32(1000)
     exact = sum(float(np.sum(np.square(piece, dtype=np.float64))) for piece in pieces)
     for period in (2, 3, 5):
-        total = _strips.sum_by_strips(pieces, Erring(period, ROUNDING))
+        total = _strips.sum_by_strips(pieces, Erring(period, ROUNDING)).value
 
         assert abs(total / exact - 1) <= BOUND
 
@@ -119,7 +128,7 @@ def test_sums_that_float32_cannot_hold_are_made_in_float64(factor: float) -> Non
 
     exact = float(np.sum(np.square(values, dtype=np.float64)))
     with np.errstate(all="ignore"):
-        assert abs(_strips.sum_by_strips([values]) / exact - 1) <= EXACT
+        assert abs(_strips.sum_by_strips([values]).value / exact - 1) <= EXACT
 
 
 @pytest.mark.parametrize(

@@ -195,10 +195,12 @@ def clip_by_global_norm(
     *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (2 and 3 for
     float64). No square overflows or underflows. From 131,072 float32 elements on (on torch float16 and bfloat16 too),
     squares are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
-    off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate can exceed 1 ulp.
+    off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose other
+    strips round otherwise than those looked at, can exceed 1 ulp.
 
-    *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. In place, an
-    array that stands in the tree twice is scaled once; two arrays that share memory are each scaled.
+    *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. Some memory for
+    intermediate results, 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
+    twice is scaled once; two arrays that share memory are each scaled.
 
     *Threads.* Some millions of elements in NumPy arrays are worked on in threads: as many as there are cores, or as
     `OMP_NUM_THREADS` says; only one where this is called from a thread other than the main one. No result depends on

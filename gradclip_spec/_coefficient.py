@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip_spec import _double_words
-from gradclip_spec._library import Scalars
 from gradclip_spec._norm import Norm
+from gradclip_spec._scalars import Scalars
 
 __all__ = ["Coefficient", "coefficient_of"]
 
@@ -39,7 +39,7 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([one], one == 1, norm.error)
     if norm.exponent is None:
-        # What is below every float64 makes every element of a narrower dtype zero.
+        # A plain norm. A coefficient that is below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps
         identity = total <= clip_norm
         return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity, norm.error)

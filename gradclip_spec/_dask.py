@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec._coefficient import Coefficient, coefficient_of
-from gradclip_spec._library import NUMPY_SCALARS, dtype_name, library_of
+from gradclip_spec._library import library_of
 from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
+from gradclip_spec._scalars import NUMPY_SCALARS, dtype_name
 from gradclip_spec._scaling import scaled
 
 __all__ = ["clip_each_by_norm", "clip_together", "total_norm"]

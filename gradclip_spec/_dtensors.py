@@ -48,7 +48,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     return True
 
 
-def _of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Sequence[Any]]) -> Array:
+def _powers_of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Sequence[Any]]) -> Array:
     """The numbers of the shards of DTensors, one row a process and way of sharding, on every process."""
     import torch
     from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -105,4 +105,5 @@ def on_shards(primitives: Primitives) -> Primitives:
         # All processes have the same numbers in the end, and so decide alike.
         return primitives.eager([x.to_local() for x in arrays])
 
-    return replace(primitives, multiply=multiply, clip=clip, eager=eager, blockwise=_of_shards, sums_of_each=None)
+    of_shards = replace(primitives, multiply=multiply, clip=clip, eager=eager)
+    return replace(of_shards, powers_of_shards=_powers_of_shards, sums_of_each=None)

@@ -9,8 +9,9 @@ import numpy as np
 
 from gradclip_spec import _dask, _trees
 from gradclip_spec._coefficient import coefficient_of
-from gradclip_spec._library import Library, dtype_name, library_of, rounded
+from gradclip_spec._library import Library, library_of
 from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
+from gradclip_spec._scalars import dtype_name, rounded
 from gradclip_spec._scaling import scaled, scaled_each
 
 __all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "total_norm"]
@@ -127,7 +128,7 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
 
 
 def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
-    """The norm over all included arrays, as numbers (an array of them for Dask) and as a 0-d array."""
+    """The norm for the coefficient (for Dask an array of its numbers; None over nothing), and the rounded one."""
     library = gradients.array_library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
@@ -139,6 +140,7 @@ def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | 
     value = norm.value(library.scalars)
     if not library.eager:
         return norm, library.xp.astype(value, library.total_dtype)
+    # By NumPy, in one way for all libraries.
     number = float(np.asarray(value, dtype=dtype_name(library.total_dtype)))
     return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
 
@@ -173,7 +175,7 @@ def _refuse_nonfinite(norm: Array) -> None:
 def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:
     if not math.prod(x.shape):
         return x
-    at_hand = library.eager and library.primitives.blockwise is None
+    at_hand = library.eager and library.primitives.powers_of_shards is None
     if at_hand and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
         return x
     return library.primitives.clip(x, lower, upper, inplace)

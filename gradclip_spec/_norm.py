@@ -14,8 +14,9 @@ import numpy as np
 
 from gradclip_spec import _double_words
 from gradclip_spec._exact_sums import packed
-from gradclip_spec._library import Library, Scalars, library_of
+from gradclip_spec._library import Library, library_of
 from gradclip_spec._powers import PowerSum, joined, rooted, sum_of_powers
+from gradclip_spec._scalars import Scalars
 
 __all__ = ["Norm", "norm_of_all", "norm_of_blocks", "norms_of_each", "powers_of_blocks"]
 
@@ -29,8 +30,8 @@ class Norm:
     high: Array
     low: Array = None
     exponent: Array = None
-    #: How far it may be off, relative to itself. What stands here is for blocks, whose errors do not travel: three
-    #: standard errors of a norm of one block that is just trusted, and ten of an ordinary one.
+    #: How far it may be off beyond the rounding of float64, relative to itself. What stands here is for blocks, whose
+    #: errors do not travel: three standard errors of a norm of one block that is just trusted, ten of an ordinary one.
     error: float = 2.0**-26
 
     def value(self, scalars: Scalars) -> Array:
@@ -48,8 +49,9 @@ def norm_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> 
     """The p-norm of all elements of all arrays together."""
     if _is_plain(library, arrays, norm_type):
         total, error = _sum_of_squares(library, arrays)
+        # A root is off by half of what its square is.
         return Norm(_double_words.plain_root(library.scalars.xp, total), error=error / 2)
-    return Norm(*rooted(library.scalars, _powers_of_all(library, arrays, norm_type), norm_type))
+    return _rooted(library, _powers_of_all(library, arrays, norm_type), norm_type)
 
 
 def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -> Norm:
@@ -64,7 +66,7 @@ def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -
             totals, error = xp.stack([total for total, _ in pairs]), max(error for _, error in pairs)
         return Norm(_double_words.plain_root(xp, totals), error=error / 2)
     powers = [_powers_of_all(library, [array], norm_type) for array in arrays]
-    return Norm(*rooted(library.scalars, PowerSum(*map(xp.stack, zip(*powers, strict=True))), norm_type))
+    return _rooted(library, PowerSum(*map(xp.stack, zip(*powers, strict=True))), norm_type)
 
 
 def norm_of_blocks(scalars: Scalars, rows: Array, norm_type: float) -> Norm:
@@ -83,9 +85,15 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
         return _powers_of_all(library, blocks, norm_type)
 
 
+def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
+    numbers = rooted(library.scalars, powers, norm_type)
+    # A sum of powers is exact, unless it is of blocks.
+    return Norm(*numbers, error=0.0) if library.primitives.powers_of_shards is None else Norm(*numbers)
+
+
 def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
     """Whether float64 holds the sum of all squares, with bits and range to spare."""
-    return norm_type == 2 and library.primitives.blockwise is None and library.wider_than(arrays)
+    return norm_type == 2 and library.primitives.powers_of_shards is None and library.wider_than(arrays)
 
 
 def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, float]:
@@ -101,10 +109,10 @@ def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, f
 
 def _powers_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> PowerSum:
     arrays = _not_empty(arrays)
-    blockwise = library.primitives.blockwise
-    if blockwise is None or not arrays:
+    powers_of_shards = library.primitives.powers_of_shards
+    if powers_of_shards is None or not arrays:
         return sum_of_powers(library, arrays, norm_type)
-    rows = blockwise(arrays, functools.partial(powers_of_blocks, norm_type))
+    rows = powers_of_shards(arrays, functools.partial(powers_of_blocks, norm_type))
     return joined(library.scalars, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradclip_spec import _threads
 from gradclip_spec._strips import (
-    CHUNK,
+    CACHED,
     Sum,
     SumRows,
     Widen,
@@ -60,7 +60,7 @@ def sum_of_squares(arrays: Sequence[Array]) -> Sum:
         return of_small
     large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
     # Others take as long to convert to float32 as to float64.
-    pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CHUNK)]
+    pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CACHED)]
     of_others = Sum(sum_of_squares_in_float64(pieces, [piece.size for piece in pieces]))
     floats = [array for array in large if array.dtype == np.float32]
     return added(of_small, of_others, sum_of_large(floats, threads=_threads.available()))
@@ -112,11 +112,11 @@ def _flat_parts(x: Array, piece: int) -> Iterator[Array]:
         flat = x.ravel(order="K")
         for start in range(0, flat.size, piece):
             yield flat[start : start + piece]
-    elif x.size <= CHUNK:
+    elif x.size <= CACHED:
         yield x
     else:
         axis = int(np.argmax(x.shape))
-        for part in np.array_split(x, min(x.shape[axis], -(-x.size // CHUNK)), axis=axis):
+        for part in np.array_split(x, min(x.shape[axis], -(-x.size // CACHED)), axis=axis):
             yield from _flat_parts(part, piece)
 
 

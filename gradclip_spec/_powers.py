@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from gradclip_spec import _double_words
 from gradclip_spec._exact_sums import largest_magnitude, sum_of_scaled_powers
-from gradclip_spec._library import Library, Scalars
+from gradclip_spec._library import Library
+from gradclip_spec._scalars import Scalars
 
 __all__ = ["PowerSum", "joined", "rooted", "sum_of_powers"]
 

@@ -55,10 +55,10 @@ class Primitives:
     one_is_neutral: bool = False
     #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
     sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
-    #: Whether arrays are lazy and in chunks: what to do with them is in `_dask`.
+    #: Whether arrays are those of Dask: `_dask` makes their norms and scales them.
     chunked: bool = False
-    #: For arrays in shards, `blockwise(arrays, summary)`: the four numbers that `summary(blocks)` returns, row by row.
-    blockwise: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
+    #: For arrays in shards, `powers_of_shards(arrays, summary)`: the four numbers of each `summary(blocks)`, as a row.
+    powers_of_shards: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
 
 @lru_cache

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec._coefficient import Coefficient
-from gradclip_spec._library import Library, dtype_name
+from gradclip_spec._library import Library
+from gradclip_spec._scalars import dtype_name
 
 __all__ = ["scaled", "scaled_each"]
 
@@ -89,13 +90,15 @@ class _Way:
     tolerance: float
 
 
-#: An element may be off by one and a half units in the last place: a half by its own rounding, and one, which is
-#: `2**-24` of it or more, by the coefficient: by what that is off, and by its rounding to float32.
+#: An element may be off by one and a half units in the last place: a half by its own rounding, and one by the
+#: coefficient, by what the norm is off and by the coefficient's rounding to float32 together. One unit is at least this
+#: much of the element. Rounding alone is never more: it takes float64 only where squares were summed in float32, or a
+#: coefficient is subnormal in float32.
 _UNIT = 2.0**-24
 
 
 def _ways(library: Library, dtype: Any, error: float) -> list[_Way]:
-    """The dtypes to multiply arrays of a dtype in by what may be off by an error, the fastest first.
+    """The dtypes to multiply arrays of a dtype in, the fastest first, by a coefficient that may be off by an error.
 
     Float16 and bfloat16 are rounded at the end.
     """
@@ -110,9 +113,9 @@ def _ways(library: Library, dtype: Any, error: float) -> list[_Way]:
 def _dtype_for(ways: Sequence[_Way], number: float) -> Any:
     """The dtype to multiply in by a number, or None if it is too small for all."""
     for way in ways:
-        rounded = float(np.float32(number)) if way.tolerance < math.inf else number
-        # Negated, so that NaN passes.
-        if not abs(number) < way.smallest and not abs(rounded - number) > way.tolerance * abs(number):
+        in_float32 = float(np.float32(number)) if way.tolerance < math.inf else number
+        # No comparison with NaN is true: it is multiplied in the first dtype.
+        if not (abs(number) < way.smallest or abs(in_float32 - number) > way.tolerance * abs(number)):
             return way.dtype
     return None
 

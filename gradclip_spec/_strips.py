@@ -24,7 +24,7 @@ from gradclip_spec._scratch import borrowed
 from gradclip_spec._threads import spread
 
 __all__ = [
-    "CHUNK",
+    "CACHED",
     "STRIPS",
     "Sum",
     "SumRows",
@@ -61,7 +61,7 @@ _SCATTER = 2.0**-23
 #: How many standard errors a sum may be off.
 _ERRORS = 4
 #: Elements that are summed in float64 at a time: they stay in the second cache.
-CHUNK = 1 << 16
+CACHED = 1 << 16
 #: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
 _ALONE = 1 << 10
 #: Elements of a part that is worth a thread's while, if others are as large.
@@ -97,9 +97,9 @@ def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
 
 def add_strips(subscripts: str, strips: Array, sums: Array) -> None:
     """Add up in float64, for each row, the squares of its strips, or with other subscripts the squares of norms."""
-    with borrowed(CHUNK, np.float64) as buffer:
-        for begin in range(0, strips.size, CHUNK):
-            some = strips[begin : begin + CHUNK]
+    with borrowed(CACHED, np.float64) as buffer:
+        for begin in range(0, strips.size, CACHED):
+            some = strips[begin : begin + CACHED]
             wide = buffer[: some.size]
             np.copyto(wide, some)
             rows = wide.reshape(-1, STRIPS)
@@ -115,25 +115,25 @@ def widened(arrays: Sequence[Array], out: Array) -> None:
 
 
 def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
-    """The sum of the squares of all elements; arrays larger than a chunk are flat ones of NumPy."""
+    """The sum of the squares of all elements; arrays larger than the cache are flat ones of NumPy."""
     if not arrays:
         return 0.0
     sums: list[float] = []
-    with borrowed(CHUNK, np.float64) as buffer:
+    with borrowed(CACHED, np.float64) as buffer:
         for start, stop, size in _groups(sizes):
-            if size <= CHUNK:
+            if size <= CACHED:
                 sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
                 continue
-            for begin in range(0, size, CHUNK):
-                chunk = arrays[start][begin : begin + CHUNK]
-                sums.append(_widened_sum([chunk], chunk.size, widen, buffer))
+            for begin in range(0, size, CACHED):
+                piece = arrays[start][begin : begin + CACHED]
+                sums.append(_widened_sum([piece], piece.size, widen, buffer))
     return math.fsum(sums)
 
 
 def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
     """The sums of the squares of small arrays, none of them empty, each by itself."""
     sums: list[float] = []
-    with borrowed(CHUNK, np.float64) as buffer:
+    with borrowed(CACHED, np.float64) as buffer:
         for start, stop, size in _groups(sizes):
             squares = buffer[:size]
             widen(arrays[start:stop], squares)
@@ -144,11 +144,11 @@ def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], wide
 
 
 def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Where arrays of these sizes start and stop that together are a chunk, and their size; larger ones are alone."""
+    """Where arrays of these sizes start and stop that fit the cache together, and their size; larger ones are alone."""
     ends = list(itertools.accumulate(sizes))
     start = done = 0
     while start < len(sizes):
-        stop = max(start + 1, bisect.bisect_right(ends, done + CHUNK, start))
+        stop = max(start + 1, bisect.bisect_right(ends, done + CACHED, start))
         yield start, stop, ends[stop - 1] - done
         start, done = stop, ends[stop - 1]
 

@@ -215,7 +215,7 @@ def test_torch_tensors_that_do_not_lie_in_one_piece(dtype: str) -> None:
 def test_tensors_that_no_one_axis_cuts_into_small_pieces(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     # As of 100,000,000 elements and more, in small.
-    monkeypatch.setattr(_numpy, "CHUNK", 1000)
+    monkeypatch.setattr(_numpy, "CACHED", 1000)
     tensor = torch.from_numpy(np.random.default_rng(3).standard_normal((64, 64, 128))).to(getattr(torch, dtype))[
         ..., ::2
     ]

@@ -6,6 +6,7 @@ The methods are those of T. J. Dekker, "A floating-point technique for extending
 of S. M. Rump, T. Ogita and S. Oishi, "Accurate floating-point summation" (2008).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "plain_root",
     "power_of_two",
     "top_bits",
+    "unstacked",
 ]
 
 Array = Any
@@ -81,12 +83,18 @@ def fold(xp: Any, x: Array) -> tuple[Array, Array]:
         half = x.shape[0] // 2
         if x.shape[0] == 2 * half:
             # Not by slices: where JAX has no float64 by default, it cannot take a second derivative through one.
-            x, error = add(*xp.unstack(xp.reshape(x, (2, half, *x.shape[1:]))))
+            x, error = add(*unstacked(xp, xp.reshape(x, (2, half, *x.shape[1:]))))
         else:
             total, error = add(x[:half, ...], x[half : 2 * half, ...])
             x = xp.concat([total, x[2 * half :, ...]])
         errors = errors + xp.sum(error, axis=0, keepdims=True)
     return xp.reshape(x, x.shape[1:]), xp.reshape(errors, x.shape[1:])
+
+
+def unstacked(xp: Any, x: Array) -> Sequence[Array]:
+    """The parts of an array along its first axis."""
+    # Tensors have a way of their own that torch's vmap knows; that of array-api-compat it does not.
+    return x.unbind(0) if hasattr(x, "unbind") else xp.unstack(x)  # type: ignore[no-any-return]
 
 
 def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:

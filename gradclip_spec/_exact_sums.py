@@ -1,8 +1,7 @@
 """Sums of p-th powers as two numbers, of which the second is what rounding left of the first.
 
-Elements are split, `x = high + low`, so that the high parts, or their squares, are
-multiples of one number and few enough for their sum to be exact in any order. What is left is so small that its
-rounding errors do not count.
+Elements are split, `x = high + low`, so that the high parts, or their squares, are multiples of one number and few
+enough for their sum to be exact in any order. What is left is so small that its rounding errors do not count.
 """
 
 import functools

@@ -199,7 +199,7 @@ def clip_by_global_norm(
     strips round otherwise than those looked at, can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. Some memory for
-    intermediate results, 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
+    intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
     twice is scaled once; two arrays that share memory are each scaled.
 
     *Threads.* Some millions of elements in NumPy arrays are worked on in threads: as many as there are cores, or as

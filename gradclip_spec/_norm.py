@@ -31,8 +31,8 @@ class Norm:
     low: Array = None
     exponent: Array = None
     #: How far it may be off beyond the rounding of float64, relative to itself. What stands here is for blocks, whose
-    #: errors do not travel: three standard errors of a norm of one block that is just trusted, ten of an ordinary one.
-    error: float = 2.0**-26
+    #: errors do not travel: four standard errors of a norm of one block that is just trusted.
+    error: float = 2.0**-25.5
 
     def value(self, scalars: Scalars) -> Array:
         """The norm as one rounded number."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec._coefficient import Coefficient
+from gradclip_spec._double_words import unstacked
 from gradclip_spec._library import Library
 from gradclip_spec._scalars import dtype_name
 
@@ -42,7 +43,7 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     results = list(arrays)
     if not library.eager:
         # Taken apart all at once: where JAX has no float64 by default, it takes no second derivative of an index.
-        parts = [library.xp.unstack(numbers) for numbers in (*coefficients.factors, coefficients.identity)]
+        parts = [unstacked(library.xp, numbers) for numbers in (*coefficients.factors, coefficients.identity)]
         for index in _once(arrays, inplace):
             *numbers, identity = (part[index] for part in parts)
             (results[index],) = _multiply_lazy(

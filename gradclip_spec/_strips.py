@@ -8,7 +8,7 @@ mean relative error of those drawn estimates that of the whole sum, also where r
 drawn scatter too widely for that, or a sum has left the range of float32, all is summed in float64.
 
 The estimate is fooled where rows that are not drawn round otherwise than those that are, and hold a good part of the
-sum. Of rows at equal distances some are drawn up to every thirteenth, and most of every sixteenth.
+sum. Of equal rows, every so many of all, one at least is drawn up to every thirteenth, wherever they begin.
 """
 
 import bisect
@@ -50,13 +50,13 @@ _STRIP = 256
 #: Strips of a row, which is drawn and summed again as a whole: what lies apart takes longer to reach than to read.
 STRIPS = 4
 _ROW = STRIPS * _STRIP
-#: From this many elements on there are as many rows as are drawn.
+#: From this many elements on there are about as many rows as are drawn.
 _LARGE = 1 << 17
 #: Rows that are drawn.
 _SAMPLE = 128
 #: The standard deviation of their errors beyond which they say too little. The standard error of their mean is an
 #: eleventh of it, that of the norm half of this: an eleventh of the float32 rounding that follows, of `2**-24`.
-#: Ordinary gradients have half of this and less, heavy tails and sparse ones most of it.
+#: Ordinary gradients and sparse ones have less than half of this, heavy tails most of it.
 _SCATTER = 2.0**-23
 #: How many standard errors a sum may be off.
 _ERRORS = 4

@@ -172,6 +172,22 @@ def test_torch_transformations(require: Any, dtype: str) -> None:
     np.testing.assert_allclose(slopes[0], [0.08, -0.06], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+def test_torch_vmap_of_several_tensors(require: Any, norm_type: float) -> None:
+    torch = require("torch")
+    rows = torch.tensor([[3.0, -4.0], [0.1, 0.2], [0.0, 0.0]])
+
+    def each(x: Any) -> Any:
+        grads = [x, 2 * x.double()]
+        together, norm = clip_by_global_norm(grads, 2.5, norm_type=norm_type)
+        return [*together, norm, *clip_by_norm(grads, 2.5, norm_type=norm_type), clip_by_value(x, 1.0)]
+
+    batched = torch.func.vmap(each)(rows)
+
+    for index, row in enumerate(rows):
+        same([result[index] for result in batched], each(row), ulps=2)
+
+
 def test_torch_backward(require: Any) -> None:
     torch = require("torch")
     x = torch.tensor([3.0, 4.0], requires_grad=True)

@@ -213,6 +213,23 @@ def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> 
     assert np.max(np.abs(clipped / (threshold / math.sqrt(1000)) - 1)) <= 1.5 * 2.0**-23
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_arrays_of_all_sizes_together(backend: Any, dtype: str) -> None:
+    if dtype not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no {dtype}")
+    # Small ones are joined, larger ones are summed in float64, the largest in strips; each holds a part of the sum.
+    sizes = {7: 64.0, 20_000: 1.0, 200_000: 0.5}
+    exact = math.sqrt(sum(size * value**2 for size, value in sizes.items()))
+    arrays = [backend.array(np.full(size, value), dtype) for size, value in sizes.items()]
+
+    for some in (arrays, arrays[::-1], arrays[:2], arrays[1:], arrays[::2]):
+        part = math.sqrt(sum(math.prod(x.shape) * sizes[math.prod(x.shape)] ** 2 for x in some))
+        assert float(backend.read(global_norm(some))) == pytest.approx(part, rel=2.0**-23)
+    clipped = clip_by_global_norm(arrays, exact / 2)[0]
+    for result, value in zip(clipped, sizes.values(), strict=True):
+        assert set(backend.read(result).astype(np.float64).tolist()) == {value / 2}
+
+
 def test_sums_that_overflow_only_together(backend: Any) -> None:
     if "float64" not in backend.dtypes:
         pytest.skip(f"{backend.name} has no float64")

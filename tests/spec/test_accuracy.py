@@ -158,9 +158,11 @@ def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequenc
     norm = np.sqrt(np.sum(np.square(wide)))
     for threshold in thresholds:
         exact = wide * (np.longdouble(threshold) / norm)
-        clipped = backend.read(clip_by_global_norm([backend.array(array)], threshold)[0][0])
         units = np.spacing(np.abs(exact).astype(np.float32))
-        worst = max(worst, float(np.max(np.abs(clipped - exact) / units, where=array != 0, initial=0)))
+        together = clip_by_global_norm([backend.array(array)], threshold)[0][0]
+        for clipped in (together, clip_by_norm(backend.array(array), threshold)):
+            errors = np.abs(backend.read(clipped) - exact) / units
+            worst = max(worst, float(np.max(errors, where=array != 0, initial=0)))
     return worst
 
 

@@ -93,8 +93,8 @@ class _Way:
 
 #: An element may be off by one and a half units in the last place: a half by its own rounding, and one by the
 #: coefficient, by what the norm is off and by the coefficient's rounding to float32 together. One unit is at least this
-#: much of the element. Rounding alone is never more: it takes float64 only where squares were summed in float32, or a
-#: coefficient is subnormal in float32.
+#: much of the element. Rounding alone is never more, so that float64 is needed only where squares were summed in
+#: float32, or where a coefficient is subnormal in float32.
 _UNIT = 2.0**-24
 
 

@@ -59,7 +59,7 @@ _SAMPLE = 128
 #: Ordinary gradients and sparse ones have less than half of this, heavy tails most of it.
 _SCATTER = 2.0**-23
 #: How many standard errors a sum may be off.
-_ERRORS = 4
+_STANDARD_ERRORS = 4
 #: Elements that are summed in float64 at a time: they stay in the second cache.
 CACHED = 1 << 16
 #: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
@@ -205,7 +205,7 @@ def _sum_without_bias(
     bias, scatter = _bias(rounded, exact[:_SAMPLE])
     if scatter > _SCATTER:
         return None
-    return Sum(total / (1 + bias) + math.fsum(exact[_SAMPLE:]), _ERRORS * scatter / math.sqrt(_SAMPLE) * total)
+    return Sum(total / (1 + bias) + math.fsum(exact[_SAMPLE:]), _STANDARD_ERRORS * scatter / math.sqrt(_SAMPLE) * total)
 
 
 def _bias(sums: Sequence[float], exact: Sequence[float]) -> tuple[float, float]:

@@ -59,7 +59,7 @@ def primitives(standard: Primitives) -> Primitives:
             if not inplace:
                 return list(torch._foreach_mul(arrays, factor))
             # Backwards, because what was read last is still in the cache.
-            torch._foreach_mul_([part for x in arrays for part in _parts(x)][::-1], factor)
+            torch._foreach_mul_([part for x in arrays for part in _parts(x, _PART)][::-1], factor)
             return list(arrays)
         if isinstance(k, float) and dtype == torch.float32:
             # In float64, which NumPy does without a copy of the whole.
@@ -69,7 +69,7 @@ def primitives(standard: Primitives) -> Primitives:
             return results
         if inplace and isinstance(k, float):
             for x in arrays:
-                for part in x.view(-1).split(_CONVERTED) if x.is_contiguous() else [x]:
+                for part in _parts(x, _CONVERTED):
                     part.copy_(part.to(wide) * k)
             return list(arrays)
         if inplace:
@@ -141,9 +141,9 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
     return added(of_large, Sum(of_small))
 
 
-def _parts(tensor: Tensor) -> Sequence[Tensor]:
-    """A tensor in flat parts, if it is large and lies in one piece."""
-    return tensor.view(-1).split(_PART) if tensor.numel() > _PART and tensor.is_contiguous() else [tensor]
+def _parts(tensor: Tensor, size: int) -> Sequence[Tensor]:
+    """A tensor in flat parts of a size, if it is larger and lies in one piece."""
+    return tensor.view(-1).split(size) if tensor.numel() > size and tensor.is_contiguous() else [tensor]
 
 
 def _bits(tensor: Tensor) -> Array:

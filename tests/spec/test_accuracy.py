@@ -187,6 +187,16 @@ def test_a_norm_that_is_less_certain_leaves_less_to_the_coefficient(backend: Any
     assert worst_element(backend, array, (norm * coefficients).tolist()) <= 1.5
 
 
+@pytest.mark.parametrize("backend", ["dask"], indirect=True)
+def test_a_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
+    # What the sums of chunks are off is not known where they come together: this coefficient is not left to float32,
+    # in which elements would be off by 1.2.
+    array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
+    norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
+
+    assert worst_element(backend, array, [norm * (float(np.float32(0.13)) + 0.8 * 2.0**-27)]) <= 0.75
+
+
 @large
 def test_squares_below_the_range_of_float32(backend: Any) -> None:
     # Normal numbers, some of whose squares are subnormal in float32.

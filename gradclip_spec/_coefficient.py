@@ -18,7 +18,7 @@ Array = Any
 class Coefficient:
     """The product of some factors, which may be smaller than any float; all but the first are powers of two.
 
-    Where the identity holds, the gradient is to be left as it is.
+    Where the identity holds, all are 1, and the gradient is to be left as it is.
     """
 
     factors: Sequence[Array]
@@ -40,12 +40,16 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         return Coefficient([one], one == 1, norm.error)
     if norm.exponent is None:
         # A plain norm. A coefficient that is below every float64 makes every element of a narrower dtype zero.
-        total = norm.high + eps
-        identity = total <= clip_norm
-        return Coefficient([clip_norm / xp.where(identity, xp.ones_like(total), total)], identity, norm.error)
+        total = norm.high + eps if eps else norm.high
+        within, one = total <= clip_norm, xp.ones_like(total)
+        quotient = xp.where(within, one, xp.full_like(total, clip_norm)) / xp.where(within, one, total)
+        # Told by the quotient: what is cheaper than a division, compilers compute anew for each array.
+        return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)
-    return Coefficient(_factors(scalars, norm, clip_norm), _at_most(scalars, norm, clip_norm), norm.error)
+    identity = _at_most(scalars, norm, clip_norm)
+    factors = [xp.where(identity, xp.ones_like(x), x) for x in _factors(scalars, norm, clip_norm)]
+    return Coefficient(factors, identity, norm.error)
 
 
 def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:

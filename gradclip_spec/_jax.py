@@ -16,24 +16,35 @@ Array = Any
 def primitives(standard: Primitives) -> Primitives:
     """The primitives of JAX, where they differ from those on the array API alone."""
     import jax
+    from jax import lax
+    from jax import numpy as jnp
 
     def sum_of_squares_lazy(arrays: Sequence[Array]) -> Array:
-        return standard.sum_of_squares_lazy([without_ones(x) for x in arrays])
+        wide = (lax.convert_element_type(without_ones(x), jnp.float64) for x in arrays)
+        sums = [jnp.sum(lax.square(x)) for x in wide]
+        # XLA would compile what stacks them several times into what sums them.
+        return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
 
     def without_ones(x: Array) -> Array:
         # Dimensions of one element make XLA sum in float64 several times as slowly. It sees through a plain reshape.
-        return jax.lax.optimization_barrier(jax.numpy.squeeze(x)) if 1 in x.shape else x
+        return lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
+        # XLA may flush subnormal numbers when it multiplies, by one too.
         if all(x.dtype == wide for x in arrays):
-            return [x * k for x in arrays]
-        # Twice as fast in float32, to whose normal numbers a smaller coefficient is raised, by powers of two.
+            return [lax.select(k == 1, x, x * k) for x in arrays]
         # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step, and one
-        # below 2**-252 would take a third: for that, all others would take a third longer to compile.
-        jnp, smallest = jax.numpy, 2.0**-126
-        second = jnp.where(abs(k) < smallest, smallest, 1.0)
-        first, second = (k / second).astype(jnp.float32), second.astype(jnp.float32)
-        return [(x.astype(jnp.float32) * first * second).astype(x.dtype) for x in arrays]
+        # below 2**-252 would take a third: for that, all others would take a third longer to compile. Whether there is
+        # something to do, and twice, the first factor tells, which ends in a division: what leads to the factor is
+        # compiled once then, but what is cheaper, XLA computes anew for each array.
+        smallest = 2.0**-126
+        first = (k / jnp.where(k < smallest, -smallest, 1.0)).astype(jnp.float32)
+        second, is_one = jnp.where(first <= 0, jnp.float32(-smallest), jnp.float32(1)), first == 1
+        products = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
+        return [
+            lax.select(is_one, x, lax.convert_element_type(product, x.dtype))
+            for x, product in zip(arrays, products, strict=True)
+        ]
 
     def device(x: Array) -> Any:
         # That of an array on several devices is its sharding, which a single number cannot have.
@@ -44,7 +55,7 @@ def primitives(standard: Primitives) -> Primitives:
         return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
     # What is compiled may be differentiated outside of the context, where the rule of JAX's own power has no float64.
-    power = jax.custom_jvp(jax.numpy.pow)
+    power = jax.custom_jvp(jnp.pow)
 
     def derivative(operands: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
         (x, y), (dx, _) = operands, tangents
@@ -63,4 +74,5 @@ def primitives(standard: Primitives) -> Primitives:
         place=place,
         context=lambda: enable_x64(True),
         power=power,
+        one_is_neutral=True,
     )

@@ -142,9 +142,7 @@ def _steps(ways: Sequence[_Way], coefficient: Coefficient) -> tuple[Any, list[fl
 
 
 def _multiply_lazy(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-    xp, primitives = library.xp, library.primitives
-    one = xp.ones_like(coefficient.factors[0])
-    steps = [xp.where(coefficient.identity, one, number) for number in coefficient.factors]
+    xp, primitives, steps = library.xp, library.primitives, coefficient.factors
     if library.wider_than(arrays):
         steps = [functools.reduce(operator.mul, steps)]
     products = list(arrays)

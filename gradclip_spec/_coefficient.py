@@ -16,19 +16,17 @@ Array = Any
 
 @dataclass(frozen=True, eq=False)
 class Coefficient:
-    """The product of some factors, which may be smaller than any float; all but the first are powers of two.
-
-    Where the identity holds, all are 1, and the gradient is to be left as it is.
-    """
+    """The product of some factors, all but the first powers of two: a number that may be smaller than any float."""
 
     factors: Sequence[Array]
-    identity: Array
+    #: Whether the gradients are to be left as they are; all factors are 1 then.
+    unchanged: Array
     #: How far it may be off, relative to itself.
     error: float
 
     def at(self, index: int) -> "Coefficient":
         """The coefficient of one array, where there is one for each."""
-        return Coefficient([factor[index] for factor in self.factors], self.identity[index], self.error)
+        return Coefficient([factor[index] for factor in self.factors], self.unchanged[index], self.error)
 
 
 def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
@@ -38,18 +36,19 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([one], one == 1, norm.error)
-    if norm.exponent is None:
-        # A plain norm. A coefficient that is below every float64 makes every element of a narrower dtype zero.
+    if norm.plain:
+        # A coefficient that is below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps if eps else norm.high
         within, one = total <= clip_norm, xp.ones_like(total)
         quotient = xp.where(within, one, xp.full_like(total, clip_norm)) / xp.where(within, one, total)
-        # Told by the quotient: what is cheaper than a division, compilers compute anew for each array.
+        # The quotient is 1 within the threshold only, and compilers compute a comparison anew for each array, where
+        # they keep a quotient.
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)
-    identity = _at_most(scalars, norm, clip_norm)
-    factors = [xp.where(identity, xp.ones_like(x), x) for x in _factors(scalars, norm, clip_norm)]
-    return Coefficient(factors, identity, norm.error)
+    unchanged = _at_most(scalars, norm, clip_norm)
+    factors = [xp.where(unchanged, xp.ones_like(x), x) for x in _factors(scalars, norm, clip_norm)]
+    return Coefficient(factors, unchanged, norm.error)
 
 
 def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:

@@ -16,6 +16,7 @@ from gradclip_spec._library import library_of
 from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
 from gradclip_spec._scalars import NUMPY_SCALARS, dtype_name
 from gradclip_spec._scaling import scaled
+from gradclip_spec._strips import ERROR_OF_NORM
 
 __all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
 
@@ -103,7 +104,7 @@ def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np
     coefficient = coefficient_of(NUMPY_SCALARS, Norm(*norm), clip_norm, eps)
     # It has three factors at the most.
     ones = [1.0] * (3 - len(coefficient.factors))
-    return np.asarray([*coefficient.factors, *ones, coefficient.identity])
+    return np.asarray([*coefficient.factors, *ones, coefficient.unchanged])
 
 
 def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
@@ -111,7 +112,7 @@ def _scaled_chunk(chunk: Array, numbers: np.ndarray[Any, Any]) -> Array:
         return chunk
     library = library_of([chunk], [chunk])
     asarray = library.scalars.xp.asarray
-    *factors, identity = numbers
-    coefficient = Coefficient([asarray(number) for number in factors], asarray(identity != 0), Norm.error)
+    *factors, unchanged = numbers
+    coefficient = Coefficient([asarray(number) for number in factors], asarray(unchanged != 0), ERROR_OF_NORM)
     with library.primitives.context():
         return scaled(library, [chunk], coefficient, inplace=False)[0]

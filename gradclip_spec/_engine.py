@@ -10,7 +10,7 @@ import numpy as np
 from gradclip_spec import _dask, _trees
 from gradclip_spec._coefficient import coefficient_of
 from gradclip_spec._library import Library, library_of
-from gradclip_spec._norm import Norm, norm_of_all, norms_of_each
+from gradclip_spec._norm import norm_of_all, norms_of_each
 from gradclip_spec._scalars import dtype_name, rounded
 from gradclip_spec._scaling import scaled, scaled_each
 
@@ -24,12 +24,13 @@ class Gradients:
     """A tree of gradients, of which some are included in a clip."""
 
     tree: _trees.Tree
-    #: The included arrays, and which leaves of the tree they are.
+    #: The included arrays.
     arrays: list[Array]
+    #: Which leaves of the tree they are.
     indices: list[int]
     #: None if there is no array at all.
     array_library: Library | None
-    #: Whether results are written into them.
+    #: Whether results are written into `arrays`.
     inplace: bool
 
     @classmethod
@@ -57,7 +58,7 @@ class Gradients:
         return self.tree.rebuild(results)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """The context that everything is computed in."""
+        """The context that everything is computed in: without warnings of overflow, and what else the library needs."""
         return contextlib.nullcontext() if self.array_library is None else self.array_library.primitives.context()
 
     def _check_writeable(self) -> None:
@@ -91,13 +92,57 @@ def clip_together(
         norm, value = _total_norm(gradients, norm_type)
         if error_if_nonfinite:
             _refuse_nonfinite(value)
-        if library is not None and norm is not None:
-            if library.primitives.chunked:
-                arrays = _dask.clip_together(arrays, norm, clip_norm, eps)
-            else:
-                coefficient = coefficient_of(library.scalars, norm, clip_norm, eps)
-                arrays = scaled(library, arrays, coefficient, gradients.inplace)
-    return gradients.rebuilt(arrays), value
+        if library is None or not arrays:
+            return gradients.rebuilt(arrays), value
+        if library.primitives.chunked:
+            return gradients.rebuilt(_dask.clip_together(arrays, norm, clip_norm, eps)), value
+        coefficient = coefficient_of(library.scalars, norm, clip_norm, eps)
+        return gradients.rebuilt(scaled(library, arrays, coefficient, gradients.inplace)), value
+
+
+def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Any, Array]:
+    """The norm that a coefficient is made of (a `Norm`; of Dask an array; None over nothing), and the rounded one."""
+    library = gradients.array_library
+    if library is None:
+        return None, np.zeros((), dtype=np.float32)
+    if not gradients.arrays:
+        return None, library.xp.zeros((), dtype=library.total_dtype, device=library.device)
+    if library.primitives.chunked:
+        return _dask.total_norm(gradients.arrays, norm_type, library.total_dtype)
+    norm = norm_of_all(library, gradients.arrays, norm_type)
+    value = norm.value(library.scalars)
+    if not library.eager:
+        return norm, library.xp.astype(value, library.total_dtype)
+    # Rounded by NumPy, so that all libraries round alike.
+    number = float(np.asarray(value, dtype=dtype_name(library.total_dtype)))
+    return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
+
+
+def _refuse_nonfinite(total: Array) -> None:
+    """Raise if a total norm is not finite.
+
+    Raises
+    ------
+    FloatingPointError
+        If it is NaN or infinite.
+    TypeError
+        If its value cannot be looked at, because it is being traced.
+    """
+    try:
+        # Of a tensor that requires grad, torch warns if it is made a number.
+        value = float(total.detach() if hasattr(total, "detach") else total)
+    except Exception as error:
+        message = (
+            "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
+            "device holds no values); leave it False and check the norm that is returned"
+        )
+        raise TypeError(message) from error
+    if not math.isfinite(value):
+        message = (
+            f"the total norm of the gradients is {value}, which `error_if_nonfinite=True` refuses; look for the "
+            f"gradient that holds it or is so large, or leave `error_if_nonfinite` False (nothing has been changed)"
+        )
+        raise FloatingPointError(message)
 
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float) -> Any:
@@ -125,51 +170,6 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
         return gradients.rebuilt(
             [_clip(library, array, *bounds[array.dtype], gradients.inplace) for array in gradients.arrays]
         )
-
-
-def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Norm | Array | None, Array]:
-    """The norm for the coefficient (for Dask an array of its numbers; None over nothing), and the rounded one."""
-    library = gradients.array_library
-    if library is None:
-        return None, np.zeros((), dtype=np.float32)
-    if not gradients.arrays:
-        return None, library.xp.zeros((), dtype=library.total_dtype, device=library.device)
-    if library.primitives.chunked:
-        return _dask.total_norm(gradients.arrays, norm_type, library.total_dtype)
-    norm = norm_of_all(library, gradients.arrays, norm_type)
-    value = norm.value(library.scalars)
-    if not library.eager:
-        return norm, library.xp.astype(value, library.total_dtype)
-    # By NumPy, in one way for all libraries.
-    number = float(np.asarray(value, dtype=dtype_name(library.total_dtype)))
-    return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
-
-
-def _refuse_nonfinite(norm: Array) -> None:
-    """Raise if a total norm is not finite.
-
-    Raises
-    ------
-    FloatingPointError
-        If it is NaN or infinite.
-    TypeError
-        If its value cannot be looked at, because it is being traced.
-    """
-    try:
-        # Of a tensor that requires grad, torch warns if it is made a number.
-        value = float(norm.detach() if hasattr(norm, "detach") else norm)
-    except Exception as error:
-        message = (
-            "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
-            "device holds no values); leave it False and check the norm that is returned"
-        )
-        raise TypeError(message) from error
-    if not math.isfinite(value):
-        message = (
-            f"the total norm of the gradients is {value}, so they cannot be clipped; look for the gradient that holds "
-            f"it or is so large, or leave `error_if_nonfinite` False (nothing has been changed)"
-        )
-        raise FloatingPointError(message)
 
 
 def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:

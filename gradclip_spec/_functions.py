@@ -42,8 +42,8 @@ def clip_by_value(
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse, or
-        `inplace` is asked of arrays that cannot be written into.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked, or torch's and
+        sparse, or `inplace` is asked of arrays that cannot be written into.
     ValueError
         If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure.
         Nothing has been changed when an error is raised.
@@ -103,8 +103,8 @@ def clip_by_norm(
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse, or
-        `inplace` is asked of arrays that cannot be written into.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked, or torch's and
+        sparse, or `inplace` is asked of arrays that cannot be written into.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another
         structure. Nothing has been changed when an error is raised.
@@ -179,9 +179,9 @@ def clip_by_global_norm(
     FloatingPointError
         With `error_if_nonfinite`, if the norm is NaN or infinite.
     TypeError
-        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked or sparse,
-        `inplace` is asked of arrays that cannot be written into, or `error_if_nonfinite` is asked while the norm is
-        being traced.
+        If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked, or torch's and
+        sparse, `inplace` is asked of arrays that cannot be written into, or `error_if_nonfinite` is asked while the
+        norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another
         structure. Nothing has been changed when an error is raised.
@@ -192,11 +192,11 @@ def clip_by_global_norm(
 
     Notes
     -----
-    *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (2 and 3 for
-    float64). No square overflows or underflows. From 131,072 float32 elements on (on torch float16 and bfloat16 too),
-    squares are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
-    off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose other
-    strips round otherwise than those looked at, can exceed 1 ulp.
+    *Accuracy.* The Euclidean norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (of float64,
+    within 2 and 3 ulp). No square overflows or underflows. Arrays on the CPU, of more than 16,384 float32 elements each
+    (on torch float16 and bfloat16 too) and 131,072 together, are summed in float32 in short strips, and the bias of the
+    errors is estimated from some strips and taken off; where the estimate is poor, everything is summed in float64.
+    Data made to defeat the estimate, whose other strips round otherwise than those looked at, can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. Some memory for
     intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
@@ -266,7 +266,8 @@ def global_norm(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, or arrays are of several libraries, of another dtype, masked or sparse.
+        If an argument is of a wrong type, or arrays are of several libraries, of another dtype, masked, or torch's and
+        sparse.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure.
 

@@ -74,5 +74,5 @@ def primitives(standard: Primitives) -> Primitives:
         place=place,
         context=lambda: enable_x64(True),
         power=power,
-        one_is_neutral=True,
+        keeps_at_one=True,
     )

@@ -59,8 +59,8 @@ class Library:
             return np.float64(value)
         return self.xp.asarray(value, dtype=self.work_dtype, device=self.device)
 
-    def wider_than(self, arrays: Sequence[Array]) -> bool:
-        """Whether there is float64 and the arrays are narrower: it holds their squares exactly, with room to spare."""
+    def squares_fit_float64(self, arrays: Sequence[Array]) -> bool:
+        """Whether there is float64 and all arrays are narrower: it holds their squares exactly, with room to spare."""
         if "float64" not in self.dtype_names:
             return self.has_float64
         return all(dtype_name(dtype) != "float64" for dtype in {array.dtype for array in arrays})

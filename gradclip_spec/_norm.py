@@ -17,6 +17,7 @@ from gradclip_spec._exact_sums import packed
 from gradclip_spec._library import Library, library_of
 from gradclip_spec._powers import PowerSum, joined, rooted, sum_of_powers
 from gradclip_spec._scalars import Scalars
+from gradclip_spec._strips import ERROR_OF_NORM
 
 __all__ = ["Norm", "norm_of_all", "norm_of_blocks", "norms_of_each", "powers_of_blocks"]
 
@@ -25,18 +26,22 @@ Array = Any
 
 @dataclass(frozen=True)
 class Norm:
-    """The number `(high + low) * 2**exponent`, or an array of such numbers; a plain norm is `high`."""
+    """The number `(high + low) * 2**exponent`, or an array of such numbers; a plain norm is `high` alone."""
 
     high: Array
     low: Array = None
     exponent: Array = None
-    #: How far it may be off beyond the rounding of float64, relative to itself. What stands here is for blocks, whose
-    #: errors do not travel: four standard errors of a norm of one block that is just trusted.
-    error: float = 2.0**-25.5
+    #: How far it may be off beyond the rounding of float64, relative to itself.
+    error: float = 0.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one number in float64."""
+        return self.exponent is None
 
     def value(self, scalars: Scalars) -> Array:
         """The norm as one rounded number."""
-        if self.exponent is None:
+        if self.plain:
             return self.high
         # In two halves, because a power of two may not reach as far as the exponent does.
         half = scalars.xp.floor(self.exponent / 2)
@@ -71,7 +76,8 @@ def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -
 
 def norm_of_blocks(scalars: Scalars, rows: Array, norm_type: float) -> Norm:
     """The p-norm of all elements of blocks, of each of which :func:`powers_of_blocks` made a row."""
-    return Norm(*rooted(scalars, joined(scalars, rows, norm_type), norm_type))
+    # The errors of the sums of blocks are not among their numbers.
+    return Norm(*rooted(scalars, joined(scalars, rows, norm_type), norm_type), error=ERROR_OF_NORM)
 
 
 def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
@@ -88,12 +94,12 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
 def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     numbers = rooted(library.scalars, powers, norm_type)
     # A sum of powers is exact, unless it is of blocks.
-    return Norm(*numbers, error=0.0) if library.primitives.powers_of_shards is None else Norm(*numbers)
+    return Norm(*numbers, error=0.0 if library.primitives.powers_of_shards is None else ERROR_OF_NORM)
 
 
 def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
     """Whether float64 holds the sum of all squares, with bits and range to spare."""
-    return norm_type == 2 and library.primitives.powers_of_shards is None and library.wider_than(arrays)
+    return norm_type == 2 and library.primitives.powers_of_shards is None and library.squares_fit_float64(arrays)
 
 
 def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, float]:

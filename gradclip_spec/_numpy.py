@@ -3,9 +3,7 @@
 Also used for torch tensors on the CPU, whose memory NumPy can read as it stands.
 """
 
-import bisect
 import functools
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -13,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _threads
-from gradclip_spec._strips import (
+from gradclip_spec._float64_sums import (
     CACHED,
     Sum,
-    SumRows,
     Widen,
     added,
-    rows_in_float32,
-    sum_by_strips,
     sum_of_squares_in_float64,
     sums_of_squares_in_float64,
     widened,
 )
+from gradclip_spec._new_arrays import new_arrays
+from gradclip_spec._strips import SumRows, rows_in_float32, sum_by_strips
 
 __all__ = [
     "PIECE",
@@ -42,13 +39,8 @@ Array = np.ndarray[Any, Any]
 
 #: Arrays up to this size are joined with others: to look at many takes longer than to copy them.
 SMALL = 1 << 14
-#: Elements of small arrays that are made at a time, few enough for the cache.
-_JOINED = 1 << 17
 #: Elements of one piece of a large array, of which threads share out the pieces.
 PIECE = 1 << 20
-#: Bytes of a buffer that new arrays share. Above some 32 MiB the C library takes memory from the system each time anew,
-#: which must clear it first.
-_SHARED = 1 << 24
 
 
 def sum_of_squares(arrays: Sequence[Array]) -> Sum:
@@ -59,11 +51,11 @@ def sum_of_squares(arrays: Sequence[Array]) -> Sum:
     if len(small) == len(arrays):
         return of_small
     large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
-    # Others take as long to convert to float32 as to float64.
+    # Narrower ones take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CACHED)]
-    of_others = Sum(sum_of_squares_in_float64(pieces, [piece.size for piece in pieces]))
+    of_narrower = Sum(sum_of_squares_in_float64(pieces, [piece.size for piece in pieces]))
     floats = [array for array in large if array.dtype == np.float32]
-    return added(of_small, of_others, sum_of_large(floats, threads=_threads.available()))
+    return added(of_small, of_narrower, sum_of_large(floats, threads=_threads.available()))
 
 
 def sums_of_each(
@@ -95,7 +87,7 @@ def sum_of_large(
     array are worked on at a time.
     """
     flat: list[Array] = []
-    # What must be copied to be read by strips is converted instead.
+    # What does not lie in one piece, and must be copied to be read by strips, is converted instead.
     others: list[Array] = []
     for array in arrays:
         if array.flags.forc and array.size <= piece:
@@ -130,10 +122,10 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
     sizes = [array.size for array in arrays]
-    few = sum(sizes) <= PIECE
-    if few and (inplace or len(arrays) == 1):
+    few_elements = sum(sizes) <= PIECE
+    if few_elements and (inplace or len(arrays) == 1):
         return [scale(array, factor, array if inplace else np.empty_like(array)) for array in arrays]
-    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else _copies(arrays, sizes)
+    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else new_arrays(arrays, sizes)
 
     def work(start: int, stop: int) -> None:
         # Backwards, because what was read last is still in the cache.
@@ -143,7 +135,7 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
             else:
                 scale(source, factor, result)
 
-    if few:
+    if few_elements:
         work(0, len(parts))
         return results
     parts = [part for source, result in parts for part in _pieces(source, result)]
@@ -156,43 +148,6 @@ def _pieces(source: Any, result: Array) -> Iterable[tuple[Any, Array]]:
     if result.size <= PIECE or isinstance(source, list) or not source.flags.forc:
         return [(source, result)]
     return zip(_flat_parts(source, PIECE), _flat_parts(result, PIECE), strict=True)
-
-
-def _copies(arrays: Sequence[Array], sizes: Sequence[int]) -> tuple[list[Array], list[tuple[Any, Array]]]:
-    """New arrays and, for each, what it is to be made from: an array, or several small ones for a buffer they share.
-
-    They share buffers unless they are large: many pieces of memory are handed out slowly, and the C library gives what
-    they leave free back to the system, which must clear it each time that it comes from there.
-    """
-    results: list[Array] = []
-    pairs: list[tuple[Any, Array]] = []
-    shared = np.empty(0, arrays[0].dtype)
-    ends = list(itertools.accumulate(sizes))
-    start = done = 0
-    while start < len(arrays):
-        stop = _end_of_group(sizes, ends, start, done)
-        group, size = arrays[start:stop], ends[stop - 1] - done
-        if len(group) == 1 and (group[0].nbytes >= _SHARED // 4 or not group[0].flags.c_contiguous):
-            results.append(np.empty_like(group[0]))
-            pairs.append((group[0], results[-1]))
-        else:
-            if size > shared.size:
-                shared = np.empty(min(ends[-1] - done, _SHARED // shared.itemsize), shared.dtype)
-            flat, shared = shared[:size], shared[size:]
-            bounds = itertools.pairwise([done, *ends[start:stop]])
-            parts = [flat[begin - done : end - done] for begin, end in bounds]
-            results += [part if x.ndim == 1 else part.reshape(x.shape) for part, x in zip(parts, group, strict=True)]
-            pairs.append((group, flat) if len(group) > 1 else (group[0], results[-1]))
-        start, done = stop, ends[stop - 1]
-    return results, pairs
-
-
-def _end_of_group(sizes: Sequence[int], ends: Sequence[int], start: int, done: int) -> int:
-    """Where the small arrays end that follow one another and are made together; any other is made by itself."""
-    if sizes[start] > _JOINED // 4:
-        return start + 1
-    stop = bisect.bisect_right(ends, done + _JOINED, start)
-    return next((index for index in range(start, stop) if sizes[index] > _JOINED // 4), stop)
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:

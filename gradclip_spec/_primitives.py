@@ -1,8 +1,9 @@
 """What only a library itself can say, or does much faster.
 
-Libraries are told apart here and, where arrays lie in blocks, in `_dask` and `_dtensors`; nowhere else. Every primitive
-has a form on the array API alone (:func:`_standard`), which is what a library that is not named here gets. No library
-is imported unless its arrays have been passed in.
+What differs from library to library is a field of `Primitives` (beside it, `_engine` asks for Dask's arrays and
+`_library` for DTensors). A field that is not given has a default or, from :func:`_standard`, a form on the array API
+alone, which is what a library that is not named here gets. No library is imported unless its arrays have been passed
+in.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import array_api_compat
 import numpy as np
 
 from gradclip_spec import _numpy
-from gradclip_spec._strips import Sum
+from gradclip_spec._float64_sums import Sum
 
 __all__ = ["Primitives", "of"]
 
@@ -27,6 +28,7 @@ Array = Any
 class Primitives:
     """The primitives of one library."""
 
+    # What is computed.
     #: The sum of the squares of all elements, for arrays of narrower dtypes than float64: traced, or on the device.
     sum_of_squares_lazy: Callable[[Sequence[Array]], Array]
     #: The same as a number, where values may be looked at: no farther off than a small part of float32's rounding.
@@ -35,26 +37,31 @@ class Primitives:
     multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
-    #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything.
+    #: Whether `multiply` by one leaves every element as it is, subnormal ones too; if not, the caller selects.
+    keeps_at_one: bool = False
+    #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
+    sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
+    #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
+    power: Callable[[Array, Array], Array] | None = None
+    #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
+
+    # What is asked.
+    #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything. The
+    #: default knows no accelerators: a library of theirs must say no.
     eager: Callable[[Sequence[Array]], bool] = lambda arrays: not array_api_compat.is_lazy_array(arrays[0])
-    #: Where the few numbers that decide a clip are made; None leaves it to the library.
-    device: Callable[[Array], Any] = array_api_compat.device
-    #: How an array lies on several devices, as far as that is known while it is traced.
-    place: Callable[[Array], Any] = lambda x: None
     #: Whether each array can be written into.
     writeable: Callable[[Sequence[Array]], list[bool]] = lambda arrays: list(
         map(array_api_compat.is_writeable_array, arrays)
     )
-    #: What there is among the arrays that is not an array of numbers each in its own place, and what to do with it.
+    #: What the first array is that is no dense array of numbers, and the method that makes it one; empty if all are.
     strange: Callable[[Sequence[Array]], str] = lambda arrays: ""
-    #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
-    context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
-    #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
-    power: Callable[[Array, Array], Array] | None = None
-    #: Whether multiplying by one leaves every element as it is; compilers that flush subnormal numbers do not.
-    one_is_neutral: bool = False
-    #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
-    sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
+    #: Where the few numbers that decide a clip are made; None leaves it to the library.
+    device: Callable[[Array], Any] = array_api_compat.device
+    #: How an array lies on several devices, as far as that is known while it is traced.
+    place: Callable[[Array], Any] = lambda x: None
+
+    # Arrays in blocks.
     #: Whether arrays are those of Dask: `_dask` makes their norms and scales them.
     chunked: bool = False
     #: For arrays in shards, `powers_of_shards(arrays, summary)`: the four numbers of each `summary(blocks)`, as a row.
@@ -92,7 +99,7 @@ def of(xp: Any) -> Primitives:
             writeable=lambda arrays: [False] * len(arrays),
         )
     if array_api_compat.is_cupy_namespace(xp):
-        return replace(_standard(xp), eager=lambda arrays: False, one_is_neutral=True)
+        return replace(_standard(xp), eager=lambda arrays: False, keeps_at_one=True)
     return _standard(xp)
 
 

@@ -22,7 +22,7 @@ Array = Any
 def scaled(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     """Each array multiplied by one coefficient; arrays to be left as they are come back themselves."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
-    if library.eager and coefficient.identity:
+    if library.eager and coefficient.unchanged:
         return list(arrays)
     indices = _once(arrays, inplace)
     if len(library.dtypes) == 1 and len(indices) == len(arrays):
@@ -43,19 +43,19 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     results = list(arrays)
     if not library.eager:
         # Taken apart all at once: where JAX has no float64 by default, it takes no second derivative of an index.
-        parts = [unstacked(library.xp, numbers) for numbers in (*coefficients.factors, coefficients.identity)]
+        parts = [unstacked(library.xp, numbers) for numbers in (*coefficients.factors, coefficients.unchanged)]
         for index in _once(arrays, inplace):
-            *numbers, identity = (part[index] for part in parts)
+            *numbers, unchanged = (part[index] for part in parts)
             (results[index],) = _multiply_lazy(
-                library, [arrays[index]], Coefficient(numbers, identity, coefficients.error), inplace
+                library, [arrays[index]], Coefficient(numbers, unchanged, coefficients.error), inplace
             )
         return results
     # All at once, because to look at one coefficient takes longer than to multiply a small array.
-    identities = coefficients.identity.tolist()
+    unchanged = coefficients.unchanged.tolist()
     numbers = functools.reduce(operator.mul, coefficients.factors).tolist()
     ways = {dtype: _ways(library, dtype, coefficients.error) for dtype in library.dtypes}
     for index in _once(arrays, inplace):
-        if identities[index]:
+        if unchanged[index]:
             continue
         array, number = arrays[index], numbers[index]
         wide = _dtype_for(ways[array.dtype], number)
@@ -91,10 +91,10 @@ class _Way:
     tolerance: float
 
 
-#: An element may be off by one and a half units in the last place: a half by its own rounding, and one by the
-#: coefficient, by what the norm is off and by the coefficient's rounding to float32 together. One unit is at least this
-#: much of the element. Rounding alone is never more, so that float64 is needed only where squares were summed in
-#: float32, or where a coefficient is subnormal in float32.
+#: An element may be off by one and a half units in the last place: by a half because it is rounded itself, and by one
+#: because the coefficient is off, of which a unit is at least this much. To round the coefficient to float32 never
+#: takes more. So float64 is needed only where the norm is off too, its squares having been summed in float32, or where
+#: the coefficient is subnormal in float32.
 _UNIT = 2.0**-24
 
 
@@ -124,30 +124,31 @@ def _dtype_for(ways: Sequence[_Way], number: float) -> Any:
 def _steps(ways: Sequence[_Way], coefficient: Coefficient) -> tuple[Any, list[float]]:
     """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
     first, *powers = map(float, coefficient.factors)
-    if first == 0:
-        return ways[0].dtype, [first]
     product = functools.reduce(operator.mul, powers, first)
-    wide = _dtype_for(ways, product)
-    if wide is not None:
-        return wide, [product]
+    wide = ways[0].dtype if first == 0 else _dtype_for(ways, product)
+    return (ways[-1].dtype, _small_steps(ways[-1], first, powers)) if wide is None else (wide, [product])
+
+
+def _small_steps(way: _Way, first: float, powers: Sequence[float]) -> list[float]:
+    """Numbers that are normal, whose product is that of a number and of powers of two."""
     # Powers of two come last: only the last of them can be inexact, by underflow.
     fraction, exponent = math.frexp(first)
     exponent += sum(math.frexp(power)[1] - 1 for power in powers)
-    steps, least = [fraction], 2 + int(math.log2(ways[-1].smallest))
+    steps, least = [fraction], 2 + int(math.log2(way.smallest))
     while exponent:
         step = max(exponent, least)
         steps.append(2.0**step)
         exponent -= step
-    return ways[-1].dtype, steps
+    return steps
 
 
 def _multiply_lazy(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives, steps = library.xp, library.primitives, coefficient.factors
-    if library.wider_than(arrays):
+    if library.squares_fit_float64(arrays):
         steps = [functools.reduce(operator.mul, steps)]
     products = list(arrays)
     for step in steps:
         products = primitives.multiply(products, step, library.work_dtype, inplace)
-    if primitives.one_is_neutral:
+    if primitives.keeps_at_one:
         return products
-    return [xp.where(coefficient.identity, array, product) for array, product in zip(arrays, products, strict=True)]
+    return [xp.where(coefficient.unchanged, array, product) for array, product in zip(arrays, products, strict=True)]

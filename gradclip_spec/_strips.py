@@ -11,36 +11,28 @@ The estimate is fooled where rows that are not drawn round otherwise than those 
 sum. Of equal rows, every so many of all, one at least is drawn up to every thirteenth, wherever they begin.
 """
 
-import bisect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from gradclip_spec._float64_sums import CACHED, Sum, Widen, sum_of_squares_in_float64, widened
 from gradclip_spec._scratch import borrowed
 from gradclip_spec._threads import spread
 
 __all__ = [
-    "CACHED",
+    "ERROR_OF_NORM",
     "STRIPS",
-    "Sum",
     "SumRows",
-    "Widen",
     "add_strips",
-    "added",
     "rows_in_float32",
     "sum_by_strips",
-    "sum_of_squares_in_float64",
-    "sums_of_squares_in_float64",
-    "widened",
 ]
 
 Array = np.ndarray[Any, Any]
-#: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
-Widen = Callable[[Sequence[Any], Array], None]
 #: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every four lines are a row. It sums the squares of
 #: each strip in float32 and the strips of each row in float64, and writes one number a row, matrix after matrix.
 SumRows = Callable[[Sequence[Array], Array], None]
@@ -60,29 +52,10 @@ _SAMPLE = 128
 _SCATTER = 2.0**-23
 #: How many standard errors a sum may be off.
 _STANDARD_ERRORS = 4
-#: Elements that are summed in float64 at a time: they stay in the second cache.
-CACHED = 1 << 16
-#: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
-_ALONE = 1 << 10
+#: How far a norm may be off, relative to itself, if the errors of its sum are just trusted.
+ERROR_OF_NORM = _STANDARD_ERRORS * _SCATTER / math.sqrt(_SAMPLE) / 2
 #: Elements of a part that is worth a thread's while, if others are as large.
 _SHARE = 1 << 18
-
-
-class Sum(NamedTuple):
-    """A sum of squares, and how far it may be off beyond the rounding of float64."""
-
-    value: float
-    error: float = 0.0
-
-    @property
-    def relative_error(self) -> float:
-        """The same relative to the sum."""
-        return self.error / self.value if 0 < self.value < math.inf else 0.0
-
-
-def added(*sums: Sum) -> Sum:
-    """The sum of sums."""
-    return Sum(sum(each.value for each in sums), sum(each.error for each in sums))
 
 
 def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
@@ -106,59 +79,6 @@ def add_strips(subscripts: str, strips: Array, sums: Array) -> None:
             # Of rows so short, this is the fastest sum of NumPy's.
             operands = [rows] * (1 + subscripts.count(","))
             np.einsum(subscripts, *operands, out=sums[begin // STRIPS :][: len(rows)])
-
-
-def widened(arrays: Sequence[Array], out: Array) -> None:
-    """All elements of arrays of NumPy in float64, which holds the square of any narrower float exactly."""
-    # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
-    np.concatenate(arrays, axis=None, out=out, casting="unsafe")
-
-
-def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
-    """The sum of the squares of all elements; arrays larger than the cache are flat ones of NumPy."""
-    if not arrays:
-        return 0.0
-    sums: list[float] = []
-    with borrowed(CACHED, np.float64) as buffer:
-        for start, stop, size in _groups(sizes):
-            if size <= CACHED:
-                sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
-                continue
-            for begin in range(0, size, CACHED):
-                piece = arrays[start][begin : begin + CACHED]
-                sums.append(_widened_sum([piece], piece.size, widen, buffer))
-    return math.fsum(sums)
-
-
-def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
-    """The sums of the squares of small arrays, none of them empty, each by itself."""
-    sums: list[float] = []
-    with borrowed(CACHED, np.float64) as buffer:
-        for start, stop, size in _groups(sizes):
-            squares = buffer[:size]
-            widen(arrays[start:stop], squares)
-            np.square(squares, out=squares)
-            begins = list(itertools.accumulate(sizes[start : stop - 1], initial=0))
-            sums += np.add.reduceat(squares, begins).tolist()
-    return sums
-
-
-def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Where arrays of these sizes start and stop that fit the cache together, and their size; larger ones are alone."""
-    ends = list(itertools.accumulate(sizes))
-    start = done = 0
-    while start < len(sizes):
-        stop = max(start + 1, bisect.bisect_right(ends, done + CACHED, start))
-        yield start, stop, ends[stop - 1] - done
-        start, done = stop, ends[stop - 1]
-
-
-def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
-    widen(arrays, buffer[:size])
-    rows = -(-size // _ALONE)
-    buffer[size : rows * _ALONE] = 0
-    matrix = buffer[: rows * _ALONE].reshape(rows, _ALONE)
-    return float(np.sum(np.vecdot(matrix, matrix)))
 
 
 def sum_by_strips(
@@ -189,30 +109,34 @@ def _sum_without_bias(
     # Far from where squares underflow, also if what is subnormal is flushed to zero.
     if not size * 2.0**-96 < total < 2.0**127:
         return None
-    drawn = np.searchsorted(running, _places() * total, "right").tolist()
-    # What has been drawn, and what is in no row, is read again all at once.
-    again: list[Array] = []
-    rounded: list[float] = []
-    for number in drawn:
-        # A product that is rounded up may lie beyond the last row.
-        row = min(number, bounds[-1] - 1)
-        owner = bisect.bisect_right(bounds, row) - 1
-        begin = (row - bounds[owner]) * _ROW
-        again.append(parts[owner][begin : begin + _ROW])
-        rounded.append(float(of_rows[row]))
-    again += [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True) if each % _ROW]
-    exact = sums_of_squares_in_float64(again, [part.size for part in again], widen)
-    bias, scatter = _bias(rounded, exact[:_SAMPLE])
+    # A product that is rounded up may lie beyond the last row.
+    drawn = np.minimum(np.searchsorted(running, _places() * total, "right"), bounds[-1] - 1)
+    bias, scatter = _bias(of_rows[drawn], _rows_in_float64(parts, bounds, drawn, widen))
     if scatter > _SCATTER:
         return None
-    return Sum(total / (1 + bias) + math.fsum(exact[_SAMPLE:]), _STANDARD_ERRORS * scatter / math.sqrt(_SAMPLE) * total)
+    rests = [part[each // _ROW * _ROW :] for part, each in zip(parts, sizes, strict=True) if each % _ROW]
+    rest = sum_of_squares_in_float64(rests, [part.size for part in rests], widen)
+    return Sum(total / (1 + bias) + rest, _STANDARD_ERRORS * scatter / math.sqrt(_SAMPLE) * total)
 
 
-def _bias(sums: Sequence[float], exact: Sequence[float]) -> tuple[float, float]:
+def _rows_in_float64(parts: Sequence[Array], bounds: Sequence[int], drawn: Array, widen: Widen) -> Array:
+    """The sums of the squares of rows that are drawn, by their numbers; `bounds` are those of each part's first row."""
+    owners = np.searchsorted(bounds, drawn, "right") - 1
+    begins = (drawn - np.asarray(bounds)[owners]) * _ROW
+    places = zip(owners.tolist(), begins.tolist(), strict=True)
+    with borrowed(drawn.size * _ROW, np.float64) as elements:
+        widen([parts[owner][begin : begin + _ROW] for owner, begin in places], elements)
+        rows = elements.reshape(-1, _ROW)
+        sums: Array = np.vecdot(rows, rows)
+        return sums
+
+
+def _bias(sums: Array, exact: Array) -> tuple[float, float]:
     """The mean of the relative errors of some sums, and their standard deviation."""
-    errors = [rounded / true - 1 if true > 0 else 0.0 for rounded, true in zip(sums, exact, strict=True)]
-    bias = math.fsum(errors) / _SAMPLE
-    return bias, math.sqrt(math.fsum((error - bias) ** 2 for error in errors) / _SAMPLE)
+    errors = np.divide(sums, exact, out=np.ones_like(exact), where=exact > 0) - 1
+    bias = float(np.sum(errors)) / errors.size
+    errors -= bias
+    return bias, math.sqrt(float(np.dot(errors, errors)) / errors.size)
 
 
 @lru_cache

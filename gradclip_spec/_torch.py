@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _numpy
+from gradclip_spec._float64_sums import Sum, added, sum_of_squares_in_float64, widened
 from gradclip_spec._primitives import Primitives
 from gradclip_spec._scratch import borrowed
-from gradclip_spec._strips import STRIPS, Sum, add_strips, added, sum_of_squares_in_float64, widened
+from gradclip_spec._strips import STRIPS, add_strips
 
 __all__ = ["primitives"]
 
@@ -99,7 +100,7 @@ def primitives(standard: Primitives) -> Primitives:
         writeable=_writeable,
         strange=_strange,
         context=context,
-        one_is_neutral=True,
+        keeps_at_one=True,
         sums_of_each=_sums_of_each,
     )
 

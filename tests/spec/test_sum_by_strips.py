@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import _strips
+from gradclip_spec import _float64_sums, _strips
 
 SIZE = 1 << 20
 ROW = _strips._ROW
@@ -139,4 +139,4 @@ def test_sums_in_float64_count_each_element_once(sizes: list[int]) -> None:
     values = np.arange(sum(sizes), dtype=np.float32) % 1000
     arrays = np.split(values, np.cumsum(sizes)[:-1]) if sizes else []
 
-    assert _strips.sum_of_squares_in_float64(arrays, sizes) == np.sum(values.astype(np.int64) ** 2)
+    assert _float64_sums.sum_of_squares_in_float64(arrays, sizes) == np.sum(values.astype(np.int64) ** 2)

@@ -1,0 +1,100 @@
+"""Sums of squares in float64, which holds the square of every narrower float exactly."""
+
+import bisect
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradclip_spec._scratch import borrowed
+
+__all__ = [
+    "CACHED",
+    "Sum",
+    "Widen",
+    "added",
+    "sum_of_squares_in_float64",
+    "sums_of_squares_in_float64",
+    "widened",
+]
+
+Array = np.ndarray[Any, Any]
+#: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
+Widen = Callable[[Sequence[Any], Array], None]
+
+#: Elements that are summed in float64 at a time: they stay in the second cache.
+CACHED = 1 << 16
+#: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
+_ALONE = 1 << 10
+
+
+class Sum(NamedTuple):
+    """A sum of squares, and how far it may be off beyond the rounding of float64."""
+
+    value: float
+    error: float = 0.0
+
+    @property
+    def relative_error(self) -> float:
+        """The same relative to the sum."""
+        return self.error / self.value if 0 < self.value < math.inf else 0.0
+
+
+def added(*sums: Sum) -> Sum:
+    """The sum of sums."""
+    return Sum(sum(each.value for each in sums), sum(each.error for each in sums))
+
+
+def widened(arrays: Sequence[Array], out: Array) -> None:
+    """All elements of arrays of NumPy in float64, which holds the square of any narrower float exactly."""
+    # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
+    np.concatenate(arrays, axis=None, out=out, casting="unsafe")
+
+
+def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
+    """The sum of the squares of all elements; arrays larger than the cache are flat ones of NumPy."""
+    if not arrays:
+        return 0.0
+    sums: list[float] = []
+    with borrowed(CACHED, np.float64) as buffer:
+        for start, stop, size in _groups(sizes):
+            if size <= CACHED:
+                sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
+                continue
+            for begin in range(0, size, CACHED):
+                piece = arrays[start][begin : begin + CACHED]
+                sums.append(_widened_sum([piece], piece.size, widen, buffer))
+    return math.fsum(sums)
+
+
+def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
+    """The sums of the squares of small arrays, none of them empty, each by itself."""
+    sums: list[float] = []
+    with borrowed(CACHED, np.float64) as buffer:
+        for start, stop, size in _groups(sizes):
+            squares = buffer[:size]
+            widen(arrays[start:stop], squares)
+            np.square(squares, out=squares)
+            begins = list(itertools.accumulate(sizes[start : stop - 1], initial=0))
+            sums += np.add.reduceat(squares, begins).tolist()
+    return sums
+
+
+def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Where arrays of these sizes start and stop that fit the cache together, and their size; larger ones are alone."""
+    ends = list(itertools.accumulate(sizes))
+    start = done = 0
+    while start < len(sizes):
+        stop = max(start + 1, bisect.bisect_right(ends, done + CACHED, start))
+        yield start, stop, ends[stop - 1] - done
+        start, done = stop, ends[stop - 1]
+
+
+def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
+    widen(arrays, buffer[:size])
+    rows = -(-size // _ALONE)
+    buffer[size : rows * _ALONE] = 0
+    matrix = buffer[: rows * _ALONE].reshape(rows, _ALONE)
+    return float(np.sum(np.vecdot(matrix, matrix)))

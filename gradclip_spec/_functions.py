@@ -198,7 +198,7 @@ def clip_by_global_norm(
     errors is estimated from some strips and taken off; where the estimate is poor, everything is summed in float64.
     Data made to defeat the estimate, whose other strips round otherwise than those looked at, can exceed 1 ulp.
 
-    *Memory.* New NumPy arrays may share buffers of up to 16 MiB: keeping one of them keeps the buffer. Some memory for
+    *Memory.* New NumPy arrays may share buffers of up to 64 MiB: keeping one of them keeps the buffer. Some memory for
     intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
     twice is scaled once; two arrays that share memory are each scaled.
 

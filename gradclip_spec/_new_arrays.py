@@ -13,16 +13,16 @@ Array = np.ndarray[Any, Any]
 
 #: Elements of small arrays that are made at a time, few enough for the cache.
 _JOINED = 1 << 17
-#: Bytes of a buffer that new arrays share. Above some 32 MiB the C library takes memory from the system each time anew,
-#: which must clear it first.
-_SHARED = 1 << 24
+#: Bytes of a buffer that new arrays share. Linux hands out memory in pages of 2 MiB if it is asked for so much, but up
+#: to 2 MiB at either end of a piece in pages of 4 KiB, each with a fault of its own: fewer ends, less time.
+_SHARED = 1 << 26
 
 
 def new_arrays(arrays: Sequence[Array], sizes: Sequence[int]) -> tuple[list[Array], list[tuple[Any, Array]]]:
     """New arrays and, for each, what it is to be made from: an array, or several small ones for a buffer they share.
 
-    They share buffers unless they are large: many pieces of memory are handed out slowly, and the C library gives what
-    they leave free back to the system, which must clear it each time that it comes from there.
+    They share buffers unless they are large: memory that the system hands out is cleared first, and many pieces of it
+    are handed out slowly.
     """
     results: list[Array] = []
     pairs: list[tuple[Any, Array]] = []

@@ -346,15 +346,18 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
 
 
 def test_new_arrays_that_share_no_memory(backend: Any) -> None:
-    # More than the 16 MB that new NumPy arrays share, and none that fits into what is left of them.
-    arrays = [backend.array(np.full((3, 100_001), 1.0 + place)) for place in range(15)]
+    # More than the 64 MiB that new NumPy arrays share, none that fits into what is left of them, and one by itself.
+    sizes = [3_000_003] * 6 + [5_000_000, 7]
+    arrays = [backend.array(np.full(size, 1.0 + place)) for place, size in enumerate(sizes)]
     clipped, norm = clip_by_global_norm(arrays, 1.0)
-    exact = math.sqrt(300_003 * sum(place**2 for place in range(1, 16)))
+    exact = math.sqrt(sum(size * (1.0 + place) ** 2 for place, size in enumerate(sizes)))
     assert float(backend.read(norm)) == pytest.approx(exact, rel=2.0**-23)
-    for place, array in enumerate(clipped):
+    for place, (size, array) in enumerate(zip(sizes, clipped, strict=True)):
         values = backend.read(array)
-        assert values.shape == (3, 100_001)
-        assert values == pytest.approx((1.0 + place) / exact, rel=2.0**-22)
+        assert values.shape == (size,)
+        # All alike, and none of them another's.
+        assert np.all(values == values[0])
+        assert float(values[0]) == pytest.approx((1.0 + place) / exact, rel=2.0**-22)
 
 
 #: Fewer than are joined, as many, one more, and those around a row and a chunk.

@@ -16,7 +16,7 @@ __all__ = ["check_bounds", "check_eps", "check_norm_type", "check_switch", "chec
 def check_threshold(name: str, value: Any) -> float:
     """A norm threshold: a number that is zero or more; infinity means that nothing is ever clipped."""
     number = _number(name, value, "a number that is zero or more")
-    # The value itself, because what is barely below zero becomes zero as a float.
+    # The value itself, here and below, because what is barely below zero becomes zero as a float.
     if not value >= 0:
         message = f"`{name}` must be zero or more, got {value!r}; infinity is the threshold that clips nothing"
         raise ValueError(message)
@@ -26,7 +26,7 @@ def check_threshold(name: str, value: Any) -> float:
 def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     """The lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
     upper = _number("max", max, "a number")
-    if min is None and not upper >= 0:
+    if min is None and not max >= 0:
         message = f"`max` must be zero or more when `min` is left to be its negative, got {max!r}; give `min` as well"
         raise ValueError(message)
     lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
@@ -50,7 +50,7 @@ def check_norm_type(value: Any) -> float:
 def check_eps(value: Any) -> float:
     """The constant that is added to the norm: a finite number that is zero or more."""
     number = _number("eps", value, "a finite number that is zero or more")
-    if not 0 <= number < math.inf:
+    if not (value >= 0 and number < math.inf):
         message = f"`eps` must be finite and zero or more, got {value!r}; leave it out for the plain formula"
         raise ValueError(message)
     return number
@@ -74,7 +74,8 @@ def _number(name: str, value: Any, wanted: str) -> float:
         )
         raise TypeError(message)
     try:
-        return float(value)
+        # Zero without a sign, which would be that of every element.
+        return float(value) + 0.0
     except OverflowError:
         message = f"`{name}` is too large for a float, got {value!r}; use float('inf')"
         raise ValueError(message) from None

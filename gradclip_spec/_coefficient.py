@@ -13,6 +13,9 @@ __all__ = ["Coefficient", "coefficient_of"]
 
 Array = Any
 
+#: A threshold below this may be zero, or be taken for it by a compiler that flushes subnormal numbers.
+_TINY = 2.0**-1000
+
 
 @dataclass(frozen=True, eq=False)
 class Coefficient:
@@ -39,10 +42,13 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
     if norm.plain:
         # A coefficient that is below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps if eps else norm.high
-        within, one = total <= clip_norm, xp.ones_like(total)
-        quotient = xp.where(within, one, xp.full_like(total, clip_norm)) / xp.where(within, one, total)
-        # The quotient is 1 within the threshold only, and compilers compute a comparison anew for each array, where
-        # they keep a quotient.
+        within = total <= clip_norm
+        # Within the threshold, that over itself. Only there it is 1, and that tells whether there is something to do:
+        # compilers compute a comparison anew for each array, but a quotient once.
+        is_normal = clip_norm >= _TINY
+        quotient = clip_norm / xp.where(within, xp.full_like(total, clip_norm if is_normal else 1.0), total)
+        if not is_normal:
+            quotient = xp.where(within, xp.ones_like(total), quotient)
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)

@@ -7,6 +7,7 @@ from typing import Any
 import array_api_compat
 
 from gradclip_spec._primitives import Primitives
+from gradclip_spec._scalars import FORMATS
 
 __all__ = ["primitives"]
 
@@ -30,19 +31,20 @@ def primitives(standard: Primitives) -> Primitives:
         return lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
-        # XLA may flush subnormal numbers when it multiplies, by one too.
         if all(x.dtype == wide for x in arrays):
-            return [lax.select(k == 1, x, x * k) for x in arrays]
+            return [x * k for x in arrays]
         # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step, and one
-        # below 2**-252 would take a third: for that, all others would take a third longer to compile. Whether there is
-        # something to do, and twice, the first factor tells, which ends in a division: what leads to the factor is
-        # compiled once then, but what is cheaper, XLA computes anew for each array.
+        # below 2**-252 would take a third: for that, all others would take a third longer to compile. The first factor
+        # tells whether there is a second (it is not above zero) and whether there is nothing to do (it is above one),
+        # where XLA may flush subnormal numbers. It ends in a division, because XLA compiles and computes anew for each
+        # array what is cheaper.
         smallest = 2.0**-126
-        first = (k / jnp.where(k < smallest, -smallest, 1.0)).astype(jnp.float32)
-        second, is_one = jnp.where(first <= 0, jnp.float32(-smallest), jnp.float32(1)), first == 1
+        number, unit = jnp.where(k == 1, 2.0, k), jnp.where(k < smallest, -smallest, 1.0)
+        first = lax.convert_element_type(number / unit, jnp.float32)
+        second, keep = jnp.where(first <= 0, jnp.float32(-smallest), jnp.float32(1)), first > 1
         products = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
         return [
-            lax.select(is_one, x, lax.convert_element_type(product, x.dtype))
+            lax.select(keep, x, lax.convert_element_type(product, x.dtype))
             for x, product in zip(arrays, products, strict=True)
         ]
 
@@ -74,5 +76,5 @@ def primitives(standard: Primitives) -> Primitives:
         place=place,
         context=lambda: enable_x64(True),
         power=power,
-        keeps_at_one=True,
+        keeps_at_one=FORMATS.keys() - {"float64"},
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gradclip_spec import _double_words
 from gradclip_spec._exact_sums import largest_magnitude, sum_of_scaled_powers
 from gradclip_spec._library import Library
-from gradclip_spec._scalars import Scalars
+from gradclip_spec._scalars import FORMATS, Scalars
 
 __all__ = ["PowerSum", "joined", "rooted", "sum_of_powers"]
 
@@ -51,16 +51,22 @@ def sum_of_powers(library: Library, arrays: Sequence[Array], norm_type: float) -
 
 
 def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array, Array, Array]:
-    """The norm of which powers were summed, as the three numbers of a :class:`gradclip_spec._norm.Norm`."""
+    """The norm of which powers were summed, as the three numbers of a :class:`gradclip_spec._norm.Norm`.
+
+    The first is zero, not finite, or far from the ends of the range.
+    """
     xp = scalars.xp
     high, low, bound, exponent = powers
     if norm_type == 2:
-        high, low = _double_words.double_root(xp, high, low, scalars.precision)
-    elif norm_type not in (1, math.inf):
-        nonzero = high != 0
+        return *_double_words.double_root(xp, high, low, scalars.precision), exponent
+    if norm_type == 1:
+        return high, low, exponent
+    nonzero = high != 0
+    if norm_type != math.inf:
         root = scalars.power(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
-        high, low = xp.where(nonzero, root * bound, xp.zeros_like(root)), xp.zeros_like(root)
-    return high, low, exponent
+        high = xp.where(nonzero, root * bound, xp.zeros_like(root))
+    own = _exponent(xp, xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high)), scalars.precision)
+    return high * _double_words.power_of_two(xp, -own, scalars.precision), xp.zeros_like(high), exponent + own
 
 
 def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
@@ -93,10 +99,8 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
     scalars = library.scalars
     xp = scalars.xp
     ordinary = xp.isfinite(largest) & (largest > 0)
-    # Exponents whose powers of two, and their inverses, can be made and multiplied.
-    exponents = (-900.0, 1000.0) if library.has_float64 else (-105.0, 120.0)
     positive = xp.where(ordinary, largest, xp.ones_like(largest))
-    exponent = xp.clip(xp.floor(xp.log2(positive)), *exponents)
+    exponent = _exponent(xp, positive, library.precision)
     scale = _double_words.power_of_two(xp, -exponent, scalars.precision)
     bound = positive * scale
     high, low = sum_of_scaled_powers(library, arrays, norm_type, scale, bound)
@@ -107,3 +111,12 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
         bound=bound if norm_type not in (1, 2) else xp.ones_like(positive),
         exponent=xp.where(ordinary, exponent, zero),
     )
+
+
+def _exponent(xp: Any, x: Array, precision: int) -> Array:
+    """The exponent of a number above zero, as far as powers of two of it, and their inverses, are made and multiplied.
+
+    The precision is that of what they are multiplied with.
+    """
+    limits = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
+    return xp.clip(xp.floor(xp.log2(x)), *limits)

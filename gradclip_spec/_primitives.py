@@ -8,7 +8,7 @@ in.
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from gradclip_spec import _numpy
 from gradclip_spec._float64_sums import Sum
+from gradclip_spec._scalars import FORMATS
 
 __all__ = ["Primitives", "of"]
 
@@ -37,8 +38,8 @@ class Primitives:
     multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
-    #: Whether `multiply` by one leaves every element as it is, subnormal ones too; if not, the caller selects.
-    keeps_at_one: bool = False
+    #: The dtypes of which `multiply` by one leaves every element as it is, subnormal ones too; else the caller selects.
+    keeps_at_one: Collection[str] = ()
     #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
     sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
     #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
@@ -99,7 +100,7 @@ def of(xp: Any) -> Primitives:
             writeable=lambda arrays: [False] * len(arrays),
         )
     if array_api_compat.is_cupy_namespace(xp):
-        return replace(_standard(xp), eager=lambda arrays: False, keeps_at_one=True)
+        return replace(_standard(xp), eager=lambda arrays: False, keeps_at_one=FORMATS)
     return _standard(xp)
 
 

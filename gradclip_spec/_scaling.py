@@ -149,6 +149,6 @@ def _multiply_lazy(library: Library, arrays: Sequence[Array], coefficient: Coeff
     products = list(arrays)
     for step in steps:
         products = primitives.multiply(products, step, library.work_dtype, inplace)
-    if primitives.keeps_at_one:
+    if dtype_name(arrays[0].dtype) in primitives.keeps_at_one:
         return products
     return [xp.where(coefficient.unchanged, array, product) for array, product in zip(arrays, products, strict=True)]

@@ -10,6 +10,7 @@ import numpy as np
 from gradclip_spec import _numpy
 from gradclip_spec._float64_sums import Sum, added, sum_of_squares_in_float64, widened
 from gradclip_spec._primitives import Primitives
+from gradclip_spec._scalars import FORMATS
 from gradclip_spec._scratch import borrowed
 from gradclip_spec._strips import STRIPS, add_strips
 
@@ -100,7 +101,7 @@ def primitives(standard: Primitives) -> Primitives:
         writeable=_writeable,
         strange=_strange,
         context=context,
-        keeps_at_one=True,
+        keeps_at_one=FORMATS,
         sums_of_each=_sums_of_each,
     )
 

@@ -31,6 +31,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
         ({"clip_norm": 1.0, "norm_type": "fro"}, TypeError, "norm_type"),
         ({"clip_norm": 1.0, "eps": -1e-6}, ValueError, "eps"),
         ({"clip_norm": 1.0, "eps": math.inf}, ValueError, "eps"),
+        ({"clip_norm": 1.0, "eps": Fraction(-1, 10**400)}, ValueError, "eps"),
         ({"clip_norm": 1.0, "inplace": 1}, TypeError, "inplace"),
     ],
 )
@@ -47,6 +48,7 @@ def test_bad_numbers_and_switches(clip: Any, arguments: Any, error: Any, name: s
     [
         ({"max": -1.0}, ValueError, "max"),
         ({"max": math.nan}, ValueError, "max"),
+        ({"max": Fraction(-1, 10**400)}, ValueError, "max"),
         ({"max": 1.0, "min": 2.0}, ValueError, "min"),
         ({"max": 1.0, "min": math.nan}, ValueError, "min"),
         ({"max": "1"}, TypeError, "max"),

@@ -14,6 +14,10 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 
 
+#: The bits of their significands, and of that of float64.
+SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 23, "float64": 52}
+
+
 def equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
     """Assert the library, the dtype and every bit of an array; all NaN are alike."""
     __tracebackhide__ = True
@@ -95,6 +99,40 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
         assert abs(float(total) - expected) <= tolerance * expected
 
 
+#: Exponents near both ends of the range, whose quarters are normal numbers.
+ENDS = {"float16": (14, -10), "bfloat16": (126, -120), "float32": (126, -120), "float64": (1022, -1018)}
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_infinity_norms_at_the_ends_of_the_range(backend: Any, end: int) -> None:
+    for dtype in backend.dtypes:
+        norm = 2.0 ** ENDS[dtype][end]
+        arrays = [backend.array([norm, 0.0], dtype), backend.array([-norm / 2], dtype)]
+        clipped, total = clip_by_global_norm(arrays, norm / 2, norm_type=math.inf)
+
+        assert float(backend.read(total)) == norm
+        equal(backend, clipped[0], [norm / 2, 0.0], dtype)
+        equal(backend, clipped[1], [-norm / 4], dtype)
+        equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=math.inf), [norm / 2, 0.0], dtype)
+        equal(backend, clip_by_norm(arrays[0], norm, norm_type=math.inf), [norm, 0.0], dtype)
+
+
+def test_a_subnormal_infinity_norm() -> None:
+    clipped, total = clip_by_global_norm([np.array([1e-309, 5e-310])], 5e-310, norm_type=math.inf)
+    assert float(total) == 1e-309
+    # As far as subnormal numbers reach.
+    np.testing.assert_allclose(clipped[0], [5e-310, 2.5e-310], rtol=0, atol=5e-324)
+
+
+def test_a_norm_far_above_all_elements(backend: Any) -> None:
+    # A hundred ones to a hundredth, of which the hundredth power is 10**200.
+    for dtype in backend.dtypes:
+        ones = backend.array(np.ones(100), dtype)
+        clipped = backend.read(clip_by_norm(ones, 1e197, norm_type=0.01)).astype(float)
+        # The hundredth power makes a hundred roundings of one.
+        np.testing.assert_allclose(clipped, 1e-3, rtol=2.0**-45 + 2.0 ** -SIGNIFICANT[dtype])
+
+
 def test_at_the_threshold_nothing_changes(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped, total = clip_by_global_norm([backend.array([3.0, 4.0], dtype)], 5.0)
@@ -134,6 +172,22 @@ def test_zero_gradient_stays_zero(backend: Any) -> None:
 def test_zero_threshold_makes_zeros(backend: Any) -> None:
     for dtype in backend.dtypes:
         equal(backend, clip_by_norm([backend.array([3.0, -4.0], dtype)], 0.0)[0], [0.0, 0.0], dtype)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 5e-324])
+def test_a_zero_gradient_is_within_any_threshold(backend: Any, threshold: float) -> None:
+    for dtype in backend.dtypes:
+        array = backend.array([0.0, 0.0], dtype)
+        (clipped,), total = clip_by_global_norm([array], threshold)
+        equal(backend, clipped, [0.0, 0.0], dtype)
+        assert float(backend.read(total)) == 0.0
+        assert clipped is array or not backend.eager
+
+
+def test_a_threshold_of_minus_zero_has_no_sign(backend: Any) -> None:
+    clipped = backend.read(clip_by_norm(backend.array([3.0, 4.0]), -0.0))
+    assert clipped.tolist() == [0.0, 0.0]
+    assert not np.signbit(clipped).any()
 
 
 def test_infinite_threshold_changes_nothing(backend: Any) -> None:

@@ -122,6 +122,37 @@ def test_jax_derivatives_of_what_is_compiled_first(require: Any, norm_type: floa
             np.testing.assert_allclose(made(x), wanted, rtol=1e-4, atol=1e-4)
 
 
+#: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element,
+#: of which half is lost by the first through the norm.
+FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
+
+
+@pytest.mark.parametrize(("norm", "threshold", "wanted"), FAR_NORMS)
+def test_jax_derivatives_of_norms_far_from_one(
+    require: Any, norm: float, threshold: float, wanted: list[float]
+) -> None:
+    jax = require("jax")
+    with jax.enable_x64(True):
+        x = jax.numpy.asarray([norm, norm / 2])
+        got = jax.grad(lambda x: clip_by_global_norm(x, threshold, norm_type=math.inf)[0].sum())(x)
+
+    np.testing.assert_allclose(got, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("dtype", "small"), [("float32", 2.0**-13), ("float64", 2.0**-25)])
+def test_jax_derivatives_just_above_the_threshold(require: Any, dtype: str, small: float) -> None:
+    # By so little that the coefficient, or the first of its factors, is 1 in the dtype.
+    jax = require("jax")
+    with jax.enable_x64(True):
+        x = jax.numpy.asarray([1.0, small], dtype)
+        got = jax.jacrev(lambda x: clip_by_global_norm(x, 1.0)[0])(x)
+        # A power of two below the norm, so small that the coefficient has three factors, of which the first is 1.
+        tiny = jax.jacrev(lambda x: clip_by_global_norm(x, 2.0**-520)[0])(jax.numpy.asarray([2.0**-513, 0.0]))
+
+    np.testing.assert_allclose(got, [[small**2, -small], [-small, 1.0]], atol=small**2)
+    np.testing.assert_allclose(tiny, [[0.0, 0.0], [0.0, 2.0**-7]])
+
+
 def test_jax_export_with_sizes_left_open(require: Any) -> None:
     jax = require("jax")
     export = importlib.import_module("jax.export")
@@ -209,6 +240,17 @@ def test_torch_derivatives_in_forward_mode(require: Any) -> None:
         for result in (clipped[0], each):
             torch.testing.assert_close(forward_ad.unpack_dual(result).tangent, torch.tensor([0.128, -0.096]))
         torch.testing.assert_close(forward_ad.unpack_dual(norm).tangent, torch.tensor(0.6))
+
+
+@pytest.mark.parametrize(("norm", "threshold", "wanted"), FAR_NORMS)
+def test_torch_derivatives_of_norms_far_from_one(
+    require: Any, norm: float, threshold: float, wanted: list[float]
+) -> None:
+    torch = require("torch")
+    x = torch.tensor([norm, norm / 2], dtype=torch.float64, requires_grad=True)
+    clip_by_global_norm(x, threshold, norm_type=math.inf)[0].sum().backward()
+
+    np.testing.assert_allclose(x.grad, wanted, rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

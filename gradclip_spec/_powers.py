@@ -63,10 +63,19 @@ def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array,
         return high, low, exponent
     nonzero = high != 0
     if norm_type != math.inf:
-        root = scalars.power(xp.where(nonzero, high, xp.ones_like(high)), xp.full_like(high, 1 / norm_type))
-        high = xp.where(nonzero, root * bound, xp.zeros_like(root))
+        high = xp.where(nonzero, _root(scalars, high, low, norm_type) * bound, xp.zeros_like(high))
     own = _exponent(xp, xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high)), scalars.precision)
     return high * _double_words.power_of_two(xp, -own, scalars.precision), xp.zeros_like(high), exponent + own
+
+
+def _root(scalars: Scalars, high: Array, low: Array, norm_type: float) -> Array:
+    """The p-th root of `high + low`, and 1 for zero."""
+    xp = scalars.xp
+    high = xp.where(high != 0, high, xp.ones_like(high))
+    root = scalars.power(high, xp.full_like(high, 1 / norm_type))
+    # One step of Newton's, because `1 / norm_type` is rounded, and its error counts as often as the sum has doubled.
+    missing = (high - scalars.power(root, xp.full_like(high, norm_type))) + low
+    return root + _double_words.finite_or_zero(xp, root * (missing / (norm_type * high)))
 
 
 def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:

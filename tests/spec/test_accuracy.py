@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import decimal
 import math
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -77,6 +80,31 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
     }[kind]
     for dtype in backend.dtypes:
         check(backend, values, dtype)
+
+
+@pytest.mark.parametrize("norm_type", [0.5, 1, 1.1, 1.5, 3, 10, 100])
+def test_other_norms(backend: Any, norm_type: float) -> None:
+    random = np.random.default_rng(3)
+    kinds = [random.standard_normal(400), np.full(10_000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
+    decimal.getcontext().prec = 50
+    for dtype in backend.dtypes:
+        for values in kinds:
+            array = backend.array(values, dtype)
+            elements = [Fraction(float(value)) for value in backend.read(array)]
+            counted = collections.Counter(elements)
+            power = sum(times * _decimal(abs(x)) ** _decimal(norm_type) for x, times in counted.items())
+            norm = Fraction(power ** (1 / _decimal(norm_type)))
+            total_dtype = "float64" if dtype == "float64" else "float32"
+            total = backend.read(global_norm(array, norm_type=norm_type))
+            assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2]
+            threshold = float(norm) / 3
+            clipped = backend.read(clip_by_norm(array, threshold, norm_type=norm_type)).astype(np.float64)
+            for x, y in dict(zip(elements, clipped.tolist(), strict=True)).items():
+                assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3]
+
+
+def _decimal(x: Any) -> Decimal:
+    return Decimal(Fraction(x).numerator) / Fraction(x).denominator
 
 
 #: The libraries whose large arrays are summed in float32 first.

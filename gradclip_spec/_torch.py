@@ -130,7 +130,7 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
             outs = torch.from_numpy(norms).split([len(matrix) for matrix in matrices])
             for matrix, out in zip(matrices, outs, strict=True):
                 torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
-            add_strips("ij,ij->i", norms, sums)
+            add_strips(norms, sums, are_norms=True)
 
     if dtype == torch.float32:
         read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, _PART

@@ -2,28 +2,33 @@
 
 How `clip_by_global_norm` clips a few small float32 arrays of NumPy. In ten minutes, read these, in this order:
 
-1. `_functions.clip_by_global_norm`: the body. `_arguments` checks numbers; the classes in `_policies` call the same.
-2. `_engine`: `Gradients.of`, `clip_together`, `_total_norm`. For NumPy, `eager` is True and nothing is `chunked`.
-3. `_norm`: `norm_of_all` and `_sum_of_squares`, the first branch of each: this norm is plain. It uses
-   `library.scalars.xp`, which is NumPy here (`_scalars`), and one of the `Primitives`, `_numpy.sum_of_squares`, up to
-   its first return. The squares are added in `_float64_sums.sum_of_squares_in_float64`.
+1. `_functions.clip_by_global_norm`: the body. `_arguments` checks numbers; the classes in `_policies` call these
+   functions.
+2. `_engine`: `Gradients.of`, `clip_together`, `_norm_and_total`. For NumPy, `eager` is True and nothing is `chunked`.
+3. `_norm`: `Norm`, `norm_of_all` and `_sum_of_squares`, the first branch of each: this norm is plain. Read
+   `library.scalars.xp` as NumPy and `plain_root` as a square root; `sum_of_squares_eager` is `_numpy.sum_of_squares`,
+   of which read up to the first return. The squares are added in `_float64_sums.sum_of_squares_in_float64` and
+   `_widened_sum`.
 4. `_coefficient`: `Coefficient`, and `coefficient_of` up to the end of the branch for plain norms.
-5. `_scaling`: `scaled`, and from `_multiply_eager` to `_steps`. It ends in `_numpy.multiply`.
+5. `_scaling`: `scaled`, `_multiply_eager`, `_dtype_for`. It ends in `_numpy.multiply`: in `np.multiply` for each array,
+   or for several small ones joined in one piece of new memory, of which their results are parts (`_new_arrays`).
 
 The rest is for gradients of other kinds, or for speed:
 
-- Elements of float64, norms other than the Euclidean one, devices without float64: `_powers` of exact sums
-  (`_exact_sums`), as pairs of floats (`_double_words`).
+- Elements of float64, norms other than the Euclidean one, devices without float64: the sums of powers are exact or
+  nearly so (`_powers`, `_exact_sums`), and the numbers made of them are pairs of floats (`_double_words`).
 - Large arrays on the CPU are summed in float32 (`_strips`), those of NumPy in threads (`_threads`). Intermediate
-  results lie in memory that is used again (`_scratch`), results in few pieces of it (`_new_arrays`).
+  results lie in memory that is used again (`_scratch`).
 - Trees of arrays, and which of their leaves are included: `_trees`. Dtypes, and what is refused: `_library`.
 - Other libraries: `_torch` and `_jax`. One that follows the array API needs nothing on the CPU (`_primitives._standard`
-  does). On an accelerator, or where it does better itself, it needs a branch in `_primitives.of`.
+  does). On an accelerator it needs a branch in `_primitives.of` that sets `eager`, and one with faster ways of its own
+  needs a branch that names them.
 - Arrays in blocks, which are chunks of Dask's arrays or shards of torch's: `_dask`, `_dtensors`.
 
 Words: *eager* is where Python may read values and decide by them; *lazy* where it may not, because they are traced,
-computed later, or on an accelerator. A norm is *plain* if it is the root of a sum of squares that float64 holds with
-bits and range to spare: those of all narrower elements, unless they are in blocks.
+computed later, on an accelerator, or to be differentiated. A norm is *plain* if it is the root of a sum of squares that
+float64 holds with bits and range to spare: the Euclidean one of all narrower elements, where there is float64, unless
+they are in blocks.
 """
 
 from gradclip_spec._functions import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm

@@ -33,22 +33,23 @@ class Coefficient:
 
 
 def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
-    """`clip_norm / norm`, or 1 where the norm is at most `clip_norm`; with `eps`, `clip_norm / (norm + eps)`."""
+    """`clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
     xp = scalars.xp
     if clip_norm == math.inf:
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
         one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([one], one == 1, norm.error)
     if norm.plain:
-        # A coefficient that is below every float64 makes every element of a narrower dtype zero.
+        # One factor is enough: a coefficient below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps if eps else norm.high
         within = total <= clip_norm
-        # Within the threshold, that over itself. Only there it is 1, and that tells whether there is something to do:
-        # compilers compute a comparison anew for each array, but a quotient once.
-        is_normal = clip_norm >= _TINY
-        quotient = clip_norm / xp.where(within, xp.full_like(total, clip_norm if is_normal else 1.0), total)
-        if not is_normal:
-            quotient = xp.where(within, xp.ones_like(total), quotient)
+        if clip_norm < _TINY:
+            one = xp.ones_like(total)
+            quotient = xp.where(within, one, clip_norm / xp.where(within, one, total))
+        else:
+            quotient = clip_norm / xp.where(within, xp.full_like(total, clip_norm), total)
+        # It is 1 within the threshold, and only there. That tells it, and not `within`, because compilers compute a
+        # comparison anew for each array, but a quotient once.
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)

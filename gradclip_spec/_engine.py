@@ -80,7 +80,7 @@ class Gradients:
 def total_norm(gradients: Gradients, norm_type: float) -> Array:
     """The norm over all included arrays, as a 0-d array of their library."""
     with gradients.context():
-        return _total_norm(gradients, norm_type)[1]
+        return _norm_and_total(gradients, norm_type)[1]
 
 
 def clip_together(
@@ -89,19 +89,19 @@ def clip_together(
     """All included arrays multiplied by the one coefficient of their common norm, and that norm."""
     library, arrays = gradients.array_library, gradients.arrays
     with gradients.context():
-        norm, value = _total_norm(gradients, norm_type)
+        norm, total = _norm_and_total(gradients, norm_type)
         if error_if_nonfinite:
-            _refuse_nonfinite(value)
+            _refuse_nonfinite(total)
         if library is None or not arrays:
-            return gradients.rebuilt(arrays), value
+            return gradients.rebuilt(arrays), total
         if library.primitives.chunked:
-            return gradients.rebuilt(_dask.clip_together(arrays, norm, clip_norm, eps)), value
+            return gradients.rebuilt(_dask.clip_together(arrays, norm, clip_norm, eps)), total
         coefficient = coefficient_of(library.scalars, norm, clip_norm, eps)
-        return gradients.rebuilt(scaled(library, arrays, coefficient, gradients.inplace)), value
+        return gradients.rebuilt(scaled(library, arrays, coefficient, gradients.inplace)), total
 
 
-def _total_norm(gradients: Gradients, norm_type: float) -> tuple[Any, Array]:
-    """The norm that a coefficient is made of (a `Norm`; of Dask an array; None over nothing), and the rounded one."""
+def _norm_and_total(gradients: Gradients, norm_type: float) -> tuple[Any, Array]:
+    """The norm that a coefficient is made of (a `Norm`; for Dask an array; None over nothing), and what is returned."""
     library = gradients.array_library
     if library is None:
         return None, np.zeros((), dtype=np.float32)

@@ -24,9 +24,9 @@ Array = np.ndarray[Any, Any]
 #: `widen(arrays, out)` writes all elements of arrays, one after the other, into a flat array of float64.
 Widen = Callable[[Sequence[Any], Array], None]
 
-#: Elements that are summed in float64 at a time: they stay in the second cache.
+#: Elements that are summed in float64 at a time: they stay in a core's second cache.
 CACHED = 1 << 16
-#: Elements of a product too short for BLAS to start threads, which wait for each other longer than it takes.
+#: Elements of one dot product, so few that BLAS uses one thread: others would be waited for longer than it takes.
 _ALONE = 1 << 10
 
 
@@ -38,7 +38,7 @@ class Sum(NamedTuple):
 
     @property
     def relative_error(self) -> float:
-        """The same relative to the sum."""
+        """The error relative to the sum, where that is possible."""
         return self.error / self.value if 0 < self.value < math.inf else 0.0
 
 
@@ -48,13 +48,13 @@ def added(*sums: Sum) -> Sum:
 
 
 def widened(arrays: Sequence[Array], out: Array) -> None:
-    """All elements of arrays of NumPy in float64, which holds the square of any narrower float exactly."""
+    """Write all elements of arrays of NumPy, one after the other, into a flat array of float64."""
     # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
     np.concatenate(arrays, axis=None, out=out, casting="unsafe")
 
 
 def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
-    """The sum of the squares of all elements; arrays larger than the cache are flat ones of NumPy."""
+    """The sum of the squares of all elements. Arrays of more than CACHED elements must be flat ones of NumPy."""
     if not arrays:
         return 0.0
     sums: list[float] = []
@@ -70,7 +70,7 @@ def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen
 
 
 def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
-    """The sums of the squares of small arrays, none of them empty, each by itself."""
+    """The sums of the squares of arrays of at most CACHED elements, none of them empty, each by itself."""
     sums: list[float] = []
     with borrowed(CACHED, np.float64) as buffer:
         for start, stop, size in _groups(sizes):
@@ -83,7 +83,7 @@ def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], wide
 
 
 def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Where arrays of these sizes start and stop that fit the cache together, and their size; larger ones are alone."""
+    """Groups of arrays of at most CACHED elements together: the first, the end, the elements. Larger ones are alone."""
     ends = list(itertools.accumulate(sizes))
     start = done = 0
     while start < len(sizes):
@@ -93,6 +93,7 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
+    """The sum of the squares of so many elements: by a dot product for each row, of which the last ends in zeros."""
     widen(arrays, buffer[:size])
     rows = -(-size // _ALONE)
     buffer[size : rows * _ALONE] = 0

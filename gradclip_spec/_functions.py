@@ -210,12 +210,12 @@ def clip_by_global_norm(
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
     elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0.
 
-    *Backend notes.* NumPy arrays and plain torch tensors on the CPU are looked at: within the threshold nothing is
-    copied. Anywhere else (JAX, Dask, CuPy, torch on an accelerator, under `torch.compile`, under transformations or
-    with `requires_grad`) no value decides what is done, so nothing is computed early and no device is waited for,
-    and new arrays are returned. JAX computes norms in float64 also where 64 bits are switched off; on the CPU, XLA
-    flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero gradients too. Thresholds are plain
-    numbers: under `jax.jit`, make them static.
+    *Backend notes.* NumPy arrays, plain torch tensors on the CPU and arrays of libraries that are not named here are
+    looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch on an accelerator, under
+    `torch.compile`, under transformations or with `requires_grad`) no value decides what is done, so nothing is
+    computed early and no device is waited for, and new arrays are returned. JAX computes norms in float64 also where 64
+    bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero
+    gradients too. Thresholds are plain numbers: under `jax.jit`, make them static.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

@@ -23,7 +23,7 @@ def primitives(standard: Primitives) -> Primitives:
     def sum_of_squares_lazy(arrays: Sequence[Array]) -> Array:
         wide = (lax.convert_element_type(without_ones(x), jnp.float64) for x in arrays)
         sums = [jnp.sum(lax.square(x)) for x in wide]
-        # XLA would compile what stacks them several times into what sums them.
+        # Without the barrier, XLA compiles the stacking several times, into each step of the sum.
         return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
 
     def without_ones(x: Array) -> Array:
@@ -33,11 +33,11 @@ def primitives(standard: Primitives) -> Primitives:
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         if all(x.dtype == wide for x in arrays):
             return [x * k for x in arrays]
-        # Twice as fast in float32, where a coefficient below the smallest normal number takes a second step, and one
-        # below 2**-252 would take a third: for that, all others would take a third longer to compile. The first factor
-        # tells whether there is a second (it is not above zero) and whether there is nothing to do (it is above one),
-        # where XLA may flush subnormal numbers. It ends in a division, because XLA compiles and computes anew for each
-        # array what is cheaper.
+        # Not in `wide` but in float32, which is twice as fast, by a coefficient rounded to it. One below the smallest
+        # normal number takes two factors. One below 2**-252 would take three, and all others would compile a third
+        # longer for that: it makes zeros. The first factor tells whether there is a second (it is not above zero), and
+        # whether there is nothing to do (it is above one; XLA may flush subnormal numbers when it multiplies). It ends
+        # in a division, because XLA compiles and computes anew, for each array, what is cheaper than one.
         smallest = 2.0**-126
         number, unit = jnp.where(k == 1, 2.0, k), jnp.where(k < smallest, -smallest, 1.0)
         first = lax.convert_element_type(number / unit, jnp.float32)

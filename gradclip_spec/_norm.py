@@ -1,8 +1,9 @@
 """Norms that neither overflow nor underflow nor drift, of arrays of any library.
 
-A Euclidean norm of elements narrower than float64 is plain: the root of a sum of squares in float64, which has bits and
-range to spare. How that sum is made is up to the library's primitives (see `_primitives`). Any other norm is made from
-a sum of powers with its rounding errors (see `_powers`), of arrays in blocks from four numbers of each block.
+A Euclidean norm of elements narrower than float64 is plain, if there is float64: the root of a sum of squares in it,
+which has bits and range to spare. How that sum is made is up to the library's primitives (see `_primitives`). Any other
+norm is made from a sum of powers with its rounding errors (see `_powers`), of arrays in blocks from four numbers of
+each block.
 """
 
 import functools
@@ -36,7 +37,7 @@ class Norm:
 
     @property
     def plain(self) -> bool:
-        """Whether it is one number in float64."""
+        """Whether one number in float64 is enough for each norm."""
         return self.exponent is None
 
     def value(self, scalars: Scalars) -> Array:
@@ -93,7 +94,7 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
 
 def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     numbers = rooted(library.scalars, powers, norm_type)
-    # A sum of powers is exact, unless it is of blocks.
+    # A sum of powers has no error that matters, unless it is of blocks.
     return Norm(*numbers, error=0.0 if library.primitives.powers_of_shards is None else ERROR_OF_NORM)
 
 

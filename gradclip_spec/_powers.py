@@ -1,6 +1,8 @@
 """Norms that are not plain: roots of sums of p-th powers, with the rounding errors of the sums.
 
-Elements are divided by a power of two first, wherever their powers could leave the range.
+Elements are divided first, so that their powers stay in the range: by a power of two if p is 1 or 2, else by the
+largest of them. Of the infinity norm there is nothing to divide, and of squares not if values may be looked at and
+the sum shows that it was not needed.
 """
 
 import math
@@ -33,14 +35,14 @@ def sum_of_powers(library: Library, arrays: Sequence[Array], norm_type: float) -
     """The sum of the powers of the elements of arrays, none of them empty, by the first way that applies.
 
     1. There is nothing to sum. 2. Squares as they are, if values can be looked at and the sum is far from the ends of
-    the range. 3. The infinity norm is the largest magnitude. 4. Else elements are scaled by the largest magnitude.
+    the range. 3. The infinity norm is the largest magnitude. 4. Else elements are scaled, as the largest one needs it.
     """
     one, zero = library.number(1.0), library.number(0.0)
     if not arrays:
         return PowerSum(zero, zero, one, zero)
     if norm_type == 2 and library.eager:
         high, low = sum_of_scaled_powers(library, arrays, norm_type, one)
-        # Beside a sum in these limits, a square that underflows is too small to count.
+        # Beside a sum in these limits, a square that underflows, or its rounding error, is too small to count.
         limit = 2.0 ** (204 if library.has_float64 else 25)
         if 1 / limit < high < limit:
             return PowerSum(high, low, one, zero)
@@ -69,17 +71,17 @@ def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array,
 
 
 def _root(scalars: Scalars, high: Array, low: Array, norm_type: float) -> Array:
-    """The p-th root of `high + low`, and 1 for zero."""
+    """The p-th root of `high + low`; of zero anything finite."""
     xp = scalars.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
     root = scalars.power(high, xp.full_like(high, 1 / norm_type))
-    # One step of Newton's, because `1 / norm_type` is rounded, and its error counts as often as the sum has doubled.
+    # One step of Newton's: `1 / norm_type` is rounded, and the error of that grows with the logarithm of the sum.
     missing = (high - scalars.power(root, xp.full_like(high, norm_type))) + low
     return root + _double_words.finite_or_zero(xp, root * (missing / (norm_type * high)))
 
 
 def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
-    """The powers of all blocks together, each of which has been scaled for itself; a row are the numbers of one."""
+    """The powers of all blocks together, each scaled for itself; each row holds the numbers of one block."""
     xp, precision = scalars.xp, scalars.precision
     high, low, bound, exponent = (rows[:, column] for column in range(4))
     if norm_type == math.inf:
@@ -104,7 +106,7 @@ def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
 
 
 def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-    """The sum of powers of elements divided by the largest; that of elements not all finite is their largest."""
+    """The sum of powers of elements, scaled as the largest of them needs it; if that is not finite, the largest."""
     scalars = library.scalars
     xp = scalars.xp
     ordinary = xp.isfinite(largest) & (largest > 0)
@@ -123,9 +125,6 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
 
 
 def _exponent(xp: Any, x: Array, precision: int) -> Array:
-    """The exponent of a number above zero, as far as powers of two of it, and their inverses, are made and multiplied.
-
-    The precision is that of what they are multiplied with.
-    """
+    """The exponent of a number above zero, clipped to where two to it, and to minus it, are numbers of a precision."""
     limits = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
     return xp.clip(xp.floor(xp.log2(x)), *limits)

@@ -1,10 +1,9 @@
-"""Gradients multiplied by a coefficient, each element rounded once, in the fastest dtype that is exact enough."""
+"""Gradients multiplied by a coefficient, in the fastest dtype that is exact enough."""
 
 import functools
 import math
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from gradclip_spec._coefficient import Coefficient
 from gradclip_spec._double_words import unstacked
 from gradclip_spec._library import Library
-from gradclip_spec._scalars import dtype_name
+from gradclip_spec._scalars import FORMATS, Format, dtype_name
 
 __all__ = ["scaled", "scaled_each"]
 
@@ -20,7 +19,7 @@ Array = Any
 
 
 def scaled(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-    """Each array multiplied by one coefficient; arrays to be left as they are come back themselves."""
+    """Each array multiplied by one coefficient; if values may be looked at, unchanged arrays come back themselves."""
     multiply = _multiply_eager if library.eager else _multiply_lazy
     if library.eager and coefficient.unchanged:
         return list(arrays)
@@ -53,12 +52,12 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     # All at once, because to look at one coefficient takes longer than to multiply a small array.
     unchanged = coefficients.unchanged.tolist()
     numbers = functools.reduce(operator.mul, coefficients.factors).tolist()
-    ways = {dtype: _ways(library, dtype, coefficients.error) for dtype in library.dtypes}
+    names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
     for index in _once(arrays, inplace):
         if unchanged[index]:
             continue
         array, number = arrays[index], numbers[index]
-        wide = _dtype_for(ways[array.dtype], number)
+        wide = _dtype_for(library, names[array.dtype], number, coefficients.error)
         if wide is None:
             (results[index],) = _multiply_eager(library, [array], coefficients.at(index), inplace)
         else:
@@ -74,67 +73,51 @@ def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 
 
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-    wide, steps = _steps(_ways(library, arrays[0].dtype, coefficient.error), coefficient)
+    first, *powers = map(float, coefficient.factors)
+    product = functools.reduce(operator.mul, powers, first)
+    wide, steps = _dtype_for(library, dtype_name(arrays[0].dtype), product, coefficient.error), [product]
+    if wide is None:
+        wide = library.xp.float64 if library.has_float64 else library.xp.float32
+        steps = _small_steps(first, powers, FORMATS[dtype_name(wide)])
     for step in steps:
         arrays = library.primitives.multiply(arrays, step, wide, inplace)
     return list(arrays)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A dtype to multiply in by one number."""
-
-    dtype: Any
-    #: The smallest normal number of the dtype: a smaller one would lose bits.
-    smallest: float
-    #: The most that the rounding to the dtype may change of a number, relative to it.
-    tolerance: float
-
-
-#: An element may be off by one and a half units in the last place: by a half because it is rounded itself, and by one
-#: because the coefficient is off, of which a unit is at least this much. To round the coefficient to float32 never
-#: takes more. So float64 is needed only where the norm is off too, its squares having been summed in float32, or where
-#: the coefficient is subnormal in float32.
+#: An element may be off by one and a half units in the last place: a half because it is rounded itself, and one
+#: because the coefficient is off. One unit is at least this much of the element. To round the coefficient to float32
+#: never takes more than that, but may together with the error of a norm whose squares were summed in float32.
 _UNIT = 2.0**-24
 
 
-def _ways(library: Library, dtype: Any, error: float) -> list[_Way]:
-    """The dtypes to multiply arrays of a dtype in, the fastest first, by a coefficient that may be off by an error.
+def _dtype_for(library: Library, name: str, number: float, error: float) -> Any:
+    """The fastest dtype that is exact enough to multiply arrays of a dtype by a number that may be off by an error.
 
-    Float16 and bfloat16 are rounded at the end.
+    None if the number is too small for any, and would lose bits.
     """
-    name = dtype_name(dtype)
-    last = _Way(library.xp.float64, 2.0**-1022, math.inf) if library.has_float64 else None
-    if last and name == "float64":
-        return [last]
-    first = _Way(library.xp.float32, 2.0**-126, _UNIT - error if last and name == "float32" else math.inf)
-    return [first, last] if last else [first]
+    # No comparison with NaN is true, which is multiplied like an ordinary number.
+    if abs(number) < 2.0 ** (FORMATS["float32"].smallest - 1):
+        is_enough = False
+    elif name == "float32" and library.has_float64:
+        is_enough = not abs(float(np.float32(number)) - number) > (_UNIT - error) * abs(number)
+    else:
+        # Float16 and bfloat16 are rounded at the end.
+        is_enough = name != "float64" or not library.has_float64
+    if is_enough:
+        return library.xp.float32
+    if not library.has_float64 or abs(number) < 2.0 ** (FORMATS["float64"].smallest - 1):
+        return None
+    return library.xp.float64
 
 
-def _dtype_for(ways: Sequence[_Way], number: float) -> Any:
-    """The dtype to multiply in by a number, or None if it is too small for all."""
-    for way in ways:
-        in_float32 = float(np.float32(number)) if way.tolerance < math.inf else number
-        # No comparison with NaN is true: it is multiplied in the first dtype.
-        if not (abs(number) < way.smallest or abs(in_float32 - number) > way.tolerance * abs(number)):
-            return way.dtype
-    return None
-
-
-def _steps(ways: Sequence[_Way], coefficient: Coefficient) -> tuple[Any, list[float]]:
-    """The dtype to multiply in, and the numbers to multiply with: one, unless it is smaller than any float."""
-    first, *powers = map(float, coefficient.factors)
-    product = functools.reduce(operator.mul, powers, first)
-    wide = ways[0].dtype if first == 0 else _dtype_for(ways, product)
-    return (ways[-1].dtype, _small_steps(ways[-1], first, powers)) if wide is None else (wide, [product])
-
-
-def _small_steps(way: _Way, first: float, powers: Sequence[float]) -> list[float]:
-    """Numbers that are normal, whose product is that of a number and of powers of two."""
+def _small_steps(first: float, powers: Sequence[float], form: Format) -> list[float]:
+    """Numbers that are normal in a format, whose product is that of a number and of powers of two."""
+    if first == 0:
+        return [first]
     # Powers of two come last: only the last of them can be inexact, by underflow.
     fraction, exponent = math.frexp(first)
     exponent += sum(math.frexp(power)[1] - 1 for power in powers)
-    steps, least = [fraction], 2 + int(math.log2(way.smallest))
+    steps, least = [fraction], form.smallest + 1
     while exponent:
         step = max(exponent, least)
         steps.append(2.0**step)

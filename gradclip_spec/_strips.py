@@ -1,4 +1,4 @@
-"""Sums of squares at the speed of float32, with little more than the errors of float64.
+"""Sums of squares at the speed of float32, to a small part of its rounding error.
 
 The squares of each strip of 256 elements are summed in float32, everything else in float64. Of hundreds of strips and
 more the rounding errors cancel, except for their bias: a part that all have in common, because strips are alike, or
@@ -8,7 +8,8 @@ mean relative error of those drawn estimates that of the whole sum, also where r
 drawn scatter too widely for that, or a sum has left the range of float32, all is summed in float64.
 
 The estimate is fooled where rows that are not drawn round otherwise than those that are, and hold a good part of the
-sum. Of equal rows, every so many of all, one at least is drawn up to every thirteenth, wherever they begin.
+sum. Where rows of a kind come back regularly, every tenth or more often, some of them are drawn, as good as always;
+what is rarer holds less than a tenth of the sum, if rows are alike.
 """
 
 import itertools
@@ -33,8 +34,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-#: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every four lines are a row. It sums the squares of
-#: each strip in float32 and the strips of each row in float64, and writes one number a row, matrix after matrix.
+#: `sum_rows(matrices, sums)`: each line of a matrix is a strip, and every four of them are a row of strips. It sums the
+#: squares of each strip in float32 and the strips of each row in float64, and writes one number a row, one matrix after
+#: the other.
 SumRows = Callable[[Sequence[Array], Array], None]
 
 #: Elements whose squares are summed in float32.
@@ -42,24 +44,24 @@ _STRIP = 256
 #: Strips of a row, which is drawn and summed again as a whole: what lies apart takes longer to reach than to read.
 STRIPS = 4
 _ROW = STRIPS * _STRIP
-#: From this many elements on there are about as many rows as are drawn.
+#: From this many elements on there are at least nearly as many rows as are drawn.
 _LARGE = 1 << 17
 #: Rows that are drawn.
 _SAMPLE = 128
-#: The standard deviation of their errors beyond which they say too little. The standard error of their mean is an
-#: eleventh of it, that of the norm half of this: an eleventh of the float32 rounding that follows, of `2**-24`.
-#: Ordinary gradients and sparse ones have less than half of this, heavy tails most of it.
+#: The standard deviation of their relative errors beyond which they say too little. The standard error of their mean is
+#: an eleventh of it, and that of the norm half as much: an eleventh of `2**-24`, which is float32's own rounding. The
+#: errors of ordinary gradients, and of sparse ones, scatter less than half as widely; those of heavy tails nearly so.
 _SCATTER = 2.0**-23
 #: How many standard errors a sum may be off.
 _STANDARD_ERRORS = 4
-#: How far a norm may be off, relative to itself, if the errors of its sum are just trusted.
+#: How far a norm may be off, relative to itself, if the errors of its sum scatter as widely as is trusted.
 ERROR_OF_NORM = _STANDARD_ERRORS * _SCATTER / math.sqrt(_SAMPLE) / 2
 #: Elements of a part that is worth a thread's while, if others are as large.
 _SHARE = 1 << 18
 
 
 def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
-    """The sums of the squares of each row of strips of NumPy arrays."""
+    """The `SumRows` of NumPy arrays."""
     with borrowed(len(sums) * STRIPS, np.float32) as squares:
         end = 0
         for matrix in matrices:
@@ -69,7 +71,7 @@ def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
 
 
 def add_strips(strips: Array, sums: Array, are_norms: bool = False) -> None:
-    """Add up in float64, for each row, the sums of its strips, or the squares of their norms."""
+    """Write, for each row, the sum in float64 of the sums of its strips, or of the squares of their norms."""
     with borrowed(CACHED, np.float64) as buffer:
         for begin in range(0, strips.size, CACHED):
             some = strips[begin : begin + CACHED]
@@ -77,7 +79,7 @@ def add_strips(strips: Array, sums: Array, are_norms: bool = False) -> None:
             np.copyto(wide, some)
             if are_norms:
                 np.square(wide, out=wide)
-            # Of rows so short, faster than any sum of NumPy's.
+            # For rows so short, faster than `np.sum`.
             first, second, *others = wide.reshape(-1, STRIPS).T
             rows = sums[begin // STRIPS :][: first.size]
             np.add(first, second, out=rows)

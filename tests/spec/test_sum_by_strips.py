@@ -81,10 +81,10 @@ def test_rows_are_not_drawn_at_equal_distances(drawn: int) -> None:
         assert abs(total / ones.size - 1) <= 2 * BOUND
 
 
-@pytest.mark.parametrize("period", range(2, 14))
+@pytest.mark.parametrize("period", range(2, 11))
 def test_rows_at_equal_distances_are_drawn(period: int) -> None:
     # Of rows of one sum, the places are the rows themselves.
-    for rows in range(SAMPLE, 4000):
+    for rows in range(SAMPLE, 20_000, 3):
         assert len(set((_strips._places() * rows).astype(int) % period)) == period, rows
 
 

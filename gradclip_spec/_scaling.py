@@ -112,8 +112,6 @@ def _dtype_for(library: Library, name: str, number: float, error: float) -> Any:
 
 def _small_steps(first: float, powers: Sequence[float], form: Format) -> list[float]:
     """Numbers that are normal in a format, whose product is that of a number and of powers of two."""
-    if first == 0:
-        return [first]
     # Powers of two come last: only the last of them can be inexact, by underflow.
     fraction, exponent = math.frexp(first)
     exponent += sum(math.frexp(power)[1] - 1 for power in powers)

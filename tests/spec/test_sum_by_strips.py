@@ -71,6 +71,19 @@ def test_however_large_it_is_if_all_rows_have_it(error: Any) -> None:
         assert abs(error(1, bias)) <= BOUND
 
 
+@pytest.mark.parametrize("bias", [0.0, ROUNDING, 2.0**-14])
+def test_only_what_is_drawn_is_read_again_if_rows_err_alike(bias: float) -> None:
+    read = []
+
+    def widen(arrays: Any, out: Any) -> None:
+        read.append(out.size)
+        _float64_sums.widened(arrays, out)
+
+    values = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
+    _strips.sum_by_strips([values], Erring(1, bias), widen)
+    assert sum(read) == SAMPLE * ROW
+
+
 @pytest.mark.parametrize("drawn", range(SAMPLE, SAMPLE + 17))
 def test_rows_are_not_drawn_at_equal_distances(drawn: int) -> None:
     # Of rows of one sum, so many would be every sixteenth.

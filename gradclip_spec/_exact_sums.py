@@ -12,10 +12,12 @@ from typing import Any
 from gradclip_spec import _double_words
 from gradclip_spec._library import Library
 
-__all__ = ["largest_magnitude", "packed", "sum_of_scaled_powers"]
+__all__ = ["MODEST_POWER", "largest_magnitude", "packed", "sum_of_scaled_powers"]
 
 Array = Any
 
+#: The p up to which powers of 2, and sums of many of them, are within the range of float32.
+MODEST_POWER = 50
 #: Elements that are read at a time where values are looked at, and of one pack of small arrays.
 _READ = 1 << 17
 
@@ -23,7 +25,10 @@ _READ = 1 << 17
 def sum_of_scaled_powers(
     library: Library, arrays: Sequence[Array], norm_type: float, scale: Array, bound: Array = 1.0
 ) -> tuple[Array, Array]:
-    """The sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low)."""
+    """The sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low).
+
+    The bound is that of the scaled magnitudes; if p is neither 1 nor 2 and modest, half of it is enough.
+    """
     parts = []
     for pack in packed(library, arrays):
         if not library.eager and library.has_float64:
@@ -97,7 +102,8 @@ def _sums_of_whole(library: Library, x: Array, norm_type: float, bound: Array) -
     """The sum of powers over an array that is not cut into rows, since it may lie on several devices."""
     xp, count_bits = library.xp, math.prod(x.shape).bit_length()
     if norm_type != 2:
-        return _split_sum(xp, _power(library, x, norm_type, bound), bound if norm_type == 1 else 1.0, count_bits)
+        largest = bound if norm_type == 1 else 2.0 ** (norm_type if norm_type <= MODEST_POWER else 0)
+        return _split_sum(xp, _power(library, x, norm_type, bound), largest, count_bits)
     # The high parts are multiples of a quantum from bound * 2**(1 - bits) to twice that, at most 2**(bits - 1) of it.
     # So their squares are at most 2**(2 * bits - 2) squares of it, and fewer than 2**count_bits of them sum exactly.
     bits = (library.precision - count_bits) // 2

@@ -193,7 +193,8 @@ def clip_by_global_norm(
     Notes
     -----
     *Accuracy.* The norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (of float64, within 2 and
-    3 ulp; with a p below 1/2, farther off). No power overflows or underflows, for p from 1/30 on. For the Euclidean
+    3 ulp). With a p below 1, or other than 1, 2 and infinity on a device without float64, they are some ulp farther
+    off, as far as the library's powers are. No power overflows or underflows, for p from 1/30 on. For the Euclidean
     norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and bfloat16 too) and 131,072
     together are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
     off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose other

@@ -77,8 +77,7 @@ def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -
 
 def norm_of_blocks(scalars: Scalars, rows: Array, norm_type: float) -> Norm:
     """The p-norm of all elements of blocks, of each of which :func:`powers_of_blocks` made a row."""
-    # The errors of the sums of blocks are not among their numbers.
-    return Norm(*rooted(scalars, joined(scalars, rows, norm_type), norm_type), error=ERROR_OF_NORM)
+    return Norm(*rooted(scalars, joined(scalars, rows, norm_type), norm_type))
 
 
 def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
@@ -94,7 +93,7 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
 
 def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     numbers = rooted(library.scalars, powers, norm_type)
-    # A sum of powers has no error that matters, unless it is of blocks.
+    # A sum of powers has no error that matters, unless it is of blocks, whose errors are not among their numbers.
     return Norm(*numbers, error=0.0 if library.primitives.powers_of_shards is None else ERROR_OF_NORM)
 
 

@@ -1,7 +1,7 @@
 """Norms that are not plain: roots of sums of p-th powers, with the rounding errors of the sums.
 
-Elements are divided first, so that their powers stay in the range: by a power of two if p is 1 or 2, else by the
-largest of them. Of the infinity norm there is nothing to divide, and of squares not if values may be looked at and
+Elements are divided first, so that their powers stay in the range: by a power of two, which is exact, or for large p by
+the largest of them. Of the infinity norm there is nothing to divide, and of squares not if values may be looked at and
 the sum shows that it was not needed.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradclip_spec import _double_words
-from gradclip_spec._exact_sums import largest_magnitude, sum_of_scaled_powers
+from gradclip_spec._exact_sums import MODEST_POWER, largest_magnitude, sum_of_scaled_powers
 from gradclip_spec._library import Library
 from gradclip_spec._scalars import FORMATS, Scalars
 
@@ -66,7 +66,9 @@ def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array,
     nonzero = high != 0
     if norm_type != math.inf:
         high = xp.where(nonzero, _root(scalars, high, low, norm_type) * bound, xp.zeros_like(high))
-    own = _exponent(xp, xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high)), scalars.precision)
+    # What is too small for the limits, or too large, stays so.
+    positive = xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high))
+    own = _exponent(xp, positive, scalars.precision, exponent)
     return high * _double_words.power_of_two(xp, -own, scalars.precision), xp.zeros_like(high), exponent + own
 
 
@@ -114,6 +116,9 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
     exponent = _exponent(xp, positive, library.precision)
     scale = _double_words.power_of_two(xp, -exponent, scalars.precision)
     bound = positive * scale
+    if norm_type not in (1, 2) and norm_type <= MODEST_POWER:
+        # Where the exponent was clipped, this is not 1.
+        bound = _double_words.power_of_two(xp, xp.floor(xp.log2(bound)), scalars.precision)
     high, low = sum_of_scaled_powers(library, arrays, norm_type, scale, bound)
     zero = xp.zeros_like(positive)
     return PowerSum(
@@ -124,7 +129,11 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
     )
 
 
-def _exponent(xp: Any, x: Array, precision: int) -> Array:
-    """The exponent of a number above zero, clipped to where two to it, and to minus it, are numbers of a precision."""
-    limits = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
-    return xp.clip(xp.floor(xp.log2(x)), *limits)
+def _exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
+    """The exponent of a number above zero.
+
+    It is clipped so that two to it and another together, and to minus them, are numbers of a precision.
+    """
+    lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
+    together = xp.floor(xp.log2(x)) + other
+    return xp.where(together < lower, lower - other, xp.where(together > upper, upper - other, together - other))

@@ -103,25 +103,30 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
 ENDS = {"float16": (14, -10), "bfloat16": (126, -120), "float32": (126, -120), "float64": (1022, -1018)}
 
 
+@pytest.mark.parametrize("norm_type", [0.5, 1, 1.5, 2, 3, 100, math.inf])
 @pytest.mark.parametrize("end", [0, 1])
-def test_infinity_norms_at_the_ends_of_the_range(backend: Any, end: int) -> None:
+def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float) -> None:
     for dtype in backend.dtypes:
         norm = 2.0 ** ENDS[dtype][end]
-        arrays = [backend.array([norm, 0.0], dtype), backend.array([-norm / 2], dtype)]
-        clipped, total = clip_by_global_norm(arrays, norm / 2, norm_type=math.inf)
+        arrays = [backend.array([norm, 0.0], dtype), backend.array([], dtype)]
+        clipped, total = clip_by_global_norm(arrays, norm / 2, norm_type=norm_type)
 
         assert float(backend.read(total)) == norm
         equal(backend, clipped[0], [norm / 2, 0.0], dtype)
-        equal(backend, clipped[1], [-norm / 4], dtype)
-        equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=math.inf), [norm / 2, 0.0], dtype)
-        equal(backend, clip_by_norm(arrays[0], norm, norm_type=math.inf), [norm, 0.0], dtype)
+        equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=norm_type), [norm / 2, 0.0], dtype)
+        for threshold in (norm, 2.0 ** ENDS["float64"][0]):
+            equal(backend, clip_by_norm(arrays[0], threshold, norm_type=norm_type), [norm, 0.0], dtype)
 
 
-def test_a_subnormal_infinity_norm() -> None:
-    clipped, total = clip_by_global_norm([np.array([1e-309, 5e-310])], 5e-310, norm_type=math.inf)
-    assert float(total) == 1e-309
+@pytest.mark.parametrize("norm_type", [0.5, 1, 1.5, 2, 3, 100, math.inf])
+def test_subnormal_norms(norm_type: float) -> None:
+    array = np.array([1e-309, 0.0])
+    clipped, total = clip_by_global_norm([array], 5e-310, norm_type=norm_type)
     # As far as subnormal numbers reach.
-    np.testing.assert_allclose(clipped[0], [5e-310, 2.5e-310], rtol=0, atol=5e-324)
+    assert float(total) == pytest.approx(1e-309, rel=0, abs=5e-324)
+    np.testing.assert_allclose(clipped[0], [5e-310, 0.0], rtol=0, atol=5e-324)
+    (clipped,), _ = clip_by_global_norm([array], 2.0**-960, norm_type=norm_type, eps=1e-305)
+    assert clipped.tolist() == array.tolist()
 
 
 def test_a_norm_far_above_all_elements(backend: Any) -> None:

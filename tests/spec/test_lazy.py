@@ -55,6 +55,15 @@ def test_jax_jit(require: Any, values: list[float]) -> None:
     same(jax.jit(operations)(jax.numpy.asarray(x)), wanted, ulps=2)
 
 
+def test_jax_leaves_subnormal_numbers_within_the_threshold(require: Any) -> None:
+    jax = require("jax")
+    with jax.enable_x64(True):
+        for dtype, subnormal in (("float32", 1e-42), ("float64", 1e-310)):
+            x = np.array([subnormal, 0.5], dtype)
+            for clip in (clip_by_norm, lambda x, threshold: clip_by_global_norm(x, threshold)[0]):
+                assert np.array_equal(np.asarray(clip(jax.numpy.asarray(x), 1.0)), x)
+
+
 @pytest.mark.parametrize("values", CASES[:5])
 @pytest.mark.parametrize("threshold", [0.0, 0.2, 2.5])
 def test_jax_derivatives(require: Any, values: list[float], threshold: float) -> None:

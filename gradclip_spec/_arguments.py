@@ -44,7 +44,8 @@ def check_norm_type(value: Any) -> float:
     if not number > 0:
         message = f"`norm_type` must be above zero, got {value!r}; use 2, 1 or float('inf')"
         raise ValueError(message)
-    return number
+    # Beyond, the p-th root of the number of elements is 1, however many there are.
+    return number if number <= 2.0**60 else math.inf
 
 
 def check_eps(value: Any) -> float:

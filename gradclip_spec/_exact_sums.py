@@ -48,10 +48,12 @@ def sum_of_scaled_powers(
 def largest_magnitude(library: Library, arrays: Sequence[Array]) -> Array:
     """The largest magnitude; NaN if an element is NaN."""
     xp = library.xp
+    if library.eager:
+        # Not of the magnitudes, which would be a copy of the whole.
+        ends = [float(end) for array in arrays for end in (xp.max(array), -xp.min(array))]
+        return library.scalars.xp.max(library.scalars.xp.asarray(ends))
     # Not in float64 if none of them is: where JAX has none by default, it cannot differentiate its maximum.
     each = [xp.astype(xp.max(xp.abs(array)), library.total_dtype) for array in arrays]
-    if library.eager:
-        return library.scalars.xp.max(library.scalars.xp.asarray([float(number) for number in each]))
     return xp.astype(xp.max(xp.stack(each)), library.work_dtype)
 
 

@@ -86,7 +86,8 @@ def test_global_norm_scales_all_by_one_coefficient(backend: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm_type", "expected"), [(1, 7.0), (2, 5.0), (3, 91 ** (1 / 3)), (0.5, (3**0.5 + 2) ** 2), (math.inf, 4.0)]
+    ("norm_type", "expected"),
+    [(1, 7.0), (2, 5.0), (3, 91 ** (1 / 3)), (0.5, (3**0.5 + 2) ** 2), (1e300, 4.0), (math.inf, 4.0)],
 )
 def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
     for dtype in backend.dtypes:

@@ -34,6 +34,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "value": lambda grads: clip_by_value(grads, 0.25, inplace=True),
     "norm": lambda grads: clip_by_norm(grads, 1.0, inplace=True),
     "global norm": clip_globally,
+    "norm of another kind": lambda grads: clip_by_norm(grads, 0.25, norm_type=math.inf, inplace=True),
 }
 
 
@@ -66,6 +67,14 @@ def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[A
 @pytest.mark.parametrize("shapes", list(SHAPES))
 def test_numpy(shapes: str, dtype: str, operation: str) -> None:
     assert_little_more(OPERATIONS[operation], gradients(shapes, dtype))
+
+
+@pytest.mark.parametrize("norm_type", [1, 3, math.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
+    assert_little_more(
+        lambda grads: clip_by_global_norm(grads, 0.25, norm_type=norm_type, inplace=True)[0], gradients("GPT-2", dtype)
+    )
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))

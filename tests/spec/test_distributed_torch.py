@@ -177,6 +177,20 @@ def other_operations(mesh: Any) -> None:
 
 
 @check
+def a_norm_counts_as_uncertain(mesh: Any) -> None:
+    """A coefficient that float32 holds badly is not left to it: elements would be off by 1.2 ulp."""
+    import torch
+    from torch.distributed.tensor import Shard
+
+    values = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
+    norm = float(np.sqrt(np.sum(np.square(values, dtype=np.float64))))
+    threshold = norm * (float(np.float32(0.13)) + 0.8 * 2.0**-27)
+    clipped = clip_by_global_norm(sharded(mesh, torch.from_numpy(values), Shard(0)), threshold)[0].full_tensor().numpy()
+    exact = values.astype(np.float64) * (threshold / norm)
+    assert np.max(np.abs(clipped - exact) / np.spacing(np.abs(clipped))) <= 0.75
+
+
+@check
 def numbers_out_of_the_ordinary(mesh: Any) -> None:
     """Processes whose shards differ in scale, are zero, or not finite."""
     import torch

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,14 @@ class TestPlan:
             RunWriter(io.StringIO(), make_header(), [PLAN[0], PLAN[0]])
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where the tests are a shell's job in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class TestWriter:
     def test_each_line_is_there_at_once(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
@@ -136,6 +144,7 @@ class TestWriter:
         assert (run.footer.planned, run.footer.finished, run.footer.incomplete) == (3, 1, True)
         assert [tuple(pair) for pair in run.footer.not_run] == PLAN[1:]
 
+    @pytest.mark.usefixtures("hears_ctrl_c")
     def test_ctrl_c_inside_a_write_leaves_whole_lines_that_are_counted(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:

@@ -48,8 +48,8 @@ def check(make: Any, read: Any, dtype: str) -> None:
     for norm_type in (0.5, 1, 2, 3, math.inf):
         got = [*clip_by_norm(arrays, 1.25, norm_type=norm_type), global_norm(arrays, norm_type=norm_type)]
         wanted = [*clip_by_norm(values, 1.25, norm_type=norm_type), global_norm(values, norm_type=norm_type)]
-        # Powers are each library's own. Either result may be off by 1.5 ulp, or by 3 of float64.
-        assert_same(got, wanted, read, 3 if dtype != "float64" else 6)
+        # Powers are each library's own, and with them either result of float64 may be off by 3 ulp.
+        assert_same(got, wanted, read, 6 if dtype == "float64" and norm_type in (0.5, 3) else 2)
     assert_same(clip_by_value(arrays, 0.5, -0.25), clip_by_value(values, 0.5, -0.25), read, 0)
     flags = {"weight": True, "bias": False}
     named = dict(zip(flags, arrays, strict=False))

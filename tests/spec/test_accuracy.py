@@ -86,14 +86,14 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
     kinds = [random.standard_normal(400), np.full(10_000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
-    decimal.getcontext().prec = 50
     for dtype in backend.dtypes:
         for values in kinds:
             array = backend.array(values, dtype)
             elements = [Fraction(float(value)) for value in backend.read(array)]
             counted = collections.Counter(elements)
-            power = sum(times * _decimal(abs(x)) ** _decimal(norm_type) for x, times in counted.items())
-            norm = Fraction(power ** (1 / _decimal(norm_type)))
+            with decimal.localcontext(decimal.Context(prec=50)):
+                power = sum(times * _decimal(abs(x)) ** _decimal(norm_type) for x, times in counted.items())
+                norm = Fraction(power ** (1 / _decimal(norm_type)))
             total_dtype = "float64" if dtype == "float64" else "float32"
             total = backend.read(global_norm(array, norm_type=norm_type))
             assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2]

@@ -37,8 +37,8 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
     xp = scalars.xp
     if clip_norm == math.inf:
         # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
-        one = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
-        return Coefficient([one], one == 1, norm.error)
+        quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
+        return Coefficient([quotient], quotient == 1, norm.error)
     if norm.plain:
         # One factor is enough: a coefficient below every float64 makes every element of a narrower dtype zero.
         total = norm.high + eps if eps else norm.high
@@ -59,7 +59,7 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
 
 
 def _factors(scalars: Scalars, norm: Norm, clip_norm: float) -> list[Array]:
-    """Normal numbers whose product is `clip_norm / norm`, where that is at most 1; all but the first powers of two."""
+    """Numbers, zero or normal, whose product is `clip_norm / norm` if that is at most 1; all but one powers of two."""
     xp, precision, largest = scalars.xp, scalars.precision, scalars.format.largest
     fraction, exponent = math.frexp(clip_norm)
     # Two to `exponent - norm.exponent` may be out of range, and is split. `missing` is what the threshold lacks to two

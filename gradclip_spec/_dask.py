@@ -13,7 +13,8 @@ import numpy as np
 
 from gradclip_spec._coefficient import Coefficient, coefficient_of
 from gradclip_spec._library import library_of
-from gradclip_spec._norm import Norm, norm_of_blocks, powers_of_blocks
+from gradclip_spec._norm import Norm, powers_of_blocks
+from gradclip_spec._powers import joined, rooted
 from gradclip_spec._scalars import NUMPY_SCALARS, dtype_name
 from gradclip_spec._scaling import scaled
 from gradclip_spec._strips import ERROR_OF_NORM
@@ -21,9 +22,6 @@ from gradclip_spec._strips import ERROR_OF_NORM
 __all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
 
 Array = Any
-
-#: Makes four numbers of the blocks at one place.
-_Summary = Callable[[Sequence[Array]], Sequence[Any]]
 
 
 def total_norm(arrays: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
@@ -44,27 +42,27 @@ def clip_each_by_norm(arrays: Sequence[Array], clip_norm: float, norm_type: floa
 
 
 def _norm(arrays: Sequence[Array], norm_type: float) -> Array:
-    rows = _of_chunks(arrays, functools.partial(powers_of_blocks, norm_type))
+    rows = _rows(arrays, norm_type)
     return _in_one_task(functools.partial(_joined, norm_type), rows, (3,))
 
 
-def _of_chunks(arrays: Sequence[Array], summary: _Summary) -> Array:
-    """The numbers of each chunk of Dask arrays, one row a chunk."""
+def _rows(arrays: Sequence[Array], norm_type: float) -> Array:
+    """The four numbers of each chunk of Dask arrays, one row a chunk."""
     import dask.array
     from dask.highlevelgraph import HighLevelGraph
 
-    name = f"gradclip-norms-{dask.base.tokenize(summary, [array.name for array in arrays])}"
+    name = f"gradclip-norms-{dask.base.tokenize(norm_type, [array.name for array in arrays])}"
     chunks = dask.core.flatten([array.__dask_keys__() for array in arrays])
     # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
-    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, summary, chunk) for index, chunk in enumerate(chunks)}
+    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, norm_type, chunk) for index, chunk in enumerate(chunks)}
     shape = ((len(layer),), (4,))
     layer[name, 0, 0] = (np.stack, list(layer))
     graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)
     return dask.array.Array(graph, name, shape, meta=np.empty((0, 0)))
 
 
-def _row(summary: _Summary, chunk: Array) -> Any:
-    return np.asarray([float(number) for number in summary([chunk])])
+def _row(norm_type: float, chunk: Array) -> Any:
+    return np.asarray([float(number) for number in powers_of_blocks(norm_type, [chunk])])
 
 
 def _scaled(array: Array, coefficient: Array) -> Array:
@@ -90,8 +88,7 @@ def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...
 
 @np.errstate(all="ignore")
 def _joined(norm_type: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    norm = norm_of_blocks(NUMPY_SCALARS, rows, norm_type)
-    return np.stack([norm.high, norm.low, norm.exponent])
+    return np.stack(rooted(NUMPY_SCALARS, joined(NUMPY_SCALARS, rows, norm_type), norm_type))
 
 
 @np.errstate(all="ignore")

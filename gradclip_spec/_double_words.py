@@ -16,7 +16,6 @@ __all__ = [
     "finite_or_zero",
     "fold",
     "multiply",
-    "plain_root",
     "power_of_two",
     "top_bits",
     "unstacked",
@@ -44,17 +43,6 @@ def multiply(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
     x_low, y_low = x - x_high, y - y_high
     product = x * y
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
-
-
-def plain_root(xp: Any, x: Array) -> Array:
-    """The square root of a float64 number, zero or at least `2**-1000`; its derivative at zero is zero, not infinite.
-
-    Zero is told by the root and not by `x`: what is cheap, compilers compute anew for each array that is multiplied
-    with what comes of it, in time and code quadratic in their number, but a root only once.
-    """
-    least = 2.0**-1000
-    result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
-    return xp.where(result <= 2.0**-500, xp.zeros_like(result), result)
 
 
 def double_root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""DTensors of torch: each process reads its shards once for a norm, and only the four numbers of `_powers` travel."""
+"""DTensors of torch: each process looks at its own shards, and only the four numbers of `_powers` travel."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -106,4 +106,4 @@ def on_shards(primitives: Primitives) -> Primitives:
         return primitives.eager([x.to_local() for x in arrays])
 
     of_shards = replace(primitives, multiply=multiply, clip=clip, eager=eager)
-    return replace(of_shards, powers_of_shards=_powers_of_shards, sums_of_each=None)
+    return replace(of_shards, powers_of_shards=_powers_of_shards)

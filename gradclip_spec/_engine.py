@@ -163,9 +163,8 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
     library = gradients.array_library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
-    names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
     # Since rounding is monotonic, to clip by rounded bounds is to clip exactly and round then.
-    bounds = {dtype: (rounded(lower, name), rounded(upper, name)) for dtype, name in names.items()}
+    bounds = {dtype: (rounded(lower, name), rounded(upper, name)) for dtype, name in library.dtypes.items()}
     with gradients.context():
         return gradients.rebuilt(
             [_clip(library, array, *bounds[array.dtype], gradients.inplace) for array in gradients.arrays]
@@ -175,7 +174,6 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
 def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:
     if not math.prod(x.shape):
         return x
-    at_hand = library.eager and library.primitives.powers_of_shards is None
-    if at_hand and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
+    if library.eager and not library.sharded and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
         return x
     return library.primitives.clip(x, lower, upper, inplace)

@@ -31,20 +31,21 @@ _ALONE = 1 << 10
 
 
 class Sum(NamedTuple):
-    """A sum of squares, and how far it may be off beyond the rounding of float64."""
+    """A sum of squares."""
 
     value: float
-    error: float = 0.0
+    #: How far it may be off beyond the rounding of float64: so much, and not so much of itself.
+    absolute_error: float = 0.0
 
     @property
     def relative_error(self) -> float:
-        """The error relative to the sum, where that is possible."""
-        return self.error / self.value if 0 < self.value < math.inf else 0.0
+        """The same relative to the sum, where that is possible."""
+        return self.absolute_error / self.value if 0 < self.value < math.inf else 0.0
 
 
 def added(*sums: Sum) -> Sum:
     """The sum of sums."""
-    return Sum(sum(each.value for each in sums), sum(each.error for each in sums))
+    return Sum(sum(each.value for each in sums), sum(each.absolute_error for each in sums))
 
 
 def widened(arrays: Sequence[Array], out: Array) -> None:

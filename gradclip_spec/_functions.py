@@ -19,9 +19,9 @@ def clip_by_value(
     Parameters
     ----------
     grads : array, or tree of arrays and None
-        One array; a list, tuple or dict; any nesting of them (needs the package optree); or a generator, which is
-        consumed once. None stands for a gradient that does not exist and stays None. Arrays are of one library, of
-        any shape, and of dtype float16, bfloat16, float32 or float64.
+        One array; a list, tuple or dict; any nesting of them (needs the package optree); or a generator or the
+        `values()` of a dict, which are consumed once. None stands for a gradient that does not exist and stays None.
+        Arrays are of one library, of any shape, and of dtype float16, bfloat16, float32 or float64.
     max : float
         The upper bound.
     min : float, optional
@@ -35,7 +35,7 @@ def clip_by_value(
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An array
+        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
         that is excluded is the very object that was passed; so is one that has nothing to clip, where the library
         lets values be looked at.
 
@@ -50,7 +50,8 @@ def clip_by_value(
 
     Notes
     -----
-    The bounds are rounded to the dtype of each array. NaN stays NaN, in a new array; an infinity is clipped to a bound.
+    The bounds are rounded to the dtype of each array. NaN stays NaN, and counts as something to clip; an infinity is
+    clipped to a bound.
 
     Source: Paddle's `ClipGradByValue(max, min=None)`, torch's `clip_grad_value_(parameters, clip_value)`.
 
@@ -96,7 +97,7 @@ def clip_by_norm(
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An array
+        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
         that is excluded is the very object that was passed; so is one within the threshold, where the library lets
         values be looked at.
 
@@ -166,7 +167,7 @@ def clip_by_global_norm(
     Returns
     -------
     clipped : array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An array
+        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
         that is excluded is the very object that was passed; so is every array if the norm is within the threshold
         and the library lets values be looked at.
     total_norm : array
@@ -194,11 +195,11 @@ def clip_by_global_norm(
     -----
     *Accuracy.* The norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (of float64, within 2 and
     3 ulp). With a p below 1, or other than 1, 2 and infinity on a device without float64, they are some ulp farther
-    off, as far as the library's powers are. No power overflows or underflows, for p from 1/30 on. For the Euclidean
-    norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and bfloat16 too) and 131,072
-    together are summed in float32 in short strips, and the bias of the errors is estimated from some strips and taken
-    off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose other
-    strips round otherwise than those looked at, can exceed 1 ulp.
+    off, as far as the library's powers are. No power that counts overflows or underflows, for p from 1/30 on. For the
+    Euclidean norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and bfloat16 too) and
+    131,072 together are summed in float32 in short strips, and the bias of the errors is estimated from some strips and
+    taken off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose
+    other strips round otherwise than those looked at, can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 64 MiB: keeping one of them keeps the buffer. Some memory for
     intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
@@ -211,12 +212,12 @@ def clip_by_global_norm(
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
     elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0.
 
-    *Backend notes.* NumPy arrays, plain torch tensors on the CPU and arrays of libraries that are not named here are
-    looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch on an accelerator, under
-    `torch.compile`, under transformations or with `requires_grad`) no value decides what is done, so nothing is
-    computed early and no device is waited for, and new arrays are returned. JAX computes norms in float64 also where 64
-    bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are finite everywhere, at zero
-    gradients too. Thresholds are plain numbers: under `jax.jit`, make them static.
+    *Backend notes.* NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays of libraries that are not
+    named here and not lazy are looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch
+    on an accelerator, under `torch.compile`, under transformations or with `requires_grad`) no value decides what is
+    done, so nothing is computed early and no device is waited for, and new arrays are returned. JAX computes norms in
+    float64 also where 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are
+    finite everywhere, at zero gradients too. Thresholds are plain numbers: under `jax.jit`, make them static.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

@@ -1,7 +1,7 @@
 """What the library of the gradients can do: its namespace, its dtypes, and whether values may be looked at."""
 
 import operator
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,43 +27,51 @@ class Library:
     primitives: _primitives.Primitives
     #: Whether values may be looked at: the arrays are neither traced nor lazy, nor on an accelerator.
     eager: bool
-    #: The dtype that norms are computed in, and its format: float64 wherever it exists, else float32.
-    work_dtype: Any
-    work_format: Format
+    #: Whether there is float64.
+    has_float64: bool
     #: The dtype of the total norm: the widest among the included gradients, at least float32.
     total_dtype: Any
-    #: The dtypes of the included gradients, and the names that the standard gives them.
-    dtypes: Set[Any]
-    dtype_names: Set[str]
+    #: The dtypes of the included gradients, with the names that the standard gives them.
+    dtypes: Mapping[Any, str]
+
+    @property
+    def work_dtype(self) -> Any:
+        """The dtype that elements are summed in: float64 wherever it exists, else float32."""
+        return self.xp.float64 if self.has_float64 else self.xp.float32
+
+    @property
+    def work_format(self) -> Format:
+        """The format of the dtype that elements are summed in."""
+        return FORMATS["float64" if self.has_float64 else "float32"]
 
     @property
     def precision(self) -> int:
-        """The bits of the significand of what norms are computed in."""
+        """The bits of the significand of what elements are summed in."""
         return self.work_format.precision
 
     @property
-    def has_float64(self) -> bool:
-        """Whether there is float64 to compute norms in."""
-        return self.work_format is FORMATS["float64"]
+    def sharded(self) -> bool:
+        """Whether arrays are in shards, of which each process has its own."""
+        return self.primitives.powers_of_shards is not None
 
     @property
     def scalars(self) -> Scalars:
-        """What the norm and the coefficient are computed with."""
+        """What the norm and the coefficient are computed with: NumPy's float64 if values may be looked at."""
         if self.eager:
             return NUMPY_SCALARS
         return Scalars(self.xp, self.work_format, self.primitives.power or self.xp.pow)
 
     def number(self, value: float) -> Array:
-        """A number in the dtype that norms are computed in."""
+        """A number to compute a norm with."""
         if self.eager:
             return np.float64(value)
         return self.xp.asarray(value, dtype=self.work_dtype, device=self.device)
 
     def squares_fit_float64(self, arrays: Sequence[Array]) -> bool:
         """Whether there is float64 and all arrays are narrower: it holds their squares exactly, with room to spare."""
-        if "float64" not in self.dtype_names:
+        if "float64" not in self.dtypes.values():
             return self.has_float64
-        return all(dtype_name(dtype) != "float64" for dtype in {array.dtype for array in arrays})
+        return all(self.dtypes[array.dtype] != "float64" for array in arrays)
 
 
 def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
@@ -72,7 +80,8 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
     Raises
     ------
     TypeError
-        If they are not arrays, are of several libraries, or hold something else than real floats.
+        If they are not arrays, are of several libraries, hold something else than real floats, or are masked, sparse,
+        or DTensors that cannot be clipped.
     """
     representatives = one_of_each_type(arrays)
     for array in representatives:
@@ -89,8 +98,8 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must all be of one array library, got {' and '.join(types)}; convert them to one first"
         raise TypeError(message)
     (xp,) = namespaces
-    dtypes = set(map(operator.attrgetter("dtype"), included))
-    names = set(map(dtype_name, dtypes))
+    dtypes = {dtype: dtype_name(dtype) for dtype in set(map(operator.attrgetter("dtype"), included))}
+    names = set(dtypes.values())
     if not names <= FORMATS.keys():
         message = (
             f"gradients must be of dtype {', '.join(FORMATS)}, got {', '.join(sorted(names - FORMATS.keys()))}; "
@@ -105,17 +114,14 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
         raise TypeError(message)
     device = primitives.device((included or arrays)[0])
-    has_float64 = "float64" in names or _has_float64(xp, device, primitives)
     return Library(
         xp=xp,
         device=device,
         primitives=primitives,
         eager=primitives.eager(included or arrays),
-        work_dtype=xp.float64 if has_float64 else xp.float32,
-        work_format=FORMATS["float64" if has_float64 else "float32"],
+        has_float64="float64" in names or _has_float64(xp, device, primitives),
         total_dtype=xp.float64 if "float64" in names else xp.float32,
         dtypes=dtypes,
-        dtype_names=names,
     )
 
 

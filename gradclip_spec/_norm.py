@@ -1,9 +1,9 @@
 """Norms that neither overflow nor underflow nor drift, of arrays of any library.
 
-A Euclidean norm of elements narrower than float64 is plain, if there is float64: the root of a sum of squares in it,
-which has bits and range to spare. How that sum is made is up to the library's primitives (see `_primitives`). Any other
-norm is made from a sum of powers with its rounding errors (see `_powers`), of arrays in blocks from four numbers of
-each block.
+A Euclidean norm of elements narrower than float64 is plain, if there is float64 and they are not in blocks: the root of
+a sum of squares in it, which has bits and range to spare. How that sum is made is up to the library's primitives (see
+`_primitives`). Any other norm is made from a sum of powers with its rounding errors (see `_powers`); of arrays in
+blocks, from four numbers of each block.
 """
 
 import functools
@@ -20,7 +20,7 @@ from gradclip_spec._powers import PowerSum, joined, rooted, sum_of_powers
 from gradclip_spec._scalars import Scalars
 from gradclip_spec._strips import ERROR_OF_NORM
 
-__all__ = ["Norm", "norm_of_all", "norm_of_blocks", "norms_of_each", "powers_of_blocks"]
+__all__ = ["Norm", "norm_of_all", "norms_of_each", "powers_of_blocks"]
 
 Array = Any
 
@@ -56,28 +56,22 @@ def norm_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> 
     if _is_plain(library, arrays, norm_type):
         total, error = _sum_of_squares(library, arrays)
         # A root is off by half of what its square is.
-        return Norm(_double_words.plain_root(library.scalars.xp, total), error=error / 2)
+        return Norm(_plain_root(library.scalars.xp, total), error=error / 2)
     return _rooted(library, _powers_of_all(library, arrays, norm_type), norm_type)
 
 
 def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of each array, as numbers with one element an array."""
-    xp, sums_of_each = library.scalars.xp, library.primitives.sums_of_each
+    xp = library.scalars.xp
     if _is_plain(library, arrays, norm_type):
-        if sums_of_each is not None and library.eager:
-            sums = sums_of_each(arrays)
+        if library.eager:
+            sums = library.primitives.sums_of_each(arrays)
             totals, error = xp.asarray([each.value for each in sums]), max(each.relative_error for each in sums)
         else:
-            pairs = [_sum_of_squares(library, [array]) for array in arrays]
-            totals, error = xp.stack([total for total, _ in pairs]), max(error for _, error in pairs)
-        return Norm(_double_words.plain_root(xp, totals), error=error / 2)
+            totals, error = xp.stack([_sum_of_squares(library, [array])[0] for array in arrays]), 0.0
+        return Norm(_plain_root(xp, totals), error=error / 2)
     powers = [_powers_of_all(library, [array], norm_type) for array in arrays]
     return _rooted(library, PowerSum(*map(xp.stack, zip(*powers, strict=True))), norm_type)
-
-
-def norm_of_blocks(scalars: Scalars, rows: Array, norm_type: float) -> Norm:
-    """The p-norm of all elements of blocks, of each of which :func:`powers_of_blocks` made a row."""
-    return Norm(*rooted(scalars, joined(scalars, rows, norm_type), norm_type))
 
 
 def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
@@ -94,12 +88,23 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
 def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     numbers = rooted(library.scalars, powers, norm_type)
     # A sum of powers has no error that matters, unless it is of blocks, whose errors are not among their numbers.
-    return Norm(*numbers, error=0.0 if library.primitives.powers_of_shards is None else ERROR_OF_NORM)
+    return Norm(*numbers, error=ERROR_OF_NORM if library.sharded else 0.0)
 
 
 def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
-    """Whether float64 holds the sum of all squares, with bits and range to spare."""
-    return norm_type == 2 and library.primitives.powers_of_shards is None and library.squares_fit_float64(arrays)
+    """Whether float64 holds the sum of all squares, with bits and range to spare, and no shards send theirs."""
+    return norm_type == 2 and not library.sharded and library.squares_fit_float64(arrays)
+
+
+def _plain_root(xp: Any, x: Array) -> Array:
+    """The square root of a float64 number, zero or at least `2**-1000`; its derivative at zero is zero, not infinite.
+
+    Zero is told by the root and not by `x`: what is cheap, compilers compute anew for each array that is multiplied
+    with what comes of it, in time and code quadratic in their number, but a root only once.
+    """
+    least = 2.0**-1000
+    result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
+    return xp.where(result <= 2.0**-500, xp.zeros_like(result), result)
 
 
 def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, float]:

@@ -1,9 +1,9 @@
 """What only a library itself can say, or does much faster.
 
-What differs from library to library is a field of `Primitives` (beside it, `_engine` asks for Dask's arrays and
-`_library` for DTensors). A field that is not given has a default or, from :func:`_standard`, a form on the array API
-alone, which is what a library that is not named here gets. No library is imported unless its arrays have been passed
-in.
+What differs from library to library is a field of `Primitives`; beside it, `_library` asks for DTensors, and two
+methods of torch's tensors are called where there are any (`_double_words.unstacked`, `_engine`). A field that is not
+given has a default or, from :func:`_standard`, a form on the array API alone, which is what a library that is not named
+here gets. No library is imported unless its arrays have been passed in.
 """
 
 import contextlib
@@ -34,14 +34,16 @@ class Primitives:
     sum_of_squares_lazy: Callable[[Sequence[Array]], Array]
     #: The same as a number, where values may be looked at: no farther off than a small part of float32's rounding.
     sum_of_squares_eager: Callable[[Sequence[Array]], Sum]
-    #: `multiply(arrays, k, wide, inplace)`: each `x * k` computed in the dtype `wide` and rounded once to that of `x`.
+    #: The same of each array.
+    sums_of_each: Callable[[Sequence[Array]], list[Sum]]
+    #: `multiply(arrays, k, wide, inplace)`: each `x * k` as if computed in the dtype `wide` and rounded once to that of
+    #: `x`, but for what a `k` rounded to float32 changes.
     multiply: Callable[[Sequence[Array], Any, Any, bool], list[Array]]
     #: `clip(x, lower, upper, inplace)`, the bounds exactly representable in the dtype of `x`.
     clip: Callable[[Array, float, float, bool], Array]
-    #: The dtypes of which `multiply` by one leaves every element as it is, subnormal ones too; else the caller selects.
+    #: The dtypes, by name, of which `multiply` by one leaves every element as it is, subnormal ones too; else the
+    #: caller selects.
     keeps_at_one: Collection[str] = ()
-    #: `sums_of_each(arrays)`: the sums of the squares of each array, where values may be looked at; None if one by one.
-    sums_of_each: Callable[[Sequence[Array]], list[Sum]] | None = None
     #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
     power: Callable[[Array, Array], Array] | None = None
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
@@ -49,7 +51,8 @@ class Primitives:
 
     # What is asked.
     #: Whether the values of all arrays may be looked at without computing, tracing or synchronising anything. The
-    #: default knows no accelerators: a library of theirs must say no.
+    #: default knows no accelerators: a library of theirs must say no. Of a library that it does not know,
+    #: array-api-compat finds out by looking at one element.
     eager: Callable[[Sequence[Array]], bool] = lambda arrays: not array_api_compat.is_lazy_array(arrays[0])
     #: Whether each array can be written into.
     writeable: Callable[[Sequence[Array]], list[bool]] = lambda arrays: list(
@@ -76,12 +79,12 @@ def of(xp: Any) -> Primitives:
         return replace(
             _standard(xp),
             sum_of_squares_eager=_numpy.sum_of_squares,
+            sums_of_each=lambda arrays: _numpy.sums_of_each(arrays, [array.size for array in arrays]),
             multiply=_numpy.multiply,
             clip=_numpy.clip,
             eager=lambda arrays: True,
             writeable=_numpy.writeable,
             strange=_numpy.strange,
-            sums_of_each=lambda arrays: _numpy.sums_of_each(arrays, [array.size for array in arrays]),
         )
     if array_api_compat.is_torch_namespace(xp):
         from gradclip_spec import _torch
@@ -114,6 +117,9 @@ def _standard(xp: Any) -> Primitives:
         wide = (xp.astype(x, xp.float64) for x in arrays)
         return Sum(math.fsum(float(xp.sum(x * x)) for x in wide))
 
+    def sums_of_each(arrays: Sequence[Array]) -> list[Sum]:
+        return [sum_of_squares_eager([x]) for x in arrays]
+
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         products = (x * k if x.dtype == wide else xp.astype(xp.astype(x, wide) * k, x.dtype) for x in arrays)
         return [_write(x, y) for x, y in zip(arrays, products, strict=True)] if inplace else list(products)
@@ -122,7 +128,7 @@ def _standard(xp: Any) -> Primitives:
         clipped = xp.clip(x, lower, upper)
         return _write(x, clipped) if inplace else clipped
 
-    return Primitives(sum_of_squares_lazy, sum_of_squares_eager, multiply, clip)
+    return Primitives(sum_of_squares_lazy, sum_of_squares_eager, sums_of_each, multiply, clip)
 
 
 def _write(x: Array, values: Array) -> Array:

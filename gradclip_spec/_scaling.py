@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_spec._coefficient import Coefficient
 from gradclip_spec._double_words import unstacked
 from gradclip_spec._library import Library
-from gradclip_spec._scalars import FORMATS, Format, dtype_name
+from gradclip_spec._scalars import FORMATS, Format
 
 __all__ = ["scaled", "scaled_each"]
 
@@ -52,12 +52,11 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     # All at once, because to look at one coefficient takes longer than to multiply a small array.
     unchanged = coefficients.unchanged.tolist()
     numbers = functools.reduce(operator.mul, coefficients.factors).tolist()
-    names = {dtype: dtype_name(dtype) for dtype in library.dtypes}
     for index in _once(arrays, inplace):
         if unchanged[index]:
             continue
         array, number = arrays[index], numbers[index]
-        wide = _dtype_for(library, names[array.dtype], number, coefficients.error)
+        wide = _dtype_for(library, library.dtypes[array.dtype], number, coefficients.error)
         if wide is None:
             (results[index],) = _multiply_eager(library, [array], coefficients.at(index), inplace)
         else:
@@ -75,10 +74,9 @@ def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     first, *powers = map(float, coefficient.factors)
     product = functools.reduce(operator.mul, powers, first)
-    wide, steps = _dtype_for(library, dtype_name(arrays[0].dtype), product, coefficient.error), [product]
+    wide, steps = _dtype_for(library, library.dtypes[arrays[0].dtype], product, coefficient.error), [product]
     if wide is None:
-        wide = library.xp.float64 if library.has_float64 else library.xp.float32
-        steps = _small_steps(first, powers, FORMATS[dtype_name(wide)])
+        wide, steps = library.work_dtype, _small_steps(first, powers, library.work_format)
     for step in steps:
         arrays = library.primitives.multiply(arrays, step, wide, inplace)
     return list(arrays)
@@ -86,7 +84,8 @@ def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coef
 
 #: An element may be off by one and a half units in the last place: a half because it is rounded itself, and one
 #: because the coefficient is off. One unit is at least this much of the element. To round the coefficient to float32
-#: never takes more than that, but may together with the error of a norm whose squares were summed in float32.
+#: never takes more than that, but may together with the error of a norm whose squares were summed in float32; where
+#: there is no such error, float32 always is exact enough.
 _UNIT = 2.0**-24
 
 
@@ -130,6 +129,6 @@ def _multiply_lazy(library: Library, arrays: Sequence[Array], coefficient: Coeff
     products = list(arrays)
     for step in steps:
         products = primitives.multiply(products, step, library.work_dtype, inplace)
-    if dtype_name(arrays[0].dtype) in primitives.keeps_at_one:
+    if library.dtypes[arrays[0].dtype] in primitives.keeps_at_one:
         return products
     return [xp.where(coefficient.unchanged, array, product) for array, product in zip(arrays, products, strict=True)]

@@ -95,6 +95,7 @@ def primitives(standard: Primitives) -> Primitives:
     return Primitives(
         sum_of_squares_lazy,
         _sum_of_squares,
+        _sums_of_each,
         multiply,
         clip,
         eager=eager,
@@ -102,7 +103,6 @@ def primitives(standard: Primitives) -> Primitives:
         strange=_strange,
         context=context,
         keeps_at_one=FORMATS,
-        sums_of_each=_sums_of_each,
     )
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .expected import Expected
 from .formats import FORMATS, Exact, Format, decode, distance, encode, round_quotient, round_to, to_doubles
 
-__all__ = ["distances", "largest_distance", "rounded"]
+__all__ = ["distances", "distances_in_ulp_of", "largest_distance", "rounded"]
 
 #: From this length on, formats of at most 24 bits are measured in float64.
 MANY = 4096
@@ -77,6 +77,27 @@ def distances(got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.floa
     return every
 
 
+def distances_in_ulp_of(other: Expected, got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.float64]:
+    """How far each element lies from the expected one, in ulp at that of `other`, which may be in another binade.
+
+    So the distances of one result from two expectations can be compared. Exact as those of :func:`distances`.
+    """
+    shift = _ulp_exponents(expected, dtype) - _ulp_exponents(other, dtype)
+    every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
+    return every
+
+
+def _ulp_exponents(expected: Expected, dtype: str) -> npt.NDArray[np.int64]:
+    """The exponent of the ulp at each expected element, rounded to the dtype."""
+    form = FORMATS[dtype]
+    if len(expected.values) > MANY and form.precision <= 24:
+        units, _ = _units_in_doubles(_targets(expected), form)
+    else:
+        fractions = map(abs, expected.fractions())
+        units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
+    return np.minimum(units, form.ulp_exponent(form.maximum_exponent))
+
+
 def _one_by_one(got: Exact, expected: Expected, form: Format, places: Iterable[int]) -> npt.NDArray[np.float64]:
     """The distances at these places, in integers: both sides as multiples of `2**lowest / denominator`."""
     values, denominator = expected.values, expected.denominator
@@ -117,15 +138,8 @@ def _in_blocks(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.f
 
 def _in_doubles(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.float64]:
     """The distances in float64; see :func:`distances` for how wrong they can be."""
-    values = expected.values
-    factor = float(Fraction(expected.numerator, expected.denominator))
-    target = np.ldexp(np.array(values.integers, dtype=np.float64), values.exponent) * factor
-    mantissas, exponents = np.frexp(np.abs(target))
-    leading = np.where(target == 0, form.minimum_exponent, exponents.astype(np.int64) - 1)
-    # From here on a significand rounds up to the next binade.
-    carry = 1.0 - 2.0 ** -(form.precision + 1)
-    carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
-    unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
+    target = _targets(expected)
+    unit, doubtful = _units_in_doubles(target, form)
     overflows = unit > form.maximum_exponent - form.precision + 1
     unit = np.minimum(unit, form.maximum_exponent - form.precision + 1)
     measured = to_doubles(got, form.name)
@@ -133,7 +147,24 @@ def _in_doubles(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.
         every: npt.NDArray[np.float64] = np.ldexp(np.abs(measured - target), -unit)
     every[~np.isfinite(measured)] = np.inf
     every[np.isinf(measured) & overflows & (np.sign(measured) == np.sign(target))] = 0.0
-    doubtful = np.flatnonzero(np.abs(mantissas - carry) < 2.0**-50).tolist()
     if doubtful:
         every[doubtful] = _one_by_one(decode(got, form.name), expected, form, doubtful)
     return every
+
+
+def _targets(expected: Expected) -> npt.NDArray[np.float64]:
+    """The expected elements in float64."""
+    factor = float(Fraction(expected.numerator, expected.denominator))
+    exact: npt.NDArray[np.float64] = np.array(expected.values.integers, dtype=np.float64)
+    return np.ldexp(exact, expected.values.exponent) * factor
+
+
+def _units_in_doubles(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """The exponent of the unit of each element rounded to the format, unbounded above, and where that is doubtful."""
+    mantissas, exponents = np.frexp(np.abs(target))
+    leading = np.where(target == 0, form.minimum_exponent, exponents.astype(np.int64) - 1)
+    # From here on a significand rounds up to the next binade.
+    carry = 1.0 - 2.0 ** -(form.precision + 1)
+    carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
+    unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
+    return unit, np.flatnonzero(np.abs(mantissas - carry) < 2.0**-50).tolist()

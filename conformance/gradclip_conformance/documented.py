@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip_adapters.contract import Array, Reply
@@ -12,10 +12,10 @@ from .answers import Answer, Replied
 from .case import Case, InputsWritten, Metamorphic, Untouched, Values
 from .check_form import broken_form, rows_only
 from .context import Context
-from .distances import MANY, rounded
+from .distances import MANY, distances_in_ulp_of, rounded
 from .expected import Expected
-from .measure import Measured, expected_arrays, measure, options_of
-from .predict import predict
+from .measure import as_dtype, expected_arrays, measure, options_of
+from .predict import Prediction, predict
 from .relations import cases_of
 from .sentences import observed_answer
 from .verdict import Verdict
@@ -30,7 +30,10 @@ def documented_by_formula(
 
     The formula explains an answer that is nearer to its result than to the neutral one, where the two round to
     different numbers: one within the budget, whatever the neutral rule says of it, and one within the error bound where
-    that says `fail`. A relation between calls is explained where each of the answers is.
+    that says `fail`. Which is nearer is asked in ulp of one of them, because the other may lie in another binade. So
+    near its own threshold that rounding errors decide whether it scales, a formula also explains what was scaled by
+    such an error, where the neutral rule, whose threshold is elsewhere, wants the gradient as it was. A relation
+    between calls is explained where each of the answers is.
     """
     case = context.case
     if case.operation == "clip_by_value" or not isinstance(
@@ -46,36 +49,63 @@ def documented_by_formula(
         return None
     pairs = [_distances(one, reply, formula) for one, reply in zip(cases, replies, strict=True)]
     allowed = ("pass",) if found.status != "fail" else ("pass", "quality")
-    if any(pair is None or pair[1].grade not in allowed for pair in pairs):
+    if any(pair is None or pair.grade not in allowed for pair in pairs):
         return None
-    from_neutral, from_own = max((pair for pair in pairs if pair is not None), key=lambda pair: pair[0].ulp)
-    if not from_own.ulp < from_neutral.ulp:
+    farthest = max((pair for pair in pairs if pair is not None), key=lambda pair: pair.from_neutral)
+    if not (farthest.from_own < farthest.from_neutral or farthest.at_own_threshold):
         return None
     detail = (
-        f"{from_neutral.ulp:.3g} ulp from the neutral rule, {from_own.ulp:.3g} ulp from its own formula "
-        f"({options_of(formula)})."
+        f"{farthest.from_neutral:.3g} ulp from the neutral rule, {farthest.from_own:.3g} ulp from its own formula "
+        f"({options_of(formula)}){', at its threshold' if farthest.at_own_threshold else ''}."
     )
     return Verdict(
         "documented",
         detail,
-        ulp=from_neutral.ulp,
+        ulp=farthest.from_neutral,
         expected=found.expected or {"gradients": expected_arrays(case, predict(case).gradients)},
         observed=observed_answer(answers[0]),
     )
 
 
-def _distances(case: Case, reply: Reply, formula: Mapping[str, Any]) -> tuple[Measured, Measured] | None:
+@dataclass(frozen=True)
+class _Distances:
+    """How far an answer lies from the results of two formulas, in ulp of the neutral one's, and the own one's grade."""
+
+    from_neutral: float
+    from_own: float
+    grade: str
+    #: What was to be left alone was changed, and so near the own formula's threshold that rounding errors decide there.
+    at_own_threshold: bool
+
+
+def _distances(case: Case, reply: Reply, formula: Mapping[str, Any]) -> _Distances | None:
     """From the neutral formula and from the own one; None where the two cannot be told apart."""
     results = reply.inputs if isinstance(case.expectation, InputsWritten) else reply.gradients
     if results is None or broken_form(case, replace(reply, gradients=results)) is not None:
         return None
     indices = _judged(case)
     neutral, own = predict(case), predict(case, formula)
-    if not isinstance(case.expectation, Metamorphic) and not any(
+    from_neutral = measure(case, neutral, results, indices)
+    at_own_threshold = from_neutral.touched and own.near[from_neutral.tensor]
+    if not (isinstance(case.expectation, Metamorphic) or at_own_threshold) and not any(
         _rounds_differently(neutral.gradients[i], own.gradients[i], case.gradients[i].array) for i in indices
     ):
         return None
-    return measure(case, neutral, results, indices), measure(case, own, results, indices)
+    return _Distances(
+        from_neutral=from_neutral.ulp,
+        from_own=max((_from_own(neutral, own, i, case, results[i]) for i in indices), default=0.0),
+        grade=measure(case, own, results, indices).grade,
+        at_own_threshold=at_own_threshold,
+    )
+
+
+def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
+    """How far a gradient lies from the own formula's result, in ulp of the neutral one's; 0 where either is missing."""
+    given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
+    if got is None or given is None or expected is None or other is None:
+        return 0.0
+    every = distances_in_ulp_of(other, as_dtype(got, given.dtype), expected, given.dtype)
+    return float(every.max(initial=0.0))
 
 
 def _judged(case: Case) -> list[int]:

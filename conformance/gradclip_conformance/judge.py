@@ -3,8 +3,8 @@
 1. What kept the framework from answering (death, time limit, the adapter's own mistake) is a status of its own.
 2. The expectation of the case decides `pass`, `quality` or `fail` (see `checks`).
 3. A claim of the framework's documentation turns what it predicts into `documented`: a formula, when the answer is
-   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `documented`);
-   a behaviour at an edge, when the answer is just that.
+   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `documented`,
+   also for what rounding errors do at its threshold); a behaviour at an edge, when the answer is just that.
 
 Where the two oracles disagree, the status is `error`, whatever the answer was.
 

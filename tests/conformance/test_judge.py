@@ -607,6 +607,31 @@ class TestOwnFormula:
 
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
+    def test_the_nearer_formula_is_found_across_a_power_of_two(self) -> None:
+        # Below 2**-18 an ulp is half of that at it: of the smaller ones, 2 to the neutral result and 1.24 to the own.
+        asked = a_case(Untouched((0,)), [2.0**-18, 2.0**-20], dtype="bfloat16", clip_norm=float.fromhex("0x1.4ap-18"))
+
+        found = self.judged(asked, array([2.0**-18 - 2 * 2.0**-26, 2.0**-20], "bfloat16"))
+        assert (found.status, found.ulp) == ("documented", 1.0)
+        assert found.detail.startswith("1 ulp from the neutral rule, 0.618 ulp from its own formula")
+        assert self.judged(asked, array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
+
+    def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
+        # Its coefficient is 0.9989 at first, which in bfloat16 may be 0.9922, and then 1.02 and beyond.
+        values = [2.0**-18, 245 * 2.0**-28]
+        scaled = array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
+
+        def status(threshold: float) -> str:
+            asked = a_case(Untouched((0,)), values, dtype="bfloat16", clip_norm=threshold * 2.0**-18)
+            return self.judged(asked, scaled).status
+
+        assert [status(threshold) for threshold in (1.289, 1.297, 1.35, 2.0)] == [
+            "documented",
+            "documented",
+            "fail",
+            "fail",
+        ]
+
     def test_a_wrong_claim_excuses_nothing(self) -> None:
         found = self.judged(a_case(Values(), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
 

@@ -45,7 +45,7 @@ from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
 from .case import Case, CompiledAgrees, ReturnedNorm, Structure
-from .cases import all_cases
+from .cases import all_cases, found
 from .literals import NoScript, array_literal, literal
 from .patterns import matches
 from .plan import Selection, plan_cells
@@ -150,6 +150,8 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
 def _case_of(cell: Cell, subject: Subject) -> Case:
     """The case of a cell as its subject was asked, the same numbers as in the record."""
     case = next((case for case in all_cases() if case.id == cell.case), None)
+    if case is None and found.is_find(cell.case) and cell.input is not None:
+        case = found.from_record(cell.case, cell.input)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."

@@ -244,6 +244,18 @@ class TestPlainFunction:
         assert OBSERVED.search(wrong.stderr)
         assert right.returncode == 0, right.stderr
 
+    def test_script_of_a_find_has_the_input_of_the_record(self, record: Path, tmp_path: Path) -> None:
+        arguments = ["--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above", "--dtype", "float32"]
+        CliRunner().invoke(gradclip, ["check", "clip_module:clip", "--deep", *arguments, "-o", str(record)])
+        (run,) = read_runs(record)
+        (find,) = [cell.case for cell in run.cells if "/deep-" in cell.case]
+
+        self.test_script_fails_with_the_wrong_function_and_not_with_the_right_one(
+            record, tmp_path, find.removesuffix("/float32")
+        )
+        shown = CliRunner().invoke(gradclip, ["show", find])
+        assert "gradclip repro" in shown.output
+
     def test_script_needs_numpy_and_the_function_alone(self, record: Path) -> None:
         result = CliRunner().invoke(
             gradclip, ["repro", str(record), "global-norm.scaled-above/three-four-five/float32"]

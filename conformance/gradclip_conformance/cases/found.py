@@ -18,7 +18,7 @@ from ..case import Case, Expectation, Metamorphic, ReturnedNorm, Untouched, Valu
 from ..show import float64_values
 from .build import case, tensor
 
-__all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of"]
+__all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of", "from_record", "is_find"]
 
 FOUND = Path(__file__).with_name("found.toml")
 
@@ -58,6 +58,22 @@ def cases(path: Path = FOUND) -> Iterator[Case]:
         ]
         options = {name: float.fromhex(value) for name, value in entry["options"].items()}
         yield case_of(entry["rule"], entry["variant"], entry["dtype"], gradients, options)
+
+
+def is_find(name: str) -> bool:
+    """Whether the name of a case is one that `--deep` gives."""
+    return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
+
+
+def from_record(name: str, shown: Mapping[str, Any]) -> Case:
+    """The case of a find, from its name and its input as a record shows it."""
+    rule, variant, dtype = name.split("/")
+    gradients = [
+        tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
+        for one in shown["gradients"]
+    ]
+    options = {key: float.fromhex(value) for key, value in shown["options"].items()}
+    return case_of(rule, variant, dtype, gradients, options)
 
 
 def as_toml(found: Case) -> str:

@@ -21,6 +21,7 @@ from ..case import (
     ReturnedNorm,
 )
 from ..cases import all_cases
+from ..cases.found import is_find
 from ..check_compiled import WHAT_IS_EXACT
 from ..measure import expected_arrays
 from ..predict import clip_bound, clip_budget, norm_budget, predict
@@ -43,6 +44,9 @@ def show(name: str) -> None:
         if rule.id == name:
             click.echo(_rule_text(rule))
             return
+    if is_find(name):
+        msg = f"{name!r} is a find of --deep: its input is in the record, and `gradclip repro FILE CASE` shows it."
+        raise click.UsageError(msg)
     near = [rule.id for rule in rule_book.load() if fnmatchcase(rule.id, f"*{name.split('/')[0].split('.')[-1]}*")]
     hint = f" Did you mean {', '.join(near[:5])}?" if near else " `gradclip rules` lists the rules."
     msg = f"There is no rule or case {name!r}.{hint}"

@@ -113,9 +113,13 @@ def _flatten_nested(grads: Any) -> Tree:
     try:
         import optree
     except ImportError:
+        flat = type(grads) in (list, tuple, dict)
+        values = (grads.values() if type(grads) is dict else grads) if flat else [grads]
+        other = next(x for x in values if not (x is None or array_api_compat.is_array_api_obj(x)))
         message = (
-            f"`grads` is neither an array nor a flat list, tuple or dict of arrays and None (it is a "
-            f"{type(grads).__name__}); give one, or install optree for nested trees: pip install 'gradclip-spec[trees]'"
+            f"`grads` must be an array, or a flat list, tuple or dict of arrays and None; it "
+            f"{'holds' if flat else 'is'} a {type(other).__name__}; make a number an array, or install optree for "
+            f"nested trees: pip install 'gradclip-spec[trees]'"
         )
         raise TypeError(message) from None
     leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from filelock import FileLock
+
 import gradclip_adapters
 
 __all__ = ["EnvironmentProblem", "Recipe", "framework_is_here", "make_environment", "recipes"]
@@ -76,17 +78,27 @@ def make_environment(adapter: str) -> str:
     if recipe is None or not recipe.requirements:
         return sys.executable
     interpreter = _interpreter(recipe.python, adapter)
-    fingerprint = hashlib.sha256("\n".join([interpreter, *recipe.requirements]).encode()).hexdigest()
+    fingerprint = hashlib.sha256("\n".join([_base(interpreter), *recipe.requirements]).encode()).hexdigest()
     folder = environments_folder() / adapter
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     ready = folder / READY
-    if ready.exists() and ready.read_text(encoding="utf-8") == fingerprint:
-        return python
-    shutil.rmtree(folder, ignore_errors=True)
-    _run([interpreter, "-m", "venv", str(folder)], adapter)
-    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *recipe.requirements], adapter)
-    ready.write_text(fingerprint, encoding="utf-8")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Whoever comes while it is being made waits for it.
+    with FileLock(folder.with_name(f"{adapter}.lock")):
+        if ready.exists() and ready.read_text(encoding="utf-8") == fingerprint:
+            return python
+        shutil.rmtree(folder, ignore_errors=True)
+        _run([interpreter, "-m", "venv", str(folder)], adapter)
+        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *recipe.requirements], adapter)
+        ready.write_text(fingerprint, encoding="utf-8")
     return python
+
+
+def _base(interpreter: str) -> str:
+    """Where an interpreter is installed: those of all its virtual environments make the same environment."""
+    if interpreter == sys.executable:
+        return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
+    return os.path.realpath(interpreter)
 
 
 def environments_folder() -> Path:

@@ -69,11 +69,16 @@ def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeo
 
 
 def _connection(config: pytest.Config, target: str) -> HostProcess:
+    from gradclip_adapters import registry
+
     from .answers import StartError
     from .host_process import HostProcess, host_command
 
     if _CONNECTION not in config.stash:
         operation = config.getoption("--adapter-op")
+        if operation is None and registry.kind_of(target) == "function":
+            msg = f"{target!r} is a plain function: say with --adapter-op which operation it performs"
+            raise pytest.UsageError(msg)
         arguments = [target, *(["--op", operation] if operation else [])]
         try:
             connection = HostProcess([*host_command(config.getoption("--adapter-python")), *arguments])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .answers import Answer, Raised, Replied
@@ -45,6 +46,9 @@ def what_happened(case: Case, answer: Answer) -> str:
 def distance_sentence(case: Case, found: Measured) -> str:
     """How far the worst element is from what was expected."""
     where = f"Element {found.element} of gradient {found.tensor}"
+    if math.isinf(found.ulp):
+        expected = "the input, which had to come back unchanged," if found.touched else "the exact result"
+        return f"{where} is NaN or infinite, where {expected} is neither."
     if found.touched:
         return f"{where} is {found.ulp:.3g} ulp from the input, which had to come back unchanged."
     limit = f"the budget is {found.budget:.3g}" + (

@@ -18,5 +18,5 @@ def badge(runs: Sequence[Run]) -> str:
     spoiling = [f"{count} {name}" for name, count in tally.counts.items() if STATUSES[name].spoils]
     label = "gradclip" if len(runs) > 1 else f"gradclip {runs[0].header.adapter}"
     message = ", ".join([f"{tally.passed} of {tally.total} passed", *spoiling])
-    color = "red" if spoiling else "brightgreen"
+    color = "red" if tally.spoiled else "brightgreen"
     return json.dumps({"schemaVersion": 1, "label": label, "message": message, "color": color}) + "\n"

@@ -38,8 +38,8 @@ class Tally:
 
     @property
     def spoiled(self) -> bool:
-        """Whether anything is not as expected."""
-        return any(STATUSES[name].spoils for name in self.counts)
+        """Whether anything is not as expected, or there is nothing at all."""
+        return not self.counts or any(STATUSES[name].spoils for name in self.counts)
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,9 @@ def test_command_says_when_the_framework_is_not_there(monkeypatch: pytest.Monkey
 
     result = CliRunner().invoke(gradclip, ["expectations", "drift", "lib"])
 
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "no_such_framework" in result.output
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("path", sorted(CLAIMS.glob("*.toml")), ids=lambda path: path.stem)

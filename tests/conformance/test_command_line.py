@@ -19,6 +19,7 @@ from gradclip_spec import rules
 
 HOSTS = Path(__file__).with_name("hosts")
 RIGHT, WRONG, DEAD = (str(HOSTS / name) for name in ("right.py", "other_dtype.py", "dies_at_start.py"))
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "torch.jsonl"
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
@@ -43,6 +44,14 @@ class TestExitCodes:
         assert result.exit_code == 1
         assert "came back as int32" in result.stdout
         assert "[6.0, 8.0]" in result.stdout
+
+    @pytest.mark.parametrize("format_", ["terminal", "json", "badge", "markdown", "junit"])
+    def test_nothing_to_check_is_3_and_nowhere_as_expected(self, format_: str) -> None:
+        result = run("check", RIGHT, "--rule", "value.bounds", "--format", format_, "--op", "clip_by_norm")
+
+        assert result.exit_code == 3
+        assert "no case that was asked for" in result.stderr
+        assert not re.search(r" As expected\.|\"as_expected\": true|brightgreen", result.stdout)
 
     def test_mistake_of_the_adapter_is_3(self) -> None:
         result = run("check", HOSTS / "raises.py", *NARROW)
@@ -103,6 +112,7 @@ class TestExitCodes:
         assert result.exit_code == 3
         assert "missing-framework" in result.stderr
         assert "torch" in result.stderr
+        assert "--venv makes" in result.stderr
 
     def test_no_module_is_shadowed_by_the_working_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,6 +192,41 @@ class TestRecords:
 
         assert result.exit_code == 3
         assert "Cannot write the record" in result.stderr
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["accuracy", RIGHT, "--op", "clip_by_norm", "--dtype", "float32", "--largest", "100"],
+            ["repro", str(PUBLISHED), "global-norm.negative-threshold-refused/minus-one/float32"],
+        ],
+    )
+    def test_no_verb_ends_in_a_traceback_where_it_cannot_write(self, arguments: list[str], tmp_path: Path) -> None:
+        result = run(*arguments, "-o", tmp_path / "nowhere" / "x")
+
+        assert result.exit_code in (2, 3)
+        assert "nowhere" in result.stderr
+
+    def test_accuracy_of_nothing_writes_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "page.md").write_text("good", encoding="utf-8")
+        result = run("accuracy", DEAD, "-o", tmp_path / "page")
+
+        assert result.exit_code == 3
+        assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+        assert (tmp_path / "page.md").read_text(encoding="utf-8") == "good"
+
+    def test_pins_are_not_proposed_from_a_part(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", WRONG, *NARROW, "-o", record)
+        result = run("expectations", "update", record)
+
+        assert result.exit_code == 2
+        assert "without --rule, --op and --dtype" in result.stderr
+
+    def test_folder_without_records_is_said(self, tmp_path: Path) -> None:
+        result = run("summary", tmp_path)
+
+        assert result.exit_code == 3
+        assert "There is no record" in result.stderr
 
     def test_several_jobs_give_the_same_cells(self, tmp_path: Path) -> None:
         found = []
@@ -274,6 +319,16 @@ class TestOtherVerbs:
         assert "Exit codes" in result.stdout
         assert set(gradclip.commands) <= set(result.stdout.split())
 
+    @pytest.mark.parametrize(
+        ("verb", "example"),
+        [
+            ([], "  gradclip check torch --venv            one framework, in an environment made for it"),
+            (["check"], "  gradclip check my.module:clip --op clip_by_norm --deep --seed 7"),
+        ],
+    )
+    def test_help_keeps_examples_on_lines_of_their_own(self, verb: list[str], example: str) -> None:
+        assert example in run(*verb, "--help").stdout.splitlines()
+
     def test_version(self) -> None:
         assert run("--version").exit_code == 0
 
@@ -283,6 +338,8 @@ class TestOtherVerbs:
 
         assert result.exit_code == 0
         assert rule.statement in result.stdout
+        assert "Source(" not in result.stdout
+        assert all(source.where.split()[0] in result.stdout for source in rule.source)
 
     def test_show_tells_of_every_kind_of_case(self) -> None:
         kinds = {type(case.expectation): case for case in all_cases() if case.dtype == "float32"}
@@ -291,6 +348,7 @@ class TestOtherVerbs:
             result = run("show", case.id)
             assert result.exit_code == 0, case.id
             assert result.stdout.startswith(case.id)
+            assert "\nSource" in result.stdout
             assert "Expected:" in result.stdout
 
     @pytest.mark.parametrize(
@@ -317,6 +375,12 @@ class TestOtherVerbs:
 
         assert result.exit_code == 2
         assert "norm.zero-gradient" in result.stderr
+
+    def test_show_proposes_cases_of_the_rule_that_was_meant(self) -> None:
+        result = run("show", "global-norm.at-threshold/tree-four-five/float32")
+
+        assert result.exit_code == 2
+        assert "Did you mean global-norm.at-threshold/three-four-five/float32" in result.stderr
 
     def test_rules_lists_all_of_them_or_some(self) -> None:
         listed = run("rules").stdout

@@ -133,7 +133,7 @@ def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
     result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
 
     assert result.exit_code == 0, result.output
-    assert "0 searches found one that fails" in result.output
+    assert "searches that found one that fails: 0" in result.output
     (run,) = read_runs(path)
     assert run.header.seed == 7
     # One case, the worst that was found, for each of the two subjects.

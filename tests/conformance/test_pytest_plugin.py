@@ -55,7 +55,7 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert without.returncode == pytest.ExitCode.INTERRUPTED
-    assert "A plain function needs --op" in without.stderr + without.stdout
+    assert "say with --adapter-op" in without.stderr + without.stdout
 
 
 @pytest.mark.parametrize("name", ["dies_at_start", "defines_nothing"])

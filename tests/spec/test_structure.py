@@ -111,8 +111,9 @@ def test_nested_trees_without_optree_say_what_to_install(monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "optree", None)
-    with pytest.raises(TypeError, match="install optree"):
-        global_norm([[three()]])
+    for grads, says in ([[three()]], "it holds a list"), ({"a": 1.0}, "it holds a float"), (1.0, "it is a float"):
+        with pytest.raises(TypeError, match=f"{says}; .* install optree"):
+            global_norm(grads)
 
 
 def test_an_array_that_stands_twice_is_scaled_in_both_places(backend: Any) -> None:

@@ -27,7 +27,7 @@ __all__ = ["gradclip", "main"]
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="gradclip-spec", prog_name="gradclip")
 def gradclip() -> None:
-    r"""Check gradient clipping against its specification.
+    """Check gradient clipping against its specification.
 
     \b
     gradclip check                         every adapter whose framework is installed here
@@ -39,7 +39,7 @@ def gradclip() -> None:
 
     Exit codes: 0 all as expected; 1 something is not; 2 wrong usage; 3 the suite's own fault, an adapter that does
     not start, or an incomplete run.
-    """
+    """  # noqa: D301 - click looks for the character that is written so
 
 
 for command in (check, smoke, adapters, rules, show, summary, repro, expectations, accuracy):

@@ -20,7 +20,7 @@ from ..accuracy import measure_accuracy, sizes_up_to
 from ..accuracy_page import described, document, numbers, page, worst_input
 from ..answers import StartError
 from ..claims import load_claims
-from .targets import Target, chosen_targets, python_options, say
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
 
 __all__ = ["accuracy"]
 
@@ -47,20 +47,30 @@ def accuracy(
     elements come in another order, or in other tensors. Clips by value round nothing and are left out.
     """
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
+    if output is not None and not output.parent.is_dir():
+        msg = f"-o {output}: there is no folder {output.parent}."
+        raise click.UsageError(msg)
     problems, measured = 0, []
     for target in targets:
         try:
             measured.append(_measured(target, operation, dtypes, sizes_up_to(largest)))
         except StartError as error:
             problems += 1
-            say(f"{target.name} does not start ({error.kind}): {error}")
-    made = document(measured)
-    if output is not None:
-        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
-        output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
-        output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
+            say_that_it_does_not_start(target, error)
     for framework in measured:
         _print(framework["rows"])
+    if not any(framework["rows"] for framework in measured):
+        say("Nothing was measured, and nothing is written: clips by value round nothing.")
+        problems += 1
+    elif output is not None:
+        made = document(measured)
+        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+        try:
+            output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
+            output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
+        except OSError as problem:
+            say(f"Cannot write what was measured: {problem}")
+            problems += 1
     sys.exit(3 if problems else 0)
 
 

@@ -27,7 +27,7 @@ from ..runner import CASE_SECONDS, RunRequest, run_adapter
 from ..verdict import SPOILING
 from .printing import print_runs
 from .progress import progress_bar
-from .targets import Target, chosen_targets, python_options, say
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
 
 __all__ = ["check", "exit_code"]
 
@@ -70,7 +70,7 @@ def check(
     output: str | None,
     format_: str,
 ) -> None:
-    r"""Check adapters against every case; all whose framework is installed when none is named.
+    """Check adapters against every case; all whose framework is installed when none is named.
 
     An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
     function on NumPy arrays. With several, -o FILE holds one run after another; a folder (an existing one, or a name
@@ -81,7 +81,7 @@ def check(
     gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
-    """
+    """  # noqa: D301 - click looks for the character that is written so
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
     selection = Selection((operation,) if operation else (), rules, dtypes)
     _refuse_patterns_without_a_case(rules)
@@ -95,9 +95,11 @@ def check(
             )
             with _record(output, target, first=not runs and not problems) as stream, progress_bar() as progress:
                 runs.append(run_adapter(request, stream, progress))
+            if not runs[-1].cells:
+                say(f"{target.name}: no case that was asked for is about its operations and dtypes.")
         except StartError as error:
             problems += 1
-            say(f"{target.name} does not start ({error.kind}): {error}")
+            say_that_it_does_not_start(target, error)
         except KeyboardInterrupt:
             say(f"Interrupted: the run of {target.name} is incomplete, and so is its record.")
             print_runs(runs, format_)
@@ -134,7 +136,7 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
         searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
     finally:
         connection.close()
-    say(f"{target.name}: {searched.tried} inputs tried, {len(searched.failing)} searches found one that fails")
+    say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
     for case in searched.failing:
         say(as_toml(case))
     return searched.cases

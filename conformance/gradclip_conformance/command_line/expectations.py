@@ -8,10 +8,14 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.records import RecordError, read_runs
+from gradclip_adapters.wire import subject_from_json
+from gradclip_reports.records import RecordError, Run, read_runs
 
+from ..cases import all_cases
 from ..claims import docstrings, drift, load_claims
+from ..plan import Selection, plan_cells
 from ..proposals import proposal
+from .targets import say
 
 __all__ = ["expectations"]
 
@@ -36,7 +40,20 @@ def update(file: Path) -> None:
     except RecordError as problem:
         raise click.UsageError(str(problem)) from problem
     for run in runs:
+        if missing := _missing(run):
+            msg = (
+                f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has: check it "
+                "again, without --rule, --op and --dtype."
+            )
+            raise click.UsageError(msg)
+    for run in runs:
         click.echo(proposal(run), nl=False)
+
+
+def _missing(run: Run) -> int:
+    """How many of all cells of a run's subjects it has not."""
+    planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
+    return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 
 
 @expectations.command("drift")
@@ -55,8 +72,9 @@ def drift_command(adapter: str, python: str) -> None:
     try:
         found = docstrings(names, python)
     except (OSError, subprocess.CalledProcessError) as problem:
-        msg = f"{python} cannot read the documentation: {getattr(problem, 'stderr', None) or problem}"
-        raise click.UsageError(msg) from problem
+        said = (getattr(problem, "stderr", None) or str(problem)).strip().splitlines()
+        say(f"{python} cannot read the documentation of {adapter!r}: {said[-1]}")
+        sys.exit(3)
     sentences = drift(claims, found)
     click.echo("\n".join(sentences) or f"{len(claims)} claims stand as they were quoted.")
     sys.exit(1 if sentences else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from gradclip_reports.records import Cell, Header, RecordError, read_runs
 
 from ..reproduce import NoScript, script
 from ..verdict import SPOILING
+from .targets import say
 
 __all__ = ["repro"]
 
@@ -32,8 +34,12 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
         raise click.UsageError(str(problem)) from problem
     if output is None:
         click.echo(text, nl=False)
-    else:
+        return
+    try:
         output.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        say(f"Cannot write the script: {problem}")
+        sys.exit(3)
 
 
 def _find(file: Path, case: str, subject: str) -> tuple[Header, Cell]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
+import textwrap
+from difflib import get_close_matches
 
 import click
 
@@ -47,8 +48,9 @@ def show(name: str) -> None:
     if is_find(name):
         msg = f"{name!r} is a find of --deep: its input is in the record, and `gradclip repro FILE CASE` shows it."
         raise click.UsageError(msg)
-    near = [rule.id for rule in rule_book.load() if fnmatchcase(rule.id, f"*{name.split('/')[0].split('.')[-1]}*")]
-    hint = f" Did you mean {', '.join(near[:5])}?" if near else " `gradclip rules` lists the rules."
+    near = [case.id for case in all_cases() if case.rule == name.split("/")[0] and "/" in name]
+    near = get_close_matches(name, near, 3, cutoff=0.0) or get_close_matches(name, [one.id for one in rule_book.load()])
+    hint = f" Did you mean {', '.join(near)}?" if near else " `gradclip rules GLOB` lists the rules."
     msg = f"There is no rule or case {name!r}.{hint}"
     raise click.UsageError(msg)
 
@@ -57,14 +59,23 @@ def _rule_text(rule: rule_book.Rule) -> str:
     cases = [case.id for case in all_cases() if case.rule == rule.id]
     lines = [f"{rule.id}  ({rule.level})", "", rule.statement]
     if rule.formula:
-        lines += ["", rule.formula]
-    lines += ["", "Source:", *(f"  {source}" for source in rule.source)]
+        lines += ["", f"In LaTeX: {rule.formula}"]
+    lines += ["", *_sources_text(rule)]
     return "\n".join([*lines, "", f"{len(cases)} cases:", *(f"  {case}" for case in cases)])
+
+
+def _sources_text(rule: rule_book.Rule) -> list[str]:
+    lines = ["Source (SPEC.md lists the documents):"]
+    for source in rule.source:
+        gloss = f" ({source.gloss})" if source.gloss else ""
+        quotation = f'  {source.document}, {source.where}: "{source.phrase}"{gloss}'
+        lines.append(textwrap.fill(quotation, 80, subsequent_indent="    ", break_on_hyphens=False))
+    return lines
 
 
 def _case_text(case: Case) -> str:
     rule = next(rule for rule in rule_book.load() if rule.id == case.rule)
-    lines = [case.id, "", f"{rule.statement} ({rule.level})", "", "Call:", _call_text(case)]
+    lines = [case.id, "", f"{rule.statement} ({rule.level})", "", *_sources_text(rule), "", "Call:", _call_text(case)]
     return "\n".join([*lines, "", "Expected:", _expected_text(case)])
 
 

@@ -13,7 +13,7 @@ from ..deviations import load_deviations
 from ..plan import Selection, plan_cells
 from ..runner import CASE_SECONDS, run_cell
 from ..verdict import SPOILING
-from .targets import Target, chosen_targets, python_options, say
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
 
 __all__ = ["smoke"]
 
@@ -42,7 +42,7 @@ def _smoke(target: Target, selection: Selection) -> int:
     try:
         connection = target.connect()
     except StartError as error:
-        say(f"{target.name} does not start ({error.kind}): {error}")
+        say_that_it_does_not_start(target, error)
         return 3
     try:
         description = connection.description

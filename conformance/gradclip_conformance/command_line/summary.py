@@ -31,5 +31,10 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
         except (RecordError, OSError) as error:
             problems += 1
             say(str(error))
+    if not paths:
+        say(f"There is no record (*.jsonl) in {', '.join(map(str, files))}.")
+    for run in runs:
+        if not run.cells:
+            say(f"The record of {run.header.adapter} has no cells.")
     print_runs(runs, format_)
     sys.exit(exit_code(runs, problems or not runs))

@@ -13,10 +13,10 @@ from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 
 from ..answers import StartError
-from ..environments import EnvironmentProblem, framework_is_here, make_environment
+from ..environments import EnvironmentProblem, framework_is_here, make_environment, recipes
 from ..host_process import HostProcess, host_command
 
-__all__ = ["Target", "chosen_targets", "python_options", "say"]
+__all__ = ["Target", "chosen_targets", "python_options", "say", "say_that_it_does_not_start"]
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,14 @@ def _connector(
         return HostProcess([*host_command(executable, command), *arguments])
 
     return connect
+
+
+def say_that_it_does_not_start(target: Target, error: StartError) -> None:
+    """Why an adapter does not start, and where its framework may come from."""
+    recipe = recipes().get(target.name)
+    known = error.kind == "missing-framework" and recipe is not None and recipe.requirements
+    hint = " --venv makes an environment for it; --python names a Python that has it." if known else ""
+    say(f"{target.name} does not start ({error.kind}): {error}{hint}")
 
 
 def say(text: str) -> None:

@@ -1,0 +1,61 @@
+"""Environments of frameworks: made once for all environments of a Python, also by two that begin together."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: Makes an environment whose one requirement every new environment has, and leaves a mark in it.
+MAKE = """
+import sys
+from pathlib import Path
+from gradclip_conformance import environments
+
+environments.recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
+python = environments.make_environment("library")
+with Path(python).with_name("marks").open("a") as marks:
+    marks.write("x")
+print(python)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "environments"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    return tmp_path / "environments" / "library"
+
+
+def start(python: str | Path = sys.executable, requirement: str = "pip") -> subprocess.Popen[str]:
+    return subprocess.Popen([python, "-c", MAKE, requirement], stdout=subprocess.PIPE, text=True)
+
+
+def marks(process: subprocess.Popen[str]) -> str:
+    """What all who made or used the environment have left in it."""
+    python, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    subprocess.run([python.strip(), "-c", "import pip"], check=True)
+    return Path(python.strip()).with_name("marks").read_text()
+
+
+def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
+
+    assert marks(start()) == "x"
+    assert marks(start()) == "xx"
+    assert marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
+    # Another recipe makes another.
+    assert marks(start(requirement="pip>1")) == "x"
+    assert folder.is_dir()
+
+
+def test_who_comes_while_it_is_being_made_waits(folder: Path) -> None:
+    both = [start(), start()]
+
+    assert {marks(process) for process in both} <= {"x", "xx"}
+    assert (folder / "gradclip-ready").exists()
+    assert marks(start()) == "xxx"

@@ -78,5 +78,7 @@ def _number(name: str, value: Any, wanted: str) -> float:
         # Zero without a sign, which would be that of every element.
         return float(value) + 0.0
     except OverflowError:
-        message = f"`{name}` is too large for a float, got {value!r}; use float('inf')"
+        # Python writes out no integer of thousands of digits.
+        beyond = "below -1.8e+308; give a greater one" if value < 0 else "above 1.8e+308; use float('inf')"
+        message = f"`{name}` must be {wanted} that a float holds, got one {beyond}"
         raise ValueError(message) from None

@@ -77,7 +77,13 @@ def on_shards(primitives: Primitives) -> Primitives:
         from torch.distributed.tensor import DTensor
 
         place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
-        return DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
+        whole = DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
+        return differentiable_twice(whole)
+
+    def differentiable_twice(x: Array) -> Array:
+        # The derivative of `from_local` brings what arrives to the placements of its result by a step that is not
+        # differentiable itself; that of `redistribute`, which changes nothing here, by one that is.
+        return x.redistribute(x.device_mesh, x.placements) if x.requires_grad else x
 
     def coefficient_on_shard(x: Array, k: Array) -> Array:
         # The derivative of the coefficient is summed over the shards that it is multiplied with.
@@ -85,7 +91,7 @@ def on_shards(primitives: Primitives) -> Primitives:
 
         everywhere = DTensor.from_local(k, x.device_mesh, [Replicate()] * x.device_mesh.ndim, run_check=False)
         parts = [placement if placement.is_replicate() else Partial() for placement in x.placements]
-        return everywhere.to_local(grad_placements=parts)
+        return differentiable_twice(everywhere).to_local(grad_placements=parts)
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
         shards = [x.to_local() for x in arrays]

@@ -72,8 +72,8 @@ class Gradients:
                 f"`inplace=True` needs arrays that can be written into; the one at {self.tree.paths()[index]} "
                 f"(a {kind.__module__}.{kind.__qualname__}) cannot, because arrays of its library cannot, or it is "
                 f"read-only, or (of torch) its elements share memory, or it is a leaf or a view beside what requires "
-                f"grad (of a parameter, pass its `grad`), or an inference tensor, or has the negative bit; use "
-                f"`inplace=False`"
+                f"grad (of a parameter, pass its `grad`), or an inference tensor, or has the negative bit, or is "
+                f"from outside of a transformation; use `inplace=False`"
             )
             raise TypeError(message)
 

@@ -32,7 +32,9 @@ def sum_of_scaled_powers(
     parts = []
     for pack in packed(library, arrays):
         if not library.eager and library.has_float64:
-            x = library.xp.astype(pack, library.work_dtype, copy=False) * scale
+            # Magnitudes here, and not of float64, of which JAX cannot derive them where it has none by default.
+            whole = pack if norm_type == 2 else library.xp.abs(pack)
+            x = library.xp.astype(whole, library.work_dtype, copy=False) * scale
             parts.append(_sums_of_whole(library, x, norm_type, bound))
             continue
         for piece in _flat_pieces(library, pack):
@@ -41,7 +43,7 @@ def sum_of_scaled_powers(
                 if norm_type == 2:
                     parts.append(_sums_of_squares(library, rows))
                 else:
-                    parts.append(_sums_of_rows(library, _power(library, rows, norm_type, bound)))
+                    parts.append(_sums_of_rows(library, _power(library, library.xp.abs(rows), norm_type, bound)))
     return _total(library, parts)
 
 
@@ -49,8 +51,8 @@ def largest_magnitude(library: Library, arrays: Sequence[Array]) -> Array:
     """The largest magnitude; NaN if an element is NaN."""
     xp = library.xp
     if library.eager:
-        # Not of the magnitudes, which would be a copy of the whole.
-        ends = [float(end) for array in arrays for end in (xp.max(array), -xp.min(array))]
+        # Not of the magnitudes, which would be a copy of the whole; and no zero with a sign.
+        ends = [0.0 + float(end) for array in arrays for end in (xp.max(array), -xp.min(array))]
         return library.scalars.xp.max(library.scalars.xp.asarray(ends))
     # Not in float64 if none of them is: where JAX has none by default, it cannot differentiate its maximum.
     each = [xp.astype(xp.max(xp.abs(array)), library.total_dtype) for array in arrays]
@@ -122,8 +124,7 @@ def _split_sum(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array,
     return xp.sum(high), xp.sum(x - high)
 
 
-def _power(library: Library, x: Array, norm_type: float, bound: Array) -> Array:
-    magnitudes = library.xp.abs(x)
+def _power(library: Library, magnitudes: Array, norm_type: float, bound: Array) -> Array:
     if norm_type == 1:
         return magnitudes
     # The derivative of a root is infinite at zero, where elements contribute nothing anyway.

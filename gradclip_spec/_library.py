@@ -59,7 +59,8 @@ class Library:
         """What the norm and the coefficient are computed with: NumPy's float64 if values may be looked at."""
         if self.eager:
             return NUMPY_SCALARS
-        return Scalars(self.xp, self.work_format, self.primitives.power or self.xp.pow)
+        power = self.xp.pow if "float64" in self.dtypes.values() else self.primitives.power or self.xp.pow
+        return Scalars(self.xp, self.work_format, power)
 
     def number(self, value: float) -> Array:
         """A number to compute a norm with."""

@@ -4,6 +4,7 @@ Also used for torch tensors on the CPU, whose memory NumPy can read as it stands
 """
 
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -139,8 +140,18 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
         work(0, len(parts))
         return results
     parts = [part for source, result in parts for part in _pieces(source, result)]
-    _threads.spread(work, [result.size for _, result in parts], _threads.available())
+    threads = 1 if inplace and _may_overlap(arrays) else _threads.available()
+    _threads.spread(work, [result.size for _, result in parts], threads)
     return results
+
+
+def _may_overlap(arrays: Sequence[Array]) -> bool:
+    """Whether arrays may share elements: two threads must not write to one at the same time."""
+    # The most frequent answer first: arrays that own their memory share none.
+    if all(array.base is None for array in arrays):
+        return False
+    bounds = sorted(map(np.lib.array_utils.byte_bounds, arrays))
+    return any(start < end for (_, end), (start, _) in itertools.pairwise(bounds))
 
 
 def _pieces(source: Any, result: Array) -> Iterable[tuple[Any, Array]]:
@@ -167,4 +178,4 @@ def strange(arrays: Sequence[Array]) -> str:
     # The module is slow to import, and who has a masked array has imported it.
     module = sys.modules.get("numpy.ma")
     masked = module is not None and any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays)))
-    return "a masked array; call its method `filled`" if masked else ""
+    return "a masked array; fill what is masked (`filled`)" if masked else ""

@@ -44,7 +44,8 @@ class Primitives:
     #: The dtypes, by name, of which `multiply` by one leaves every element as it is, subnormal ones too; else the
     #: caller selects.
     keeps_at_one: Collection[str] = ()
-    #: `power(x, y)`: x, above zero, to the power of y; None leaves it to the library.
+    #: `power(x, y)`: x, above zero, to the power of y, where elements are narrower than float64; None leaves it to the
+    #: library.
     power: Callable[[Array, Array], Array] | None = None
     #: Entered around every computation: overflow and NaN are results here, and nothing to warn of.
     context: Callable[[], contextlib.AbstractContextManager[Any]] = lambda: np.errstate(all="ignore")
@@ -101,6 +102,7 @@ def of(xp: Any) -> Primitives:
             # Its own, which needs to know no shape.
             clip=lambda x, lower, upper, inplace: x.clip(lower, upper),
             writeable=lambda arrays: [False] * len(arrays),
+            strange=lambda arrays: _numpy.strange([x._meta for x in arrays]),
         )
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda arrays: False, keeps_at_one=FORMATS)

@@ -45,8 +45,10 @@ def primitives(standard: Primitives) -> Primitives:
         return plain and all(x.is_cpu and not x.requires_grad for x in arrays)
 
     def sum_of_squares_lazy(arrays: Sequence[Tensor]) -> Tensor:
-        if any(x.requires_grad for x in arrays):
-            # The second derivative of a norm is NaN at zero.
+        transformed = not torch.compiler.is_compiling() and transformation() is not None
+        if transformed or any(x.requires_grad for x in arrays):
+            # The second derivative of a norm is NaN at zero. (Under a transformation, a tensor may not tell that it
+            # requires grad.)
             return standard.sum_of_squares_lazy(arrays)
         # The square of the norm, because this one call neither copies the array to float64 nor overflows.
         norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
@@ -200,6 +202,10 @@ def _writeable(tensors: Sequence[Tensor]) -> list[bool]:
         # Of views, it refuses those that were made together, or without being recorded, which they do not tell.
         refused = [x._is_view() or (x.requires_grad and x.is_leaf) for x in tensors]
         flags = [flag and not no for flag, no in zip(flags, refused, strict=True)]
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        # A tensor from outside of a transformation cannot hold what comes of those inside.
+        levels = [torch._C._functorch.maybe_get_level(x) for x in tensors]
+        flags = [flag and level == max(levels) for flag, level in zip(flags, levels, strict=True)]
     return flags
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_bad_numbers_and_switches(clip: Any, arguments: Any, error: Any, name: s
     assert array.tolist() == [3.0, 4.0]
 
 
+def test_numbers_that_no_float_holds() -> None:
+    # Of so many digits, Python writes none.
+    for number, says in (
+        (10**5000, "above 1.8e+308; use float('inf')"),
+        (-(10**5000), "below -1.8e+308; give a"),
+    ):
+        for call, name in (clip_by_norm, "clip_norm"), (clip_by_value, "max"):
+            with pytest.raises(ValueError, match=f"`{name}` must be .*, got one {re.escape(says)}"):
+                call(np.ones(1), number)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "name"),
     [
@@ -80,7 +92,7 @@ def test_other_dtypes_are_refused(array: Any) -> None:
 def test_masked_arrays_are_refused() -> None:
     masked = np.ma.MaskedArray(np.array([3.0, 1000.0]), mask=[False, True])
     for call in (lambda: global_norm(masked), lambda: clip_by_value([masked], 1.0), lambda: clip_by_norm(masked, 1.0)):
-        with pytest.raises(TypeError, match="masked array; call its method `filled`"):
+        with pytest.raises(TypeError, match="masked array; fill what is masked"):
             call()
 
 

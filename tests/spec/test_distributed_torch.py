@@ -278,6 +278,34 @@ def derivatives_of_clips(mesh: Any) -> None:
 
 
 @check
+def second_derivatives(mesh: Any) -> None:
+    """What the derivative of a clip depends on is shared among the processes like the clip."""
+    import torch
+    from torch.distributed.tensor import Replicate, Shard
+
+    whole, weights = gradients("float64"), gradients("float64", seed=1)
+    ways = [Shard(0), Replicate(), Shard(0), Shard(0), Shard(2)]
+
+    def second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
+        xs = [x.detach().requires_grad_() for x in xs]
+        # Of a sum, every process has the whole; of elements, its own.
+        values = [(y**2 * w).sum() + y.sum() ** 2 for y, w in zip(call(xs), ws, strict=True)]
+        firsts = torch.autograd.grad(sum(map(number, values)), xs, create_graph=True)
+        return list(torch.autograd.grad(sum(number((x * w).sum()) for x, w in zip(firsts, ws, strict=True)), xs))
+
+    for norm_type in (1, 2, 3, math.inf):
+        for call in (
+            lambda grads, p=norm_type: clip_by_global_norm(grads, 1.25, norm_type=p)[0],
+            lambda grads, p=norm_type: clip_by_norm(grads, 0.75, norm_type=p),
+        ):
+            shards, ours = ([sharded(mesh, x, w) for x, w in zip(xs, ways, strict=True)] for xs in (whole, weights))
+            expected = second(call, whole, weights, lambda x: x)
+            found = second(call, shards, ours, lambda x: x.full_tensor())
+            for x, shard in zip(expected, found, strict=True):
+                np.testing.assert_allclose(shard.full_tensor(), x, rtol=1e-11, atol=1e-11)
+
+
+@check
 def meshes_of_other_processes(mesh: Any) -> None:
     """Who has no part in a mesh is told so, and does not wait for anyone."""
     import torch

@@ -59,6 +59,15 @@ def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
         equal(backend, clipped, [3 * smallest, -3 * smallest], dtype)
 
 
+@pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
+def test_a_zero_norm_has_no_sign(backend: Any, norm_type: float) -> None:
+    for dtype in backend.dtypes:
+        for zeros in ([0.0, 0.0], [-0.0], [-0.0, 0.0]):
+            array = backend.array(zeros, dtype)
+            for norm in (global_norm(array, norm_type=norm_type), clip_by_global_norm([array], 1.0)[1]):
+                assert math.copysign(1.0, float(backend.read(norm))) == 1.0
+
+
 def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
     for dtype in backend.dtypes:
         array = backend.array([math.nan, math.inf, -math.inf, 0.5], dtype)

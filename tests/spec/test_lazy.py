@@ -131,6 +131,35 @@ def test_jax_derivatives_of_what_is_compiled_first(require: Any, norm_type: floa
             np.testing.assert_allclose(made(x), wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+def test_jax_derivatives_of_arrays_that_are_put_on_a_device(require: Any, norm_type: float) -> None:
+    jax = require("jax")
+    x = jax.numpy.asarray([3.0, 4.0, 0.0])
+    functions: list[Any] = [
+        lambda x: sum(y.sum() for y in clip_by_norm([x, 2 * x], 1.0, norm_type=norm_type)),
+        lambda x: global_norm([x, 2 * x], norm_type=norm_type),
+    ]
+    for function in functions:
+        put = jax.grad(function)(jax.device_put(x, jax.devices()[0]))
+        np.testing.assert_allclose(put, jax.grad(function)(x), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("norm_type", [1, 1.5, 2, 3, math.inf])
+def test_jax_second_derivatives_of_a_clip_in_a_loop(require: Any, norm_type: float) -> None:
+    jax = require("jax")
+
+    def clip(x: Any) -> Any:
+        return clip_by_norm(x * 1.5, 1.0, norm_type=norm_type)
+
+    def loop(x: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (clip(x), None), x, None, length=2)[0].sum()
+
+    x = jax.numpy.asarray([3.0, 4.0])
+    wanted = jax.hessian(lambda x: clip(clip(x)).sum())(x)
+    for hessian in (jax.hessian(loop), jax.jit(jax.hessian(loop)), jax.jacrev(jax.grad(loop))):
+        np.testing.assert_allclose(hessian(x), wanted, rtol=1e-4, atol=1e-5)
+
+
 #: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element,
 #: of which half is lost by the first through the norm.
 FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
@@ -276,6 +305,24 @@ def test_torch_second_derivatives_at_a_zero_gradient(require: Any, clip: Any, dt
         assert bool(torch.isfinite(second).all())
     of_both = torch.func.jacrev(torch.func.grad(lambda x: (clip([x, other], 1.0)[0] ** 2).sum()))(torch.zeros(2))
     assert bool(torch.isfinite(of_both).all())
+    rows = torch.stack([torch.zeros(2), torch.tensor([3.0, 4.0])]).to(zero.dtype).requires_grad_()
+    results = torch.func.vmap(lambda row: clip([row], 1.0)[0])(rows)
+    (first,) = torch.autograd.grad((results**2).sum(), rows, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), rows)
+    assert second[0].tolist() == [2.0, 2.0]
+    assert bool(torch.isfinite(second).all())
+
+
+def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> None:
+    torch = require("torch")
+    inside, outside = torch.full((3, 4), 2.0), torch.full((4,), 2.0)
+    for clip in (clip_by_norm, clip_by_global_norm):
+        with pytest.raises(TypeError, match=r"`inplace=True` .* at \(1,\).* outside of a transformation"):
+            torch.func.vmap(lambda x, clip=clip: clip([x, outside], 1.0, inplace=True))(inside)
+        assert inside.tolist() == [[2.0] * 4] * 3
+        assert outside.tolist() == [2.0] * 4
+    torch.func.vmap(lambda x: clip_by_norm([x, 2 * x], 1.0, inplace=True))(inside)
+    assert inside.tolist() == [[0.5] * 4] * 3
 
 
 def test_torch_compiled_whole_with_a_threshold_that_changes(require: Any) -> None:
@@ -380,6 +427,14 @@ def test_dask_computes_nothing_early(require: Any, dtype: str) -> None:
 
     assert len(computed) == 1
     same(got, operations(values), ulps=2)
+
+
+def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
+    array = require("dask.array")
+    masked = array.ma.masked_greater(array.ones(4), 0.5)
+    for call in (lambda: clip_by_value([masked], 0.5), lambda: global_norm(masked)):
+        with pytest.raises(TypeError, match="masked array; fill what is masked"):
+            call()
 
 
 def test_dask_chunks_of_unknown_size(require: Any) -> None:

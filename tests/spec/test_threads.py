@@ -40,6 +40,20 @@ def test_the_number_of_threads_is_no_part_of_a_result(
     assert len(set(seen)) == 1
 
 
+def test_no_two_threads_write_to_one_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    writes = []
+    monkeypatch.setattr(_threads, "available", lambda: 4)
+    monkeypatch.setattr(_threads, "spread", lambda work, sizes, threads: asked.append(threads) or work(0, len(sizes)))
+    memory = np.full((1 << 22) + 2, 2.0, np.float32)
+    halves = [memory[: 1 << 21], memory[1 << 21 :]]
+    nearly = [memory[: (1 << 21) + 1], memory[1 << 21 :]]
+    for arrays in ([memory], halves, nearly, [memory[1:], memory[:10], memory[-10:]], [memory[::2], memory[1::2]]):
+        clip_by_global_norm(arrays, 1.0, inplace=True)
+        writes.append(asked[-1])
+    assert writes == [4, 4, 1, 1, 1]
+
+
 def test_work_is_really_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_threads, "_LARGE", 10)
     names: dict[int, str] = {}

@@ -400,6 +400,13 @@ class TestReturnedNorm:
 
 
 class TestUntouched:
+    def test_nan_is_called_so(self) -> None:
+        asked = a_case(Untouched((0,)), [0.5, 1.0], clip_norm=8.0)
+        scaled = a_case(Values(), TRIANGLE, clip_norm=1.0)
+
+        assert "Element 1 of gradient 0 is NaN or infinite" in verdict(scaled, [array([0.6, nan])]).detail
+        assert verdict(asked, [array([0.5, nan])]).status == "fail"
+
     def test_bits_count(self) -> None:
         asked = a_case(Untouched((0,)), [0.0, 1.0], clip_norm=8.0)
 
@@ -631,6 +638,13 @@ class TestOwnFormula:
             "fail",
             "fail",
         ]
+
+    def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
+        # Its result is 5 ulp below the input, and its threshold 6 ulp below the norm.
+        asked = a_case(Untouched((0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25)
+        found = [self.judged(asked, array([steps * 2.0**-25], "bfloat16")).status for steps in (187, 188, 190, 192)]
+
+        assert found == ["documented", "documented", "fail", "pass"]
 
     def test_a_wrong_claim_excuses_nothing(self) -> None:
         found = self.judged(a_case(Values(), TRIANGLE, clip_norm=2.5), array(TRIANGLE))

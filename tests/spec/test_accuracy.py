@@ -105,6 +105,21 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
                 assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3]
 
 
+@pytest.mark.parametrize("norm_type", [1, 1.1, 3, 100, 1500])
+def test_other_norms_of_jax_in_float64(require: Any, norm_type: float) -> None:
+    jax = require("jax")
+    values = np.random.default_rng(3).standard_normal(10_000)
+    with decimal.localcontext(decimal.Context(prec=50)):
+        norm = Fraction(sum(_decimal(abs(x)) ** _decimal(norm_type) for x in values) ** (1 / _decimal(norm_type)))
+    with jax.enable_x64(True):
+        array = jax.numpy.asarray(values)
+        for total in (
+            global_norm(array, norm_type=norm_type),
+            clip_by_global_norm([array], 1.0, norm_type=norm_type)[1],
+        ):
+            assert distance(float(total), norm, "float64") <= FORMATS["float64"][2]
+
+
 def _decimal(x: Any) -> Decimal:
     return Decimal(Fraction(x).numerator) / Fraction(x).denominator
 

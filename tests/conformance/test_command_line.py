@@ -211,6 +211,7 @@ class TestRecords:
         result = run("accuracy", DEAD, "-o", tmp_path / "page")
 
         assert result.exit_code == 3
+        assert "Nothing was measured, and nothing is written." in result.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
         assert (tmp_path / "page.md").read_text(encoding="utf-8") == "good"
 
@@ -340,6 +341,7 @@ class TestOtherVerbs:
         assert rule.statement in result.stdout
         assert "Source(" not in result.stdout
         assert all(source.where.split()[0] in result.stdout for source in rule.source)
+        assert ("the documents are silent here" in result.stdout) == (not rule.source)
 
     def test_show_tells_of_every_kind_of_case(self) -> None:
         kinds = {type(case.expectation): case for case in all_cases() if case.dtype == "float32"}

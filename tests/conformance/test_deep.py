@@ -21,7 +21,7 @@ from gradclip_conformance.formats import FORMATS
 from gradclip_conformance.in_process import InProcess
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.predict import decoded, predict
-from gradclip_conformance.show import float64_values
+from gradclip_conformance.show import float64_values, readable_input
 from gradclip_reports.records import read_runs
 
 SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
@@ -115,6 +115,7 @@ def test_an_excluded_gradient_reads_back(tmp_path: Path) -> None:
 
     assert list(found.cases(path)) == [case]
     assert case.expectation == Untouched((1,))
+    assert found.from_record(case.id, readable_input(case)) == case
 
 
 def test_expectations_follow_from_the_rule() -> None:

@@ -60,7 +60,8 @@ def accuracy(
     for framework in measured:
         _print(framework["rows"])
     if not any(framework["rows"] for framework in measured):
-        say("Nothing was measured, and nothing is written: clips by value round nothing.")
+        # What does not start has said so.
+        say("Nothing was measured" + (": clips by value round nothing." if measured else ", and nothing is written."))
         problems += 1
     elif output is not None:
         made = document(measured)

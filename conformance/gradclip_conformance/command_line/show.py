@@ -65,7 +65,7 @@ def _rule_text(rule: rule_book.Rule) -> str:
 
 
 def _sources_text(rule: rule_book.Rule) -> list[str]:
-    lines = ["Source (SPEC.md lists the documents):"]
+    lines = ["Source (SPEC.md lists the documents):" if rule.source else "Source: none; the documents are silent here."]
     for source in rule.source:
         gloss = f" ({source.gloss})" if source.gloss else ""
         quotation = f'  {source.document}, {source.where}: "{source.phrase}"{gloss}'

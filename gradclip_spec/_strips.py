@@ -56,8 +56,8 @@ _SCATTER = 2.0**-23
 _STANDARD_ERRORS = 4
 #: How far a norm may be off, relative to itself, if the errors of its sum scatter as widely as is trusted.
 ERROR_OF_NORM = _STANDARD_ERRORS * _SCATTER / math.sqrt(_SAMPLE) / 2
-#: Elements of a part that is worth a thread's while, if others are as large.
-_SHARE = 1 << 18
+#: Elements of a part that keep one thread busy for as long as it holds Python's lock.
+_SHARE = 1 << 15
 
 
 def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
@@ -108,8 +108,8 @@ def _sum_without_bias(
     def work(start: int, stop: int) -> None:
         sum_rows(matrices[start:stop], of_rows[bounds[start] : bounds[stop]])
 
-    # Of small parts, threads would wait longer for Python's lock than they work.
-    spread(work, sizes, threads if size >= len(sizes) * _SHARE else 1)
+    # More threads would wait for Python's lock.
+    spread(work, sizes, min(threads, size // len(sizes) // _SHARE))
     running = np.cumsum(of_rows)
     total = float(running[-1])
     # Far from where squares underflow, also if what is subnormal is flushed to zero.

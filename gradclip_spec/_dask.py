@@ -17,7 +17,7 @@ from gradclip_spec._norm import Norm, powers_of_blocks
 from gradclip_spec._powers import joined, rooted
 from gradclip_spec._scalars import NUMPY_SCALARS, dtype_name
 from gradclip_spec._scaling import scaled
-from gradclip_spec._strips import ERROR_OF_NORM
+from gradclip_spec._float32_sums import ERROR_OF_NORM
 
 __all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
 

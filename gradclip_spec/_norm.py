@@ -18,7 +18,7 @@ from gradclip_spec._exact_sums import packed
 from gradclip_spec._library import Library, library_of
 from gradclip_spec._powers import PowerSum, joined, rooted, sum_of_powers
 from gradclip_spec._scalars import Scalars
-from gradclip_spec._strips import ERROR_OF_NORM
+from gradclip_spec._float32_sums import ERROR_OF_NORM
 
 __all__ = ["Norm", "norm_of_all", "norms_of_each", "powers_of_blocks"]
 

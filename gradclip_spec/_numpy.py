@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _threads
+from gradclip_spec._float32_sums import SumRows, rows_in_float32, sum_of_squares_in_float32
 from gradclip_spec._float64_sums import (
     CACHED,
     Sum,
@@ -22,7 +23,6 @@ from gradclip_spec._float64_sums import (
     widened,
 )
 from gradclip_spec._new_arrays import new_arrays
-from gradclip_spec._strips import SumRows, rows_in_float32, sum_by_strips
 
 __all__ = [
     "PIECE",
@@ -84,11 +84,11 @@ def sum_of_large(
 ) -> Sum:
     """The sum of the squares of large arrays.
 
-    `sum_rows` sums rows of strips of them, `widen` converts them to float64, and `piece` is how many elements of an
+    `sum_rows` sums rows of them, `widen` converts them to float64, and `piece` is how many elements of an
     array are worked on at a time.
     """
     flat: list[Array] = []
-    # What does not lie in one piece, and must be copied to be read by strips, is converted instead.
+    # What does not lie in one piece, and must be copied to be read in rows, is converted instead.
     others: list[Array] = []
     for array in arrays:
         if array.flags.forc and array.size <= piece:
@@ -96,7 +96,7 @@ def sum_of_large(
         else:
             (flat if array.flags.forc else others).extend(_flat_parts(array, piece))
     of_others = Sum(sum_of_squares_in_float64(others, [part.size for part in others], widen))
-    return added(of_others, sum_by_strips(flat, sum_rows, widen, threads))
+    return added(of_others, sum_of_squares_in_float32(flat, sum_rows, widen, threads))
 
 
 def _flat_parts(x: Array, piece: int) -> Iterator[Array]:

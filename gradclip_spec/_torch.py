@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import _numpy
+from gradclip_spec._float32_sums import ROW
 from gradclip_spec._float64_sums import Sum, added, sum_of_squares_in_float64, widened
 from gradclip_spec._primitives import Primitives
 from gradclip_spec._scalars import FORMATS
 from gradclip_spec._scratch import borrowed
-from gradclip_spec._strips import STRIPS, add_strips
 
 __all__ = ["primitives"]
 
@@ -128,11 +128,15 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
     large = [x.resolve_neg() if x.is_neg() else x for x, n in zip(tensors, sizes, strict=True) if n > _numpy.SMALL]
 
     def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
-        with borrowed(len(sums) * STRIPS, np.float32) as norms:
-            outs = torch.from_numpy(norms).split([len(matrix) for matrix in matrices])
+        # Norms of halves of rows, because torch adds elements one after the other.
+        with borrowed(2 * sums.size, np.float32) as norms, borrowed(2 * sums.size, np.float64) as squares:
+            outs = torch.from_numpy(norms).split([2 * len(matrix) for matrix in matrices])
             for matrix, out in zip(matrices, outs, strict=True):
-                torch.linalg.vector_norm(tensor_of(matrix), dim=-1, dtype=torch.float32, out=out)
-            add_strips(norms, sums, are_norms=True)
+                halves = tensor_of(matrix.reshape(-1, ROW // 2))
+                torch.linalg.vector_norm(halves, dim=-1, dtype=torch.float32, out=out)
+            np.copyto(squares, norms)
+            np.square(squares, out=squares)
+            np.add(squares[::2], squares[1::2], out=sums)
 
     if dtype == torch.float32:
         read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, _PART

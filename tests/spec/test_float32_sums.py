@@ -1,4 +1,4 @@
-"""Sums of strips in float32 that err by known amounts: their bias is taken off, or the sum is not trusted."""
+"""Sums of rows in float32 that err by known amounts: their bias is taken off, or the sum is not trusted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import _float64_sums, _strips
+from gradclip_spec import _float32_sums, _float64_sums
 
 SIZE = 1 << 20
-ROW = _strips._ROW
+ROW = _float32_sums.ROW
 #: Rows that are drawn.
-SAMPLE = _strips._SAMPLE
+SAMPLE = _float32_sums._SAMPLES[0]
 #: The most that one rounding can change a float32, relative to it.
 ROUNDING = 2.0**-24
 #: The bias is estimated from the rows that are drawn. The error of one, a rounding or none, has a standard deviation of
@@ -53,7 +53,7 @@ def error(request: pytest.FixtureRequest) -> Any:
     parts = np.split(values, cuts[request.param])
 
     def of(period: int, bias: float) -> float:
-        total, error = _strips.sum_by_strips(parts, Erring(period, bias))
+        total, error = _float32_sums.sum_of_squares_in_float32(parts, Erring(period, bias))
         assert abs(total - exact) <= error + EXACT * exact
         return total / exact - 1
 
@@ -80,8 +80,28 @@ def test_only_what_is_drawn_is_read_again_if_rows_err_alike(bias: float) -> None
         _float64_sums.widened(arrays, out)
 
     values = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
-    _strips.sum_by_strips([values], Erring(1, bias), widen)
+    _float32_sums.sum_of_squares_in_float32([values], Erring(1, bias), widen)
     assert sum(read) == SAMPLE * ROW
+
+
+def test_more_rows_are_drawn_if_their_errors_scatter_more_widely() -> None:
+    read = []
+
+    def widen(arrays: Any, out: Any) -> None:
+        read.append(out.size)
+        _float64_sums.widened(arrays, out)
+
+    values = np.random.default_rng(2).standard_normal(16 * SIZE).astype(np.float32)
+    exact = float(np.sum(np.square(values, dtype=np.float64)))
+    # Their standard deviation is two roundings where few rows are enough, and four where more are.
+    for bias, samples in ((3.9, 1), (4.1, 2), (7.5, 2)):
+        read.clear()
+        total, error = _float32_sums.sum_of_squares_in_float32([values], Erring(2, bias * ROUNDING), widen)
+        assert [size // ROW for size in read] == list(_float32_sums._SAMPLES[:samples])
+        assert abs(total / exact - 1) * exact <= error <= 2 * _float32_sums.ERROR_OF_NORM * exact
+    read.clear()
+    total, error = _float32_sums.sum_of_squares_in_float32([values], Erring(2, 9 * ROUNDING), widen)
+    assert (abs(total / exact - 1) <= EXACT, error) == (True, 0)
 
 
 @pytest.mark.parametrize("drawn", range(SAMPLE, SAMPLE + 17))
@@ -89,7 +109,7 @@ def test_rows_are_not_drawn_at_equal_distances(drawn: int) -> None:
     # Of rows of one sum, so many would be every sixteenth.
     ones = np.ones(16 * drawn * ROW, np.float32)
     for period, bias in product((2, 4, 8, 16), (2 * ROUNDING, -2 * ROUNDING)):
-        total = _strips.sum_by_strips([ones], Erring(period, bias)).value
+        total = _float32_sums.sum_of_squares_in_float32([ones], Erring(period, bias)).value
 
         assert abs(total / ones.size - 1) <= 2 * BOUND
 
@@ -99,7 +119,7 @@ def test_rows_at_equal_distances_are_drawn(period: int) -> None:
     # Of rows of one sum, the places are the rows themselves. Beyond every tenth, it is so up to some thousands of rows.
     more = range(4000, 20_000, 3) if period <= 10 else range(0)
     for rows in (*range(SAMPLE, 4000), *more):
-        assert len(set((_strips._places() * rows).astype(int) % period)) == period, rows
+        assert len(set((_float32_sums._places(SAMPLE) * rows).astype(int) % period)) == period, rows
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 7, 8, 16])
@@ -119,7 +139,7 @@ def test_the_few_rows_that_hold_the_sum_decide_its_bias(parts: int) -> None:
         exact = sums_of_rows(matrices)
         sums[:] = np.where(exact > 0.1, exact * (1 + 2.0**-23), exact)
 
-    total = _strips.sum_by_strips(np.split(values, parts), erring).value
+    total = _float32_sums.sum_of_squares_in_float32(np.split(values, parts), erring).value
 
     assert np.count_nonzero(heavy) > 20
     assert abs(total / float(np.sum(np.square(values, dtype=np.float64))) - 1) <= BOUND
@@ -131,7 +151,7 @@ def test_a_part_that_outweighs_all_others_decides(place: int) -> None:
     pieces[place] = pieces[place] * np.float32(1000)
     exact = sum(float(np.sum(np.square(piece, dtype=np.float64))) for piece in pieces)
     for period in (2, 3, 5):
-        total = _strips.sum_by_strips(pieces, Erring(period, ROUNDING)).value
+        total = _float32_sums.sum_of_squares_in_float32(pieces, Erring(period, ROUNDING)).value
 
         assert abs(total / exact - 1) <= BOUND
 
@@ -142,7 +162,7 @@ def test_sums_that_float32_cannot_hold_are_made_in_float64(factor: float) -> Non
 
     exact = float(np.sum(np.square(values, dtype=np.float64)))
     with np.errstate(all="ignore"):
-        assert abs(_strips.sum_by_strips([values]).value / exact - 1) <= EXACT
+        assert abs(_float32_sums.sum_of_squares_in_float32([values]).value / exact - 1) <= EXACT
 
 
 @pytest.mark.parametrize(

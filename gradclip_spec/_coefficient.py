@@ -1,4 +1,4 @@
-"""The coefficient of a clip by norm: the threshold over the norm, as numbers that no float needs to hold at once."""
+"""The coefficient of a clip by norm: the threshold over the norm, which may be smaller than any float."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,14 @@ from gradclip_spec import _double_words
 from gradclip_spec._norm import Norm
 from gradclip_spec._scalars import Scalars
 
-__all__ = ["Coefficient", "coefficient_of"]
+__all__ = ["MOST_FACTORS", "Coefficient", "coefficient_of"]
 
 Array = Any
 
-#: A threshold below this may be zero, or be taken for it by a compiler that flushes subnormal numbers.
+#: Factors of a coefficient, at the most.
+MOST_FACTORS = 3
+#: A threshold below this may be zero, or be taken for it by a compiler that flushes subnormal numbers: divided by
+#: itself it would be NaN.
 _TINY = 2.0**-1000
 
 
@@ -40,16 +43,17 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([quotient], quotient == 1, norm.error)
     if norm.plain:
-        # One factor is enough: a coefficient below every float64 makes every element of a narrower dtype zero.
-        total = norm.high + eps if eps else norm.high
-        within = total <= clip_norm
+        # One factor is enough: a coefficient below every float64 makes every element of a narrower dtype zero. It is 1
+        # within the threshold, and only there: what is beyond makes it `1 - 2**-53` at the most. So it tells whether
+        # anything is clipped, and not `within`, because compilers compute a comparison anew for each array, but a
+        # quotient once.
+        divisor = norm.high + eps if eps else norm.high
+        within = divisor <= clip_norm
         if clip_norm < _TINY:
-            one = xp.ones_like(total)
-            quotient = xp.where(within, one, clip_norm / xp.where(within, one, total))
+            one = xp.ones_like(divisor)
+            quotient = xp.where(within, one, clip_norm / xp.where(within, one, divisor))
         else:
-            quotient = clip_norm / xp.where(within, xp.full_like(total, clip_norm), total)
-        # It is 1 within the threshold, and only there. That tells it, and not `within`, because compilers compute a
-        # comparison anew for each array, but a quotient once.
+            quotient = clip_norm / xp.where(within, xp.full_like(divisor, clip_norm), divisor)
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)

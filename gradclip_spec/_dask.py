@@ -11,37 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec._coefficient import Coefficient, coefficient_of
+from gradclip_spec._coefficient import MOST_FACTORS, Coefficient, coefficient_of
+from gradclip_spec._float32_sums import ERROR_OF_NORM
 from gradclip_spec._library import library_of
 from gradclip_spec._norm import Norm, powers_of_blocks
 from gradclip_spec._powers import joined, rooted
 from gradclip_spec._scalars import NUMPY_SCALARS, dtype_name
 from gradclip_spec._scaling import scaled
-from gradclip_spec._float32_sums import ERROR_OF_NORM
 
-__all__ = ["clip_each_by_norm", "clip_together", "total_norm"]
+__all__ = ["clip_each_by_norm", "clip_together", "norm_and_total"]
 
 Array = Any
 
 
-def total_norm(arrays: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
+def norm_and_total(arrays: Sequence[Array], norm_type: float, dtype: Any) -> tuple[Array, Array]:
     """The norm over all arrays as an array of its numbers, and its value in a dtype."""
-    norm = _norm(arrays, norm_type)
+    norm = _norm_numbers(arrays, norm_type)
     return norm, _in_one_task(functools.partial(_value, dtype_name(dtype)), norm, (), dtype)
 
 
 def clip_together(arrays: Sequence[Array], norm: Array, clip_norm: float, eps: float) -> list[Array]:
     """All arrays multiplied by the coefficient of one norm, given by its numbers."""
-    coefficient = _in_one_task(functools.partial(_coefficient, clip_norm, eps), norm, (4,))
+    coefficient = _in_one_task(functools.partial(_coefficient_numbers, clip_norm, eps), norm, (MOST_FACTORS + 1,))
     return [_scaled(array, coefficient) for array in arrays]
 
 
 def clip_each_by_norm(arrays: Sequence[Array], clip_norm: float, norm_type: float, eps: float) -> list[Array]:
     """Each array multiplied by the coefficient of its own norm, so that no array waits for another."""
-    return [clip_together([array], _norm([array], norm_type), clip_norm, eps)[0] for array in arrays]
+    return [clip_together([array], _norm_numbers([array], norm_type), clip_norm, eps)[0] for array in arrays]
 
 
-def _norm(arrays: Sequence[Array], norm_type: float) -> Array:
+def _norm_numbers(arrays: Sequence[Array], norm_type: float) -> Array:
     rows = _rows(arrays, norm_type)
     return _in_one_task(functools.partial(_joined, norm_type), rows, (3,))
 
@@ -97,10 +97,9 @@ def _value(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @np.errstate(all="ignore")
-def _coefficient(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _coefficient_numbers(clip_norm: float, eps: float, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     coefficient = coefficient_of(NUMPY_SCALARS, Norm(*norm), clip_norm, eps)
-    # It has three factors at the most.
-    ones = [1.0] * (3 - len(coefficient.factors))
+    ones = [1.0] * (MOST_FACTORS - len(coefficient.factors))
     return np.asarray([*coefficient.factors, *ones, coefficient.unchanged])
 
 

@@ -1,4 +1,4 @@
-"""DTensors of torch: each process looks at its own shards, and only the four numbers of `_powers` travel."""
+"""DTensors of torch: each process looks at its own shards, and only the four numbers of a `PowerSum` travel."""
 
 import sys
 from collections.abc import Callable, Sequence

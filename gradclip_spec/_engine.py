@@ -29,7 +29,7 @@ class Gradients:
     #: Which leaves of the tree they are.
     indices: list[int]
     #: None if there is no array at all.
-    array_library: Library | None
+    library: Library | None
     #: Whether results are written into `arrays`.
     inplace: bool
 
@@ -37,13 +37,11 @@ class Gradients:
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
         """Take the gradients apart and check everything that can be wrong with them, before anything is changed."""
         tree = _trees.flatten(grads)
-        indices = _trees.included(tree, need_clip)
-        if len(indices) == len(tree.leaves):
-            existing = included = tree.leaves
-        else:
-            existing = [leaf for leaf in tree.leaves if leaf is not None]
-            included = [tree.leaves[index] for index in indices]
-        gradients = cls(tree, included, indices, library_of(existing, included) if existing else None, inplace)
+        indices = _trees.included_indices(tree, need_clip)
+        existing = [leaf for leaf in tree.leaves if leaf is not None]
+        arrays = existing if len(indices) == len(existing) else [tree.leaves[index] for index in indices]
+        library = library_of(existing, arrays) if existing else None
+        gradients = cls(tree, arrays, indices, library, inplace)
         if inplace:
             gradients._check_writeable()
         return gradients
@@ -59,12 +57,12 @@ class Gradients:
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """The context that everything is computed in: without warnings of overflow, and what else the library needs."""
-        return contextlib.nullcontext() if self.array_library is None else self.array_library.primitives.context()
+        return contextlib.nullcontext() if self.library is None else self.library.primitives.context()
 
     def _check_writeable(self) -> None:
-        if self.array_library is None:
+        if self.library is None:
             return
-        flags = self.array_library.primitives.writeable(self.arrays)
+        flags = self.library.primitives.writeable(self.arrays)
         if not all(flags):
             index = self.indices[flags.index(False)]
             kind = type(self.tree.leaves[index])
@@ -88,7 +86,7 @@ def clip_together(
     gradients: Gradients, clip_norm: float, norm_type: float, eps: float, error_if_nonfinite: bool
 ) -> tuple[Any, Array]:
     """All included arrays multiplied by the one coefficient of their common norm, and that norm."""
-    library, arrays = gradients.array_library, gradients.arrays
+    library, arrays = gradients.library, gradients.arrays
     with gradients.context():
         norm, total = _norm_and_total(gradients, norm_type)
         if error_if_nonfinite:
@@ -102,14 +100,17 @@ def clip_together(
 
 
 def _norm_and_total(gradients: Gradients, norm_type: float) -> tuple[Any, Array]:
-    """The norm that a coefficient is made of (a `Norm`; for Dask an array; None over nothing), and what is returned."""
-    library = gradients.array_library
+    """The norm that a coefficient is made of, and the total norm, which is the same rounded to the total dtype.
+
+    The first is a `Norm`; for Dask an array of its numbers, and None over nothing.
+    """
+    library = gradients.library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.arrays:
         return None, library.xp.zeros((), dtype=library.total_dtype, device=library.device)
     if library.primitives.chunked:
-        return _dask.total_norm(gradients.arrays, norm_type, library.total_dtype)
+        return _dask.norm_and_total(gradients.arrays, norm_type, library.total_dtype)
     norm = norm_of_all(library, gradients.arrays, norm_type)
     value = norm.value(library.scalars)
     if not library.eager:
@@ -148,7 +149,7 @@ def _refuse_nonfinite(total: Array) -> None:
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    library, arrays = gradients.array_library, gradients.arrays
+    library, arrays = gradients.library, gradients.arrays
     if library is None or not arrays:
         return gradients.rebuilt(arrays)
     with gradients.context():
@@ -161,7 +162,7 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
     """Each included array clipped by value."""
-    library = gradients.array_library
+    library = gradients.library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
     # Since rounding is monotonic, to clip by rounded bounds is to clip exactly and round then.

@@ -27,7 +27,7 @@ def sum_of_scaled_powers(
 ) -> tuple[Array, Array]:
     """The sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low).
 
-    The bound is that of the scaled magnitudes; if p is neither 1 nor 2 and modest, half of it is enough.
+    No scaled magnitude is above the bound; above twice the bound, if p is neither 1 nor 2 and modest.
     """
     parts = []
     for pack in packed(library, arrays):

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_spec._float64_sums import Sum, Widen, sum_of_squares_in_float64, widened
+from gradclip_spec._float64_sums import Sum, Widen, sum_of_squares_in_float64, widen_arrays
 from gradclip_spec._scratch import borrowed
 from gradclip_spec._threads import spread
 
@@ -60,7 +60,7 @@ def rows_in_float32(matrices: Sequence[Array], sums: Array) -> None:
 
 
 def sum_of_squares_in_float32(
-    parts: Sequence[Array], sum_rows: SumRows = rows_in_float32, widen: Widen = widened, threads: int = 1
+    parts: Sequence[Array], sum_rows: SumRows = rows_in_float32, widen: Widen = widen_arrays, threads: int = 1
 ) -> Sum:
     """The sum of the squares of the elements of flat arrays; in float64 where float32 is not exact enough."""
     sizes = [part.size for part in parts]

@@ -17,7 +17,7 @@ __all__ = [
     "added",
     "sum_of_squares_in_float64",
     "sums_of_squares_in_float64",
-    "widened",
+    "widen_arrays",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -26,15 +26,15 @@ Widen = Callable[[Sequence[Any], Array], None]
 
 #: Elements that are summed in float64 at a time: they stay in a core's second cache.
 CACHED = 1 << 16
-#: Elements of one dot product, so few that BLAS uses one thread: others would be waited for longer than it takes.
-_ALONE = 1 << 10
+#: Elements of one dot product, so few that BLAS starts no threads: to wait for them would take longer than it does.
+_ONE_THREAD = 1 << 10
 
 
 class Sum(NamedTuple):
     """A sum of squares."""
 
     value: float
-    #: How far it may be off beyond the rounding of float64: so much, and not so much of itself.
+    #: How far it may be off beyond the rounding of float64, not relative to itself.
     absolute_error: float = 0.0
 
     @property
@@ -48,13 +48,13 @@ def added(*sums: Sum) -> Sum:
     return Sum(sum(each.value for each in sums), sum(each.absolute_error for each in sums))
 
 
-def widened(arrays: Sequence[Array], out: Array) -> None:
+def widen_arrays(arrays: Sequence[Array], out: Array) -> None:
     """Write all elements of arrays of NumPy, one after the other, into a flat array of float64."""
     # Unsafe in name only: the dtypes of ml_dtypes register no cast to float64 as safe.
     np.concatenate(arrays, axis=None, out=out, casting="unsafe")
 
 
-def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> float:
+def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widen_arrays) -> float:
     """The sum of the squares of all elements. Arrays of more than CACHED elements must be flat ones of NumPy."""
     if not arrays:
         return 0.0
@@ -62,15 +62,15 @@ def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen
     with borrowed(CACHED, np.float64) as buffer:
         for start, stop, size in _groups(sizes):
             if size <= CACHED:
-                sums.append(_widened_sum(arrays[start:stop], size, widen, buffer))
+                sums.append(_sum_of_group(arrays[start:stop], size, widen, buffer))
                 continue
             for begin in range(0, size, CACHED):
                 piece = arrays[start][begin : begin + CACHED]
-                sums.append(_widened_sum([piece], piece.size, widen, buffer))
+                sums.append(_sum_of_group([piece], piece.size, widen, buffer))
     return math.fsum(sums)
 
 
-def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widened) -> list[float]:
+def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widen_arrays) -> list[float]:
     """The sums of the squares of arrays of at most CACHED elements, none of them empty, each by itself."""
     sums: list[float] = []
     with borrowed(CACHED, np.float64) as buffer:
@@ -93,10 +93,10 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         start, done = stop, ends[stop - 1]
 
 
-def _widened_sum(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
-    """The sum of the squares of so many elements: by a dot product for each row, of which the last ends in zeros."""
+def _sum_of_group(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
+    """The sum of the squares of arrays of so many elements: one dot product a row, of which the last ends in zeros."""
     widen(arrays, buffer[:size])
-    rows = -(-size // _ALONE)
-    buffer[size : rows * _ALONE] = 0
-    matrix = buffer[: rows * _ALONE].reshape(rows, _ALONE)
+    rows = -(-size // _ONE_THREAD)
+    buffer[size : rows * _ONE_THREAD] = 0
+    matrix = buffer[: rows * _ONE_THREAD].reshape(rows, _ONE_THREAD)
     return float(np.sum(np.vecdot(matrix, matrix)))

@@ -197,9 +197,9 @@ def clip_by_global_norm(
     3 ulp). With a p below 1, or other than 1, 2 and infinity on a device without float64, they are some ulp farther
     off, as far as the library's powers are. No power that counts overflows or underflows, for p from 1/30 on. For the
     Euclidean norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and bfloat16 too) and
-    131,072 together are summed in float32 in short strips, and the bias of the errors is estimated from some strips and
+    131,072 together are summed in float32 in short rows, and the bias of the errors is estimated from some rows and
     taken off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose
-    other strips round otherwise than those looked at, can exceed 1 ulp.
+    other rows round otherwise than those looked at, can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 64 MiB: keeping one of them keeps the buffer. Some memory for
     intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree

@@ -36,17 +36,17 @@ class Library:
 
     @property
     def work_dtype(self) -> Any:
-        """The dtype that elements are summed in: float64 wherever it exists, else float32."""
+        """The dtype of exact work: float64 wherever it exists, else float32."""
         return self.xp.float64 if self.has_float64 else self.xp.float32
 
     @property
     def work_format(self) -> Format:
-        """The format of the dtype that elements are summed in."""
+        """The format of that dtype."""
         return FORMATS["float64" if self.has_float64 else "float32"]
 
     @property
     def precision(self) -> int:
-        """The bits of the significand of what elements are summed in."""
+        """The bits of its significand."""
         return self.work_format.precision
 
     @property
@@ -68,8 +68,8 @@ class Library:
             return np.float64(value)
         return self.xp.asarray(value, dtype=self.work_dtype, device=self.device)
 
-    def squares_fit_float64(self, arrays: Sequence[Array]) -> bool:
-        """Whether there is float64 and all arrays are narrower: it holds their squares exactly, with room to spare."""
+    def narrower_than_float64(self, arrays: Sequence[Array]) -> bool:
+        """Whether there is float64, and all arrays are narrower: it holds their squares, with bits to spare."""
         if "float64" not in self.dtypes.values():
             return self.has_float64
         return all(self.dtypes[array.dtype] != "float64" for array in arrays)

@@ -15,10 +15,10 @@ import numpy as np
 
 from gradclip_spec import _double_words
 from gradclip_spec._exact_sums import packed
+from gradclip_spec._float32_sums import ERROR_OF_NORM
 from gradclip_spec._library import Library, library_of
 from gradclip_spec._powers import PowerSum, joined, rooted, sum_of_powers
 from gradclip_spec._scalars import Scalars
-from gradclip_spec._float32_sums import ERROR_OF_NORM
 
 __all__ = ["Norm", "norm_of_all", "norms_of_each", "powers_of_blocks"]
 
@@ -93,14 +93,15 @@ def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
 
 def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
     """Whether float64 holds the sum of all squares, with bits and range to spare, and no shards send theirs."""
-    return norm_type == 2 and not library.sharded and library.squares_fit_float64(arrays)
+    return norm_type == 2 and not library.sharded and library.narrower_than_float64(arrays)
 
 
 def _plain_root(xp: Any, x: Array) -> Array:
-    """The square root of a float64 number, zero or at least `2**-1000`; its derivative at zero is zero, not infinite.
+    """The square root of a float64 number, zero or at least `2**-1000`. The rest is for derivatives and compilers.
 
-    Zero is told by the root and not by `x`: what is cheap, compilers compute anew for each array that is multiplied
-    with what comes of it, in time and code quadratic in their number, but a root only once.
+    The derivative at zero is zero, not infinite. Zero is recognised by the root and not by `x`: what is cheap, a
+    compiler computes anew for each array that is multiplied in the end, which takes quadratic time and code, but a root
+    only once.
     """
     least = 2.0**-1000
     result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))

@@ -20,12 +20,11 @@ from gradclip_spec._float64_sums import (
     added,
     sum_of_squares_in_float64,
     sums_of_squares_in_float64,
-    widened,
+    widen_arrays,
 )
 from gradclip_spec._new_arrays import new_arrays
 
 __all__ = [
-    "PIECE",
     "SMALL",
     "clip",
     "multiply",
@@ -41,17 +40,17 @@ Array = np.ndarray[Any, Any]
 #: Arrays up to this size are joined with others: to look at many takes longer than to copy them.
 SMALL = 1 << 14
 #: Elements of one piece of a large array, of which threads share out the pieces.
-PIECE = 1 << 20
+_PIECE = 1 << 20
 
 
 def sum_of_squares(arrays: Sequence[Array]) -> Sum:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
     sizes = [array.size for array in arrays]
-    small = [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL]
-    of_small = Sum(sum_of_squares_in_float64(small, [size for size in sizes if size <= SMALL]))
-    if len(small) == len(arrays):
-        return of_small
-    large = [array for array, size in zip(arrays, sizes, strict=True) if size > SMALL]
+    if max(sizes, default=0) <= SMALL:
+        return Sum(sum_of_squares_in_float64(arrays, sizes))
+    small = [array for array in arrays if array.size <= SMALL]
+    large = [array for array in arrays if array.size > SMALL]
+    of_small = Sum(sum_of_squares_in_float64(small, [array.size for array in small]))
     # Narrower ones take as long to convert to float32 as to float64.
     pieces = [piece for array in large if array.dtype != np.float32 for piece in _flat_parts(array, CACHED)]
     of_narrower = Sum(sum_of_squares_in_float64(pieces, [piece.size for piece in pieces]))
@@ -62,7 +61,7 @@ def sum_of_squares(arrays: Sequence[Array]) -> Sum:
 def sums_of_each(
     arrays: Sequence[Array],
     sizes: Sequence[int],
-    widen: Widen = widened,
+    widen: Widen = widen_arrays,
     of_one: Callable[[Sequence[Array]], Sum] = sum_of_squares,
 ) -> list[Sum]:
     """The sums of the squares of each array; of many small ones at once, and of each other by `of_one`."""
@@ -78,8 +77,8 @@ def sums_of_each(
 def sum_of_large(
     arrays: Sequence[Array],
     sum_rows: SumRows = rows_in_float32,
-    widen: Widen = widened,
-    piece: int = PIECE,
+    widen: Widen = widen_arrays,
+    piece: int = _PIECE,
     threads: int = 1,
 ) -> Sum:
     """The sum of the squares of large arrays.
@@ -123,25 +122,29 @@ def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> lis
         # Unsafe in name only: the dtypes of ml_dtypes register no other cast back from float32.
         scale = functools.partial(np.multiply, dtype=factor.dtype, casting="unsafe")
     sizes = [array.size for array in arrays]
-    few_elements = sum(sizes) <= PIECE
+    few_elements = sum(sizes) <= _PIECE
     if few_elements and (inplace or len(arrays) == 1):
         return [scale(array, factor, array if inplace else np.empty_like(array)) for array in arrays]
-    results, parts = (list(arrays), list(zip(arrays, arrays, strict=True))) if inplace else new_arrays(arrays, sizes)
+    if inplace:
+        results, pairs = list(arrays), list(zip(arrays, arrays, strict=True))
+    else:
+        results, pairs = new_arrays(arrays, sizes)
 
     def work(start: int, stop: int) -> None:
         # Backwards, because what was read last is still in the cache.
-        for source, result in reversed(parts[start:stop]):
+        for source, result in reversed(pieces[start:stop]):
             if isinstance(source, list):
-                scale(np.concatenate(source, axis=None, out=result), factor, result)
-            else:
-                scale(source, factor, result)
+                # Several small arrays, whose results lie one after the other.
+                np.concatenate(source, axis=None, out=result)
+                source = result
+            scale(source, factor, result)
 
     if few_elements:
-        work(0, len(parts))
-        return results
-    parts = [part for source, result in parts for part in _pieces(source, result)]
-    threads = 1 if inplace and _may_overlap(arrays) else _threads.available()
-    _threads.spread(work, [result.size for _, result in parts], threads)
+        pieces, threads = pairs, 1
+    else:
+        pieces = [piece for source, result in pairs for piece in _pieces(source, result)]
+        threads = 1 if inplace and _may_overlap(arrays) else _threads.available()
+    _threads.spread(work, [result.size for _, result in pieces], threads)
     return results
 
 
@@ -156,9 +159,9 @@ def _may_overlap(arrays: Sequence[Array]) -> bool:
 
 def _pieces(source: Any, result: Array) -> Iterable[tuple[Any, Array]]:
     """A source and its result, cut where threads are to share the work."""
-    if result.size <= PIECE or isinstance(source, list) or not source.flags.forc:
+    if result.size <= _PIECE or isinstance(source, list) or not source.flags.forc:
         return [(source, result)]
-    return zip(_flat_parts(source, PIECE), _flat_parts(result, PIECE), strict=True)
+    return zip(_flat_parts(source, _PIECE), _flat_parts(result, _PIECE), strict=True)
 
 
 def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
@@ -174,7 +177,7 @@ def writeable(arrays: Sequence[Array]) -> list[bool]:
 
 
 def strange(arrays: Sequence[Array]) -> str:
-    """Masked arrays: whether what is masked counts would depend on how they are read."""
+    """That there is a masked array, of which what is masked would count or not by how it is read; empty if none is."""
     # The module is slow to import, and who has a masked array has imported it.
     module = sys.modules.get("numpy.ma")
     masked = module is not None and any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays)))

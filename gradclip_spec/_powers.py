@@ -20,14 +20,14 @@ Array = Any
 
 
 class PowerSum(NamedTuple):
-    """A sum `high + low` of p-th powers of elements, each of which was divided by `bound * 2**exponent` first.
+    """A sum `high + low` of p-th powers of elements, each of which was divided by `divisor * 2**exponent` first.
 
-    The bound is 1 if p is 1 or 2. If p is infinite, or if an element is not finite, `high` is the largest magnitude.
+    The divisor is 1 if p is 1 or 2. If p is infinite, or if an element is not finite, `high` is the largest magnitude.
     """
 
     high: Array
     low: Array
-    bound: Array
+    divisor: Array
     exponent: Array
 
 
@@ -58,14 +58,14 @@ def rooted(scalars: Scalars, powers: PowerSum, norm_type: float) -> tuple[Array,
     The first is zero, not finite, or far from the ends of the range.
     """
     xp = scalars.xp
-    high, low, bound, exponent = powers
+    high, low, divisor, exponent = powers
     if norm_type == 2:
         return *_double_words.double_root(xp, high, low, scalars.precision), exponent
     if norm_type == 1:
         return high, low, exponent
     nonzero = high != 0
     if norm_type != math.inf:
-        high = xp.where(nonzero, _root(scalars, high, low, norm_type) * bound, xp.zeros_like(high))
+        high = xp.where(nonzero, _root(scalars, high, low, norm_type) * divisor, xp.zeros_like(high))
     # What is too small for the limits, or too large, stays so.
     positive = xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high))
     own = _exponent(xp, positive, scalars.precision, exponent)
@@ -85,7 +85,7 @@ def _root(scalars: Scalars, high: Array, low: Array, norm_type: float) -> Array:
 def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
     """The powers of all blocks together, each scaled for itself; each row holds the numbers of one block."""
     xp, precision = scalars.xp, scalars.precision
-    high, low, bound, exponent = (rows[:, column] for column in range(4))
+    high, low, divisor, exponent = (rows[:, column] for column in range(4))
     if norm_type == math.inf:
         largest = xp.max(high)
         return PowerSum(largest, xp.zeros_like(largest), xp.ones_like(largest), xp.zeros_like(largest))
@@ -94,7 +94,7 @@ def joined(scalars: Scalars, rows: Array, norm_type: float) -> PowerSum:
     top = xp.max(exponent)
     # A factor that is clipped here is so small that its block does not count.
     shift = xp.clip(exponent - top, scalars.negligible_exponent, 0.0)
-    size = bound * _double_words.power_of_two(xp, shift, precision)
+    size = divisor * _double_words.power_of_two(xp, shift, precision)
     size = xp.where(high != 0, size, xp.min(size))
     largest = xp.max(size)
     share = size / largest
@@ -124,7 +124,7 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
     return PowerSum(
         high=xp.where(ordinary, high, largest),
         low=xp.where(ordinary, low, zero),
-        bound=bound if norm_type not in (1, 2) else xp.ones_like(positive),
+        divisor=bound if norm_type not in (1, 2) else xp.ones_like(positive),
         exponent=xp.where(ordinary, exponent, zero),
     )
 
@@ -132,7 +132,8 @@ def _scaled_by(largest: Array, library: Library, arrays: Sequence[Array], norm_t
 def _exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
     """The exponent of a number above zero.
 
-    It is clipped so that two to it and another together, and to minus them, are numbers of a precision.
+    It is clipped so that two to it and another together, and two to minus both, are normal numbers of the format that
+    has so many bits.
     """
     lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
     together = xp.floor(xp.log2(x)) + other

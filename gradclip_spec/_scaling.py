@@ -20,10 +20,10 @@ Array = Any
 
 def scaled(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     """Each array multiplied by one coefficient; if values may be looked at, unchanged arrays come back themselves."""
-    multiply = _multiply_eager if library.eager else _multiply_lazy
     if library.eager and coefficient.unchanged:
         return list(arrays)
-    indices = _once(arrays, inplace)
+    multiply = _multiply_eager if library.eager else _multiply_lazy
+    indices = _indices_of_each(arrays, inplace)
     if len(library.dtypes) == 1 and len(indices) == len(arrays):
         return multiply(library, arrays, coefficient, inplace)
     results = list(arrays)
@@ -43,7 +43,7 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     if not library.eager:
         # Taken apart all at once: where JAX has no float64 by default, it takes no second derivative of an index.
         parts = [unstacked(library.xp, numbers) for numbers in (*coefficients.factors, coefficients.unchanged)]
-        for index in _once(arrays, inplace):
+        for index in _indices_of_each(arrays, inplace):
             *numbers, unchanged = (part[index] for part in parts)
             (results[index],) = _multiply_lazy(
                 library, [arrays[index]], Coefficient(numbers, unchanged, coefficients.error), inplace
@@ -52,7 +52,7 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     # All at once, because to look at one coefficient takes longer than to multiply a small array.
     unchanged = coefficients.unchanged.tolist()
     numbers = functools.reduce(operator.mul, coefficients.factors).tolist()
-    for index in _once(arrays, inplace):
+    for index in _indices_of_each(arrays, inplace):
         if unchanged[index]:
             continue
         array, number = arrays[index], numbers[index]
@@ -64,7 +64,7 @@ def scaled_each(library: Library, arrays: Sequence[Array], coefficients: Coeffic
     return results
 
 
-def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
+def _indices_of_each(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
     """The indices of the arrays; in place, of each once, because an array may stand in a tree twice."""
     if not inplace or len(set(map(id, arrays))) == len(arrays):
         return range(len(arrays))
@@ -73,12 +73,12 @@ def _once(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     first, *powers = map(float, coefficient.factors)
-    product = functools.reduce(operator.mul, powers, first)
-    wide, steps = _dtype_for(library, library.dtypes[arrays[0].dtype], product, coefficient.error), [product]
-    if wide is None:
-        wide, steps = library.work_dtype, _small_steps(first, powers, library.work_format)
-    for step in steps:
-        arrays = library.primitives.multiply(arrays, step, wide, inplace)
+    product = math.prod(powers, start=first)
+    wide = _dtype_for(library, library.dtypes[arrays[0].dtype], product, coefficient.error)
+    if wide is not None:
+        return library.primitives.multiply(arrays, product, wide, inplace)
+    for step in _small_steps(first, powers, library.work_format):
+        arrays = library.primitives.multiply(arrays, step, library.work_dtype, inplace)
     return list(arrays)
 
 
@@ -124,7 +124,7 @@ def _small_steps(first: float, powers: Sequence[float], form: Format) -> list[fl
 
 def _multiply_lazy(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
     xp, primitives, steps = library.xp, library.primitives, coefficient.factors
-    if library.squares_fit_float64(arrays):
+    if library.narrower_than_float64(arrays):
         steps = [functools.reduce(operator.mul, steps)]
     products = list(arrays)
     for step in steps:

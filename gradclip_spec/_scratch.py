@@ -20,13 +20,14 @@ _LEAST = 1 << 19
 _MOST = 1 << 22
 _PIECES = 4
 
+#: What is too small for anyone.
 _NOTHING: Array = np.empty(0, np.uint8)
 _kept: list[Array] = []
 
 
 @contextlib.contextmanager
 def borrowed(size: int, dtype: Any) -> Iterator[Array]:
-    """A flat array of any content, whose memory is others' when the block ends."""
+    """A flat array with any content, for this block alone: its memory is for the next one that borrows some."""
     needed = size * np.dtype(dtype).itemsize
     memory = _taken() if needed <= _MOST else _NOTHING
     if memory.size < max(needed, 1):

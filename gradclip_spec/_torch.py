@@ -9,7 +9,7 @@ import numpy as np
 
 from gradclip_spec import _numpy
 from gradclip_spec._float32_sums import ROW
-from gradclip_spec._float64_sums import Sum, added, sum_of_squares_in_float64, widened
+from gradclip_spec._float64_sums import Sum, added, sum_of_squares_in_float64, widen_arrays
 from gradclip_spec._primitives import Primitives
 from gradclip_spec._scalars import FORMATS
 from gradclip_spec._scratch import borrowed
@@ -25,7 +25,7 @@ _PART = 1 << 22
 #: Elements that are converted at a time, so that both forms stay in the cache.
 _CONVERTED = 1 << 18
 #: Elements that torch converts in one thread.
-_ALONE = 1 << 15
+_ONE_THREAD = 1 << 15
 
 
 def primitives(standard: Primitives) -> Primitives:
@@ -139,7 +139,7 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
             np.add(squares[::2], squares[1::2], out=sums)
 
     if dtype == torch.float32:
-        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widened, _PART
+        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widen_arrays, _PART
     else:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
@@ -179,7 +179,7 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
         # Here and not by torch, whose threads would leave half of it in the cache of another core.
         np.copyto(out, joined.numpy())
         return
-    for narrow, wide in zip(joined.split(_ALONE), torch.from_numpy(out).split(_ALONE), strict=True):
+    for narrow, wide in zip(joined.split(_ONE_THREAD), torch.from_numpy(out).split(_ONE_THREAD), strict=True):
         wide.copy_(narrow)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-__all__ = ["Path", "Tree", "flatten", "included", "one_of_each_type"]
+__all__ = ["Path", "Tree", "flatten", "included_indices", "one_of_each_type"]
 
 #: Where a leaf stands: the keys and indices that lead to it; empty for a single array.
 Path = tuple[Any, ...]
@@ -57,7 +57,7 @@ def flatten(grads: Any) -> Tree:
     return _flatten_nested(grads)
 
 
-def included(tree: Tree, need_clip: Any) -> list[int]:
+def included_indices(tree: Tree, need_clip: Any) -> list[int]:
     """The indices of the leaves that are included: they exist, and `need_clip` does not exclude them."""
     existing = [index for index, leaf in enumerate(tree.leaves) if leaf is not None]
     if need_clip is None:

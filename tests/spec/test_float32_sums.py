@@ -77,7 +77,7 @@ def test_only_what_is_drawn_is_read_again_if_rows_err_alike(bias: float) -> None
 
     def widen(arrays: Any, out: Any) -> None:
         read.append(out.size)
-        _float64_sums.widened(arrays, out)
+        _float64_sums.widen_arrays(arrays, out)
 
     values = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
     _float32_sums.sum_of_squares_in_float32([values], Erring(1, bias), widen)
@@ -89,7 +89,7 @@ def test_more_rows_are_drawn_if_their_errors_scatter_more_widely() -> None:
 
     def widen(arrays: Any, out: Any) -> None:
         read.append(out.size)
-        _float64_sums.widened(arrays, out)
+        _float64_sums.widen_arrays(arrays, out)
 
     values = np.random.default_rng(2).standard_normal(16 * SIZE).astype(np.float32)
     exact = float(np.sum(np.square(values, dtype=np.float64)))

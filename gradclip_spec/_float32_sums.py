@@ -36,11 +36,12 @@ SumRows = Callable[[Sequence[Array], Array], None]
 ROW = 1 << 10
 #: From this many elements on there are at least nearly as many rows as are drawn.
 _LARGE = 1 << 17
-#: Rows that are drawn, and how many if those say too little.
-_SAMPLES = (128, 512)
+#: Rows that are drawn: one in so many, which takes little beside reading all of them, but at least and at most these.
+_ONE_IN = 256
+_LEAST, _MOST = 128, 512
 #: The standard error of the bias that is trusted. The norm's is half as much: an eleventh of `2**-24`, which is
-#: float32's own rounding. Of ordinary gradients 128 rows err by less than half of it; of heavy tails, they may not.
-_STANDARD_ERROR = 2.0**-23 / math.sqrt(128)
+#: float32's own rounding. Of ordinary gradients the fewest rows err by half of it; of heavy tails, they may err by more.
+_STANDARD_ERROR = 2.0**-23 / math.sqrt(_LEAST)
 #: How many standard errors a sum may be off.
 _STANDARD_ERRORS = 4
 #: How far a norm may be off, relative to itself, if the errors of its sum scatter as widely as is trusted.
@@ -95,7 +96,7 @@ def _sum_without_bias(
     # Far from where squares underflow, also if what is subnormal is flushed to zero.
     if not size * 2.0**-96 < total < 2.0**127:
         return None
-    for sample in _SAMPLES:
+    for sample in sorted({min(max(_LEAST, sums.size // _ONE_IN), _MOST), _MOST}):
         # A product that is rounded up may lie beyond the last row.
         drawn = np.minimum(np.searchsorted(running, _places(sample) * total, "right"), sums.size - 1)
         bias, standard_error = _bias(sums[drawn], _rows_in_float64(parts, bounds, drawn, widen))

@@ -13,7 +13,7 @@ from gradclip_spec import _float32_sums, _float64_sums
 SIZE = 1 << 20
 ROW = _float32_sums.ROW
 #: Rows that are drawn.
-SAMPLE = _float32_sums._SAMPLES[0]
+SAMPLE = _float32_sums._LEAST
 #: The most that one rounding can change a float32, relative to it.
 ROUNDING = 2.0**-24
 #: The bias is estimated from the rows that are drawn. The error of one, a rounding or none, has a standard deviation of
@@ -91,17 +91,31 @@ def test_more_rows_are_drawn_if_their_errors_scatter_more_widely() -> None:
         read.append(out.size)
         _float64_sums.widen_arrays(arrays, out)
 
-    values = np.random.default_rng(2).standard_normal(16 * SIZE).astype(np.float32)
+    values = np.random.default_rng(2).standard_normal(4 * SIZE).astype(np.float32)
     exact = float(np.sum(np.square(values, dtype=np.float64)))
     # Their standard deviation is two roundings where few rows are enough, and four where more are.
     for bias, samples in ((3.9, 1), (4.1, 2), (7.5, 2)):
         read.clear()
         total, error = _float32_sums.sum_of_squares_in_float32([values], Erring(2, bias * ROUNDING), widen)
-        assert [size // ROW for size in read] == list(_float32_sums._SAMPLES[:samples])
+        assert [size // ROW for size in read] == [_float32_sums._LEAST, _float32_sums._MOST][:samples]
         assert abs(total / exact - 1) * exact <= error <= 2 * _float32_sums.ERROR_OF_NORM * exact
     read.clear()
     total, error = _float32_sums.sum_of_squares_in_float32([values], Erring(2, 9 * ROUNDING), widen)
     assert (abs(total / exact - 1) <= EXACT, error) == (True, 0)
+
+
+@pytest.mark.parametrize(("size", "drawn"), [(SIZE, 128), (48 * SIZE, 192), (160 * SIZE, 512)])
+def test_of_more_rows_more_are_drawn(size: int, drawn: int) -> None:
+    read = []
+
+    def widen(arrays: Any, out: Any) -> None:
+        read.append(out.size)
+        _float64_sums.widen_arrays(arrays, out)
+
+    # One row, again and again, so that this takes no memory.
+    parts = [np.ones(SIZE, np.float32)] * (size // SIZE)
+    assert _float32_sums.sum_of_squares_in_float32(parts, widen=widen) == (size, 0)
+    assert read == [drawn * ROW]
 
 
 @pytest.mark.parametrize("drawn", range(SAMPLE, SAMPLE + 17))
@@ -120,6 +134,13 @@ def test_rows_at_equal_distances_are_drawn(period: int) -> None:
     more = range(4000, 20_000, 3) if period <= 10 else range(0)
     for rows in (*range(SAMPLE, 4000), *more):
         assert len(set((_float32_sums._places(SAMPLE) * rows).astype(int) % period)) == period, rows
+
+
+@pytest.mark.parametrize("sample", range(SAMPLE, _float32_sums._MOST + 1))
+def test_of_many_rows_too(sample: int) -> None:
+    rows = sample * _float32_sums._ONE_IN
+    for period in range(2, 11):
+        assert len(set((_float32_sums._places(sample) * rows).astype(int) % period)) == period
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 7, 8, 16])

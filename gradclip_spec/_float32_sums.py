@@ -40,7 +40,7 @@ _LARGE = 1 << 17
 _ONE_IN = 256
 _LEAST, _MOST = 128, 512
 #: The standard error of the bias that is trusted. The norm's is half as much: an eleventh of `2**-24`, which is
-#: float32's own rounding. Of ordinary gradients the fewest rows err by half of it; of heavy tails, they may err by more.
+#: float32's own rounding. Of ordinary gradients the fewest rows err by half of it, of heavy tails by more.
 _STANDARD_ERROR = 2.0**-23 / math.sqrt(_LEAST)
 #: How many standard errors a sum may be off.
 _STANDARD_ERRORS = 4

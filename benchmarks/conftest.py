@@ -31,7 +31,8 @@ def compare(benchmark: Any) -> Callable[..., None]:
     """Time the reference and a peer in turns, so that both meet the machine in the same moods.
 
     The times of the reference are those that pytest-benchmark keeps; the peer is timed while the next round is made
-    ready, and its median kept beside them. `fresh` makes the arguments of each round new, `names` say what is compared.
+    ready. Beside them are kept its median, and the quartiles of the ratios of both in each round. `fresh` makes the
+    arguments of each round new, `names` say what is compared.
     """
 
     def run(
@@ -41,7 +42,7 @@ def compare(benchmark: Any) -> Callable[..., None]:
         rounds: int = ROUNDS,
         **names: Any,
     ) -> None:
-        seconds: list[float] = []
+        seconds = []
 
         def make_ready() -> None:
             fresh()
@@ -52,6 +53,10 @@ def compare(benchmark: Any) -> Callable[..., None]:
 
         benchmark.pedantic(ours, setup=make_ready, rounds=rounds, warmup_rounds=2)
         benchmark.extra_info.update({key: str(value) for key, value in names.items()})
-        benchmark.extra_info["peer_median"] = statistics.median(seconds[-rounds:])
+        # The peer was timed in the rounds of warming up, too.
+        seconds = seconds[-rounds:]
+        ratios = [mine / peers for mine, peers in zip(benchmark.stats.stats.data, seconds, strict=True)]
+        benchmark.extra_info["peer_median"] = statistics.median(seconds)
+        benchmark.extra_info["ratio_quartiles"] = statistics.quantiles(ratios, n=4, method="inclusive")
 
     return run

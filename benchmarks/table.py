@@ -1,7 +1,8 @@
 """From the results of pytest-benchmark to a table and a plot: how much of each peer's time the reference takes.
 
 Run as `python benchmarks/table.py OUT RESULT.json...`: writes OUT.md, OUT.json and OUT.svg, and prints the table.
-A ratio compares two medians of one run on one machine, and means something elsewhere too; milliseconds do not.
+A ratio is the median of those of all rounds, in each of which both were timed one after the other. It means something
+elsewhere, although not the same on every machine; milliseconds do not.
 """
 
 from __future__ import annotations
@@ -45,11 +46,10 @@ class Comparison:
     clipped: bool
     ours: float
     theirs: float
-
-    @property
-    def ratio(self) -> float:
-        """Our median time over the peer's."""
-        return self.ours / self.theirs
+    #: The median of the ratios of our time to the peer's, and the range that holds the middle half of them.
+    ratio: float
+    least: float
+    most: float
 
     @property
     def name(self) -> str:
@@ -65,7 +65,8 @@ def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
             info = benchmark["extra_info"]
             names = (info[name] for name in ("peer", "workload", "dtype", "mode"))
             ours, theirs = benchmark["stats"]["median"], info["peer_median"]
-            found.append(Comparison(*names, info["clipped"] == "True", ours, theirs))
+            least, ratio, most = info["ratio_quartiles"]
+            found.append(Comparison(*names, info["clipped"] == "True", ours, theirs, ratio, least, most))
     return found
 
 
@@ -78,20 +79,21 @@ def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
         "",
         f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
         f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
-        "Both take turns. The ratio is our median over the peer's: below 1, the reference is faster. "
-        "Ratios hold elsewhere, milliseconds do not.",
+        "Both take turns. The ratio of a round is our time over the peer's: below 1, the reference is faster. The table "
+        "gives the median, and the range of the middle half of the rounds. Ratios differ from one machine to another, "
+        "milliseconds even more.",
     ]
     for peer in dict.fromkeys(comparison.peer for comparison in found):
         of_peer = [comparison for comparison in found if comparison.peer == peer]
         missed = sum(comparison.ratio > MUST[peer] for comparison in of_peer)
         verdict = f"{missed} of {len(of_peer)} above it" if missed else f"all {len(of_peer)} within it"
         lines += ["", f"## {peer}", "", f"Accepted: a ratio of at most {MUST[peer]:g}; {verdict}.", ""]
-        lines += ["| workload | ours, ms | peer, ms | ratio | |", "|---|---:|---:|---:|---|"]
+        lines += ["| workload | ours, ms | peer, ms | ratio | half of the rounds | |", "|---|---:|---:|---:|---|---|"]
         for comparison in of_peer:
             over = "above" if comparison.ratio > MUST[peer] else ""
             lines.append(
                 f"| {comparison.name} | {comparison.ours * 1e3:.2f} | {comparison.theirs * 1e3:.2f} "
-                f"| {comparison.ratio:.2f} | {over} |"
+                f"| {comparison.ratio:.2f} | {comparison.least:.2f} to {comparison.most:.2f} | {over} |"
             )
         lines += _bounds(of_peer, found)
     return "\n".join(lines) + "\n"
@@ -131,14 +133,23 @@ def plot(found: list[Comparison], path: Path) -> None:
     )
     for axis, peer, row in zip(axes[:, 0], peers, rows, strict=True):
         colors = ["#2a7f62" if comparison.ratio <= MUST[peer] else "#c0392b" for comparison in row]
-        axis.barh(range(len(row)), [comparison.ratio for comparison in row], color=colors, height=0.7)
+        below = [comparison.ratio - comparison.least for comparison in row]
+        above = [comparison.most - comparison.ratio for comparison in row]
+        # fmt: off
+        axis.barh(
+            range(len(row)), [comparison.ratio for comparison in row], color=colors, height=0.7, xerr=(below, above),
+            error_kw={"linewidth": 0.8},
+        )
+        # fmt: on
         axis.set_yticks(range(len(row)), [comparison.name for comparison in row], fontsize=7)
         axis.invert_yaxis()
         axis.axvline(1.0, color="black", linewidth=0.8)
         axis.axvline(MUST[peer], color="black", linewidth=0.8, linestyle=":")
         axis.set_title(f"against {peer}", fontsize=9, loc="left")
     axes[-1, 0].set_xscale("log")
-    axes[-1, 0].set_xlabel("our median time / the peer's (dotted: the most that is accepted)")
+    axes[-1, 0].set_xlabel(
+        "our time / the peer's, in the middle half of the rounds (dotted: the most that is accepted)"
+    )
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -152,7 +163,7 @@ def main(arguments: list[str]) -> int:
     found = comparisons(results)
     text = markdown(found, results)
     out.with_suffix(".md").write_text(text, encoding="utf-8")
-    rows = [{**vars(comparison), "ratio": comparison.ratio} for comparison in found]
+    rows = [vars(comparison) for comparison in found]
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     plot(found, out.with_suffix(".svg"))
     print(text)

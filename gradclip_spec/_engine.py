@@ -35,7 +35,7 @@ class Gradients:
 
     @classmethod
     def of(cls, grads: Any, need_clip: Any, inplace: bool = False) -> "Gradients":
-        """Take the gradients apart and check everything that can be wrong with them, before anything is changed."""
+        """Take the gradients apart and check what can be wrong with them, but for their values; nothing is changed."""
         tree = _trees.flatten(grads)
         indices = _trees.included_indices(tree, need_clip)
         existing = [leaf for leaf in tree.leaves if leaf is not None]

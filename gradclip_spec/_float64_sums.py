@@ -26,7 +26,7 @@ Widen = Callable[[Sequence[Any], Array], None]
 
 #: Elements that are summed in float64 at a time: they stay in a core's second cache.
 CACHED = 1 << 16
-#: Elements of one dot product, so few that BLAS starts no threads: to wait for them would take longer than it does.
+#: Elements of one dot product, so few that BLAS starts no threads, for which one would wait longer than it takes.
 _ONE_THREAD = 1 << 10
 
 
@@ -94,7 +94,7 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _sum_of_group(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
-    """The sum of the squares of arrays of so many elements: one dot product a row, of which the last ends in zeros."""
+    """The sum of the squares of arrays of `size` elements together."""
     widen(arrays, buffer[:size])
     rows = -(-size // _ONE_THREAD)
     buffer[size : rows * _ONE_THREAD] = 0

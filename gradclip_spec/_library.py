@@ -25,7 +25,7 @@ class Library:
     xp: Any
     device: Any
     primitives: _primitives.Primitives
-    #: Whether values may be looked at: the arrays are neither traced nor lazy, nor on an accelerator.
+    #: Whether values may be looked at.
     eager: bool
     #: Whether there is float64.
     has_float64: bool

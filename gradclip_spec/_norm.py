@@ -54,9 +54,9 @@ class Norm:
 def norm_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of all elements of all arrays together."""
     if _is_plain(library, arrays, norm_type):
-        total, error = _sum_of_squares(library, arrays)
+        squares, error = _sum_of_squares(library, arrays)
         # A root is off by half of what its square is.
-        return Norm(_plain_root(library.scalars.xp, total), error=error / 2)
+        return Norm(_plain_root(library.scalars.xp, squares), error=error / 2)
     return _rooted(library, _powers_of_all(library, arrays, norm_type), norm_type)
 
 
@@ -111,8 +111,8 @@ def _plain_root(xp: Any, x: Array) -> Array:
 def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, float]:
     """The sum of the squares of all elements, and how far it may be off, relative to itself."""
     if library.eager:
-        total = library.primitives.sum_of_squares_eager(arrays)
-        return np.float64(total.value), total.relative_error
+        squares = library.primitives.sum_of_squares_eager(arrays)
+        return np.float64(squares.value), squares.relative_error
     arrays = _not_empty(arrays)
     if not arrays:
         return library.number(0.0), 0.0

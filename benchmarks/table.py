@@ -79,9 +79,9 @@ def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
         "",
         f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
         f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
-        "Both take turns. The ratio of a round is our time over the peer's: below 1, the reference is faster. The table "
-        "gives the median, and the range of the middle half of the rounds. Ratios differ from one machine to another, "
-        "milliseconds even more.",
+        "Both take turns. The ratio of a round is our time over the peer's: below 1, the reference is faster. The "
+        "table gives the median, and the range of the middle half of the rounds. Ratios differ from one machine to "
+        "another, milliseconds even more.",
     ]
     for peer in dict.fromkeys(comparison.peer for comparison in found):
         of_peer = [comparison for comparison in found if comparison.peer == peer]

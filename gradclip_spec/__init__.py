@@ -17,11 +17,11 @@ than 16,384 elements each and 65,536 together. In some ten minutes, read these, 
 3. `_norm`: `Norm`, `norm_of_all` and `_sum_of_squares`. The norm is plain and the library eager, so these take their
    first branches, and so does `Norm.value`. There `library.scalars.xp` is NumPy with shortcuts for single numbers,
    `_plain_root` the square root, and `sum_of_squares_eager` is `_numpy.sum_of_squares`, which returns at its first
-   `if`. It calls `_float64_sums.sum_of_squares_in_float64`: all arrays are one group, so read its first branch and
+   `if`. It calls `_float64_sums.sum_of_squares_in_float64`: all arrays are one group, which the loop passes on whole to
    `_sum_of_group`. There `widen` copies the elements to float64 into `buffer`, which is scratch memory; zeros fill the
    last row of 1,024, and each row is one dot product. Float64 holds the square of a float32 exactly, and no square is
-   negative: adding them errs by far less than float32 rounds, so `Norm.error` is 0. Back in `_norm_and_total`, the
-   norm is rounded to float32 and returned as `total_norm`; the coefficient is made of the one in float64.
+   negative: adding them errs by far less than float32 rounds, so `Norm.error` is 0. Back in `_norm_and_total`, the norm
+   is rounded to float32 and returned as `total_norm`; the coefficient is made of the one in float64.
 4. `_coefficient`: `Coefficient`, of one factor here, and `coefficient_of` up to the end of the branch for plain norms.
 5. `_scaling`: `scaled` (`_indices_of_each` is `range(len(arrays))` unless an array stands in the tree twice) and
    `_multiply_eager`. For a coefficient of `2**-126` or more, `_dtype_for` says float32. The path ends at the first

@@ -129,14 +129,14 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
 
     def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
         # Norms of halves of rows, because torch adds elements one after the other.
-        with borrowed(2 * sums.size, np.float32) as norms, borrowed(2 * sums.size, np.float64) as squares:
+        with borrowed(2 * sums.size, np.float32) as norms, borrowed(sums.size, np.float64) as squares:
             outs = torch.from_numpy(norms).split([2 * len(matrix) for matrix in matrices])
             for matrix, out in zip(matrices, outs, strict=True):
                 halves = tensor_of(matrix.reshape(-1, ROW // 2))
                 torch.linalg.vector_norm(halves, dim=-1, dtype=torch.float32, out=out)
-            np.copyto(squares, norms)
-            np.square(squares, out=squares)
-            np.add(squares[::2], squares[1::2], out=sums)
+            np.square(norms[::2], out=sums, dtype=np.float64)
+            np.square(norms[1::2], out=squares, dtype=np.float64)
+            sums += squares
 
     if dtype == torch.float32:
         read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widen_arrays, _PART

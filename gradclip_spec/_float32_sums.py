@@ -1,12 +1,12 @@
 """Sums of squares at the speed of float32, to a small part of its rounding error.
 
-The squares of each row of 1,024 elements are summed in float32, everything else in float64. Of hundreds of rows and
-more the rounding errors cancel, except for their bias: a part that all have in common, because rows are alike, or
-because the squares of float16 and bfloat16 elements round in few ways. The bias is estimated and taken off: some rows
-are drawn and summed again in float64. A row is drawn the more likely the larger its sum is, so that the mean relative
-error of those drawn estimates that of the whole sum, also where rows are unlike. If the errors of those drawn scatter
-too widely for that, more are drawn; if that does not help, or a sum has left the range of float32, all is summed in
-float64.
+The squares of each row of 1,024 elements, or of its halves or quarters, are summed in float32, nearly everything else
+in float64. Of hundreds of rows and more the rounding errors cancel, except for their bias: a part that all have in
+common, because rows are alike, or because the squares of float16 and bfloat16 elements round in few ways. The bias is
+estimated and taken off: some rows are drawn and summed again in float64. A row is drawn the more likely the larger its
+sum is, so that the mean relative error of those drawn estimates that of the whole sum, also where rows are unlike. If
+the errors of those drawn scatter too widely for that, more are drawn; if that does not help, or a sum has left the
+range of float32, all is summed in float64.
 
 The estimate is fooled where rows that are not drawn round otherwise than those that are, and hold a good part of the
 sum. Where rows of a kind come back regularly, every tenth or more often, some of them are drawn, as good as always;
@@ -28,8 +28,8 @@ from gradclip_spec._threads import spread
 __all__ = ["ERROR_OF_NORM", "ROW", "SumRows", "rows_in_float32", "sum_of_squares_in_float32"]
 
 Array = np.ndarray[Any, Any]
-#: `sum_rows(matrices, sums)`: each line of a matrix is a row, whose squares it sums in float32. It writes the sums of
-#: all rows, one matrix after the other.
+#: `sum_rows(matrices, sums)`: each line of a matrix is a row. It writes the sum of the squares of each to about the
+#: rounding error of float32, one matrix after the other.
 SumRows = Callable[[Sequence[Array], Array], None]
 
 #: Elements of a row. What is drawn is as long, because what lies apart takes longer to reach than to read.
@@ -97,8 +97,7 @@ def _sum_without_bias(
     if not size * 2.0**-96 < total < 2.0**127:
         return None
     for sample in sorted({min(max(_LEAST, sums.size // _ONE_IN), _MOST), _MOST}):
-        # A product that is rounded up may lie beyond the last row.
-        drawn = np.minimum(np.searchsorted(running, _places(sample) * total, "right"), sums.size - 1)
+        drawn = np.searchsorted(running, _places(sample) * total, "right")
         bias, standard_error = _bias(sums[drawn], _rows_in_float64(parts, bounds, drawn, widen))
         if standard_error <= _STANDARD_ERROR:
             rests = [part[each // ROW * ROW :] for part, each in zip(parts, sizes, strict=True) if each % ROW]
@@ -121,7 +120,7 @@ def _rows_in_float64(parts: Sequence[Array], bounds: Sequence[int], drawn: Array
 
 def _bias(sums: Array, exact: Array) -> tuple[float, float]:
     """The mean of the relative errors of some sums, and its standard error."""
-    errors = np.divide(sums, exact, out=np.ones_like(exact), where=exact > 0) - 1
+    errors = sums / exact - 1
     bias = float(np.sum(errors)) / errors.size
     errors -= bias
     return bias, math.sqrt(float(np.dot(errors, errors))) / errors.size

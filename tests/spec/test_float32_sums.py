@@ -118,6 +118,31 @@ def test_of_more_rows_more_are_drawn(size: int, drawn: int) -> None:
     assert read == [drawn * ROW]
 
 
+@pytest.mark.parametrize("rows", [1, 499, 500, 501, 900])
+def test_rows_of_numpy_are_summed_in_order(rows: int) -> None:
+    # Whole numbers, whose squares and sums are exact in any order.
+    matrices = [np.random.default_rng(n).integers(-60, 61, (n, ROW)).astype(np.float32) for n in (rows, 3, rows)]
+    sums = np.empty(2 * rows + 3)
+    _float32_sums.rows_in_float32(matrices, sums)
+    assert np.array_equal(sums, sums_of_rows(matrices))
+
+
+@pytest.mark.parametrize("rows", [126, 250, 500, 501, 2000])
+def test_numpy_is_asked_for_enough_at_once_to_let_other_threads_run(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    vecdot = np.vecdot
+
+    def counted(*arguments: Any, **others: Any) -> Any:
+        result = vecdot(*arguments, **others)
+        asked.append(result.size)
+        return result
+
+    monkeypatch.setattr(np, "vecdot", counted)
+    _float32_sums.rows_in_float32([np.ones((rows, ROW), np.float32)] * 3, np.empty(3 * rows))
+    # It holds Python's lock for up to 500.
+    assert min(asked) > 500
+
+
 @pytest.mark.parametrize("drawn", range(SAMPLE, SAMPLE + 17))
 def test_rows_are_not_drawn_at_equal_distances(drawn: int) -> None:
     # Of rows of one sum, so many would be every sixteenth.

@@ -11,8 +11,8 @@ than 16,384 elements each and 65,536 together. In some ten minutes, read these, 
 
 1. `_functions.clip_by_global_norm`: its last seven lines. `_arguments` checks numbers and switches.
 2. `_engine`: `Gradients.of` and `Gradients.rebuilt`, `clip_together`, `_norm_and_total`. `tree.rebuild` makes the list
-   or dict again, and `context` silences NumPy's warnings. Of NumPy's `_library.Library`, `xp` is NumPy as
-   array-api-compat wraps it, `primitives` are functions of `_numpy` where it has them, `eager` is True and
+   or dict again, and `context` silences NumPy's warnings. In the `Library` (module `_library`) of NumPy arrays, `xp` is
+   NumPy as array-api-compat wraps it, `primitives` are functions of `_numpy` where it has them, `eager` is True and
    `primitives.chunked` False.
 3. `_norm`: `Norm`, `norm_of_all` and `_sum_of_squares`. The norm is plain and the library eager, so these take their
    first branches, and so does `Norm.value`. There `library.scalars.xp` is NumPy with shortcuts for single numbers,

@@ -29,7 +29,7 @@ class Gradients:
     #: Which leaves of the tree they are.
     indices: list[int]
     #: None if there is no array at all.
-    library: Library | None
+    array_library: Library | None
     #: Whether results are written into `arrays`.
     inplace: bool
 
@@ -57,12 +57,12 @@ class Gradients:
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """The context that everything is computed in: without warnings of overflow, and what else the library needs."""
-        return contextlib.nullcontext() if self.library is None else self.library.primitives.context()
+        return contextlib.nullcontext() if self.array_library is None else self.array_library.primitives.context()
 
     def _check_writeable(self) -> None:
-        if self.library is None:
+        if self.array_library is None:
             return
-        flags = self.library.primitives.writeable(self.arrays)
+        flags = self.array_library.primitives.writeable(self.arrays)
         if not all(flags):
             index = self.indices[flags.index(False)]
             kind = type(self.tree.leaves[index])
@@ -86,7 +86,7 @@ def clip_together(
     gradients: Gradients, clip_norm: float, norm_type: float, eps: float, error_if_nonfinite: bool
 ) -> tuple[Any, Array]:
     """All included arrays multiplied by the one coefficient of their common norm, and that norm."""
-    library, arrays = gradients.library, gradients.arrays
+    library, arrays = gradients.array_library, gradients.arrays
     with gradients.context():
         norm, total = _norm_and_total(gradients, norm_type)
         if error_if_nonfinite:
@@ -104,7 +104,7 @@ def _norm_and_total(gradients: Gradients, norm_type: float) -> tuple[Any, Array]
 
     The first is a `Norm`; for Dask an array of its numbers, and None over nothing.
     """
-    library = gradients.library
+    library = gradients.array_library
     if library is None:
         return None, np.zeros((), dtype=np.float32)
     if not gradients.arrays:
@@ -149,7 +149,7 @@ def _refuse_nonfinite(total: Array) -> None:
 
 def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, eps: float) -> Any:
     """Each included array multiplied by the coefficient of its own norm."""
-    library, arrays = gradients.library, gradients.arrays
+    library, arrays = gradients.array_library, gradients.arrays
     if library is None or not arrays:
         return gradients.rebuilt(arrays)
     with gradients.context():
@@ -162,7 +162,7 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
     """Each included array clipped by value."""
-    library = gradients.library
+    library = gradients.array_library
     if library is None:
         return gradients.rebuilt(gradients.arrays)
     # Since rounding is monotonic, to clip by rounded bounds is to clip exactly and round then.

@@ -223,9 +223,9 @@ def test_every_eighth_row_rounds_otherwise(backend: Any) -> None:
 
 @large
 def test_a_norm_that_is_less_certain_leaves_less_to_the_coefficient(backend: Any) -> None:
-    # Of strips most of which are zero, few tell of the others. Coefficients close to the middle between two floats.
-    random = np.random.default_rng(14)
-    array = (random.standard_normal(1 << 20) * np.repeat(random.random(4096) < 0.1, 256)).astype(np.float32)
+    # Of so heavy a tail, few rows tell of the others: the error of this norm would take elements beyond the limit.
+    # Coefficients close to the middle between two floats.
+    array = np.random.default_rng(11).lognormal(0, 2, 1 << 20).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
     coefficients = float(np.float32(0.13)) + np.linspace(0.8, 1.2, 21) * 2.0**-27
@@ -274,7 +274,7 @@ def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> 
 def test_arrays_of_all_sizes_together(backend: Any, dtype: str) -> None:
     if dtype not in backend.dtypes:
         pytest.skip(f"{backend.name} has no {dtype}")
-    # Small ones are joined, larger ones are summed in float64, the largest in strips; each holds a part of the sum.
+    # Small ones are joined, larger ones are summed in float64, the largest in rows; each holds a part of the sum.
     sizes = {7: 64.0, 20_000: 1.0, 200_000: 0.5}
     exact = math.sqrt(sum(size * value**2 for size, value in sizes.items()))
     arrays = [backend.array(np.full(size, value), dtype) for size, value in sizes.items()]

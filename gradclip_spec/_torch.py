@@ -62,8 +62,10 @@ def primitives(standard: Primitives) -> Primitives:
             factor = torch.tensor(k, dtype=wide, device="cpu") if inplace or dtype == wide else k
             if not inplace:
                 return list(torch._foreach_mul(arrays, factor))
+            whole = max(map(torch.Tensor.numel, arrays)) <= _PART
+            parts = arrays if whole else [part for x in arrays for part in _parts(x, _PART)]
             # Backwards, because what was read last is still in the cache.
-            torch._foreach_mul_([part for x in arrays for part in _parts(x, _PART)][::-1], factor)
+            torch._foreach_mul_(parts[::-1], factor)
             return list(arrays)
         if isinstance(k, float) and dtype == torch.float32:
             # In float64, which NumPy does without a copy of the whole.
@@ -110,8 +112,14 @@ def primitives(standard: Primitives) -> Primitives:
 
 def _sum_of_squares(tensors: Sequence[Tensor]) -> Sum:
     """The sum of the squares of all elements, to a small part of float32's rounding error."""
-    dtypes = {tensor.dtype for tensor in tensors}
-    return added(*(_sum_of_squares_alike([x for x in tensors if x.dtype == dtype], dtype) for dtype in dtypes))
+    sizes = [tensor.numel() for tensor in tensors]
+    if max(sizes, default=0) <= _numpy.SMALL:
+        return Sum(sum_of_squares_in_float64(tensors, sizes, _widen))
+    small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
+    of_small = Sum(sum_of_squares_in_float64(small, [tensor.numel() for tensor in small], _widen))
+    large = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size > _numpy.SMALL]
+    dtypes = {tensor.dtype for tensor in large}
+    return added(of_small, *(_sum_of_large([x for x in large if x.dtype == dtype], dtype) for dtype in dtypes))
 
 
 def _sums_of_each(tensors: Sequence[Tensor]) -> list[Sum]:
@@ -119,13 +127,8 @@ def _sums_of_each(tensors: Sequence[Tensor]) -> list[Sum]:
     return _numpy.sums_of_each(tensors, [tensor.numel() for tensor in tensors], _widen, _sum_of_squares)
 
 
-def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
+def _sum_of_large(tensors: Sequence[Tensor], dtype: Any) -> Sum:
     import torch
-
-    sizes = [tensor.numel() for tensor in tensors]
-    small = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size <= _numpy.SMALL]
-    # NumPy cannot hold tensors with the negative bit.
-    large = [x.resolve_neg() if x.is_neg() else x for x, n in zip(tensors, sizes, strict=True) if n > _numpy.SMALL]
 
     def sum_rows(matrices: Sequence[Array], sums: Array) -> None:
         # Norms of halves of rows, because torch adds elements one after the other.
@@ -144,9 +147,9 @@ def _sum_of_squares_alike(tensors: Sequence[Tensor], dtype: Any) -> Sum:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)
         widen, piece = functools.partial(_widen_bits, dtype=dtype), _CONVERTED
-    of_large = _numpy.sum_of_large([read(tensor) for tensor in large], sum_rows, widen, piece)
-    of_small = sum_of_squares_in_float64(small, [size for size in sizes if size <= _numpy.SMALL], _widen)
-    return added(of_large, Sum(of_small))
+    # NumPy cannot hold tensors with the negative bit.
+    arrays = [read(tensor.resolve_neg()) for tensor in tensors]
+    return _numpy.sum_of_large(arrays, sum_rows, widen, piece)
 
 
 def _parts(tensor: Tensor, size: int) -> Sequence[Tensor]:

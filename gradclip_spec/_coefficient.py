@@ -15,14 +15,11 @@ Array = Any
 
 #: Factors of a coefficient, at the most.
 MOST_FACTORS = 3
-#: A threshold below this may be zero, or be taken for it by a compiler that flushes subnormal numbers: divided by
-#: itself it would be NaN.
-_TINY = 2.0**-1000
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficient:
-    """The product of some factors, all but the first powers of two: a number that may be smaller than any float."""
+    """A number that may be smaller than any float: a product, of which all factors but one are powers of two."""
 
     factors: Sequence[Array]
     #: Whether the gradients are to be left as they are; all factors are 1 then.
@@ -43,17 +40,14 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([quotient], quotient == 1, norm.error)
     if norm.plain:
-        # One factor is enough: a coefficient below every float64 makes every element of a narrower dtype zero. It is 1
-        # within the threshold, and only there: what is beyond makes it `1 - 2**-53` at the most. So it tells whether
-        # anything is clipped, and not `within`, because compilers compute a comparison anew for each array, but a
-        # quotient once.
+        # One factor is enough: if it is smaller than any float64, so small that it is zero, all products in a narrower
+        # dtype are zero too.
         divisor = norm.high + eps if eps else norm.high
         within = divisor <= clip_norm
-        if clip_norm < _TINY:
-            one = xp.ones_like(divisor)
-            quotient = xp.where(within, one, clip_norm / xp.where(within, one, divisor))
-        else:
-            quotient = clip_norm / xp.where(within, xp.full_like(divisor, clip_norm), divisor)
+        one = xp.ones_like(divisor)
+        quotient = xp.where(within, one, xp.full_like(divisor, clip_norm)) / xp.where(within, one, divisor)
+        # It is 1 exactly where the norm is within the threshold. That is asked of it and not of `within`, because
+        # compilers compute a comparison anew for each array, but a quotient once.
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)

@@ -27,14 +27,14 @@ Widen = Callable[[Sequence[Any], Array], None]
 #: Elements that are summed in float64 at a time: they stay in a core's second cache.
 CACHED = 1 << 16
 #: Elements of one dot product, so few that BLAS starts no threads, for which one would wait longer than it takes.
-_ONE_THREAD = 1 << 10
+_ROW = 1 << 10
 
 
 class Sum(NamedTuple):
     """A sum of squares."""
 
     value: float
-    #: How far it may be off beyond the rounding of float64, not relative to itself.
+    #: How far it may be off, as a difference; roundings of float64 do not count.
     absolute_error: float = 0.0
 
     @property
@@ -56,8 +56,6 @@ def widen_arrays(arrays: Sequence[Array], out: Array) -> None:
 
 def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widen_arrays) -> float:
     """The sum of the squares of all elements. Arrays of more than CACHED elements must be flat ones of NumPy."""
-    if not arrays:
-        return 0.0
     sums: list[float] = []
     with borrowed(CACHED, np.float64) as buffer:
         for start, stop, size in _groups(sizes):
@@ -96,7 +94,7 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def _sum_of_group(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
     """The sum of the squares of arrays of `size` elements together."""
     widen(arrays, buffer[:size])
-    rows = -(-size // _ONE_THREAD)
-    buffer[size : rows * _ONE_THREAD] = 0
-    matrix = buffer[: rows * _ONE_THREAD].reshape(rows, _ONE_THREAD)
+    rows = -(-size // _ROW)
+    buffer[size : rows * _ROW] = 0
+    matrix = buffer[: rows * _ROW].reshape(rows, _ROW)
     return float(np.sum(np.vecdot(matrix, matrix)))

@@ -210,7 +210,9 @@ def clip_by_global_norm(
     their number.
 
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
-    elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0.
+    elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0. A norm that is
+    finite but larger than any float32 is returned as infinite where no gradient is of float64; what is clipped is
+    scaled by the norm itself.
 
     *Backend notes.* NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays of libraries that are not
     named here and not lazy are looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch

@@ -1,26 +1,26 @@
-"""Gradient clipping, specified: the rules as data (`rules`), and a reference for all arrays of array-api-compat.
+"""Gradient clipping, specified: the rules as data (`rules`), and a reference for any library's arrays.
 
 Three words. The *leaves* of a tree of gradients are its arrays and None, in order. *Eager* is where Python may read
-values and decide by them. A norm is *plain* if it is the Euclidean one of arrays narrower than float64, in which the
-sum of all squares is made.
+values and decide by them. A norm is *plain* if one float64 is good enough for it: the Euclidean one of arrays that are
+narrower than float64 and not in blocks.
 
 This is how `clip_by_global_norm(grads, clip_norm, inplace=True)` clips a few small float32 arrays of NumPy (no more
-than 16,384 elements each and 65,536 together) whose norm is above the threshold. Ten minutes are for reading this, in
-this order:
+than 16,384 elements each and 65,536 together) whose norm is above the threshold. Read, in some ten minutes, in this
+order:
 
 1. `_functions.clip_by_global_norm`: its last seven lines. `_arguments` checks numbers and switches. `Gradients.of`
    takes the leaves out of their tree, checks them, and keeps those that are included as `gradients.arrays`.
 2. `_engine.clip_together`. `context` silences NumPy's warnings, and `rebuilt` makes the list or dict again. Of
    `_norm_and_total` only the end counts here, from `norm_of_all` on: `total` is the norm rounded to float32, to be
-   returned, while the coefficient is made of the norm in float64. The `library` is what is known of NumPy: `xp` are
-   its functions, `primitives` are functions of `_numpy`, `eager` is True and `primitives.chunked` False.
+   returned, while the coefficient is made of the norm in float64. The `library` is what is known of NumPy and of these
+   arrays: `dtypes` are the names of their dtypes, `xp` is NumPy, `scalars.xp` the same but faster with single numbers,
+   `primitives` mostly functions of `_numpy`, `eager` is True and `primitives.chunked` False.
 3. `_norm`: the fields of `Norm`, then `norm_of_all` and `_sum_of_squares`, each to its first return. `_plain_root` is a
    square root, and `value` returns `high`. `sum_of_squares_eager` is `_numpy.sum_of_squares`, which returns at its
-   first `if`: a `Sum` is a number and its error. It calls `_float64_sums.sum_of_squares_in_float64`: all arrays are one
-   group, which the loop passes on whole to `_sum_of_group`. There `widen` copies the elements to float64 into `buffer`,
-   which is scratch memory; zeros fill the last row of 1,024, and each row is one dot product. Float64 holds the square
-   of a float32 exactly, and no square is negative: adding them errs by far less than float32 rounds, so it counts as
-   no error.
+   first `if`: a `Sum` is a number and how far it may be off, 0 here. `_float64_sums.sum_of_squares_in_float64` finds
+   all arrays to be one group: in `_sum_of_group`, `widen` copies their elements to float64 into `buffer`, which is
+   scratch memory. Float64 holds the square of a float32 exactly, and no square is negative: adding them errs by far
+   less than float32 rounds, and that does not count.
 4. `_coefficient`: `Coefficient`, of one factor here, and `coefficient_of` up to the end of the branch for plain norms.
 5. `_scaling`: `scaled` to its second return, and `_multiply_eager` to its first. `_indices_of_each` is every index,
    unless an array stands in the tree twice. `_dtype_for` says float32: a coefficient rounded to it leaves the elements

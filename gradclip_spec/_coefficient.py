@@ -40,9 +40,8 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([quotient], quotient == 1, norm.error)
     if norm.plain:
-        # One factor is enough: if it is smaller than any float64, so small that it is zero, all products in a narrower
-        # dtype are zero too.
-        divisor = norm.high + eps if eps else norm.high
+        # One factor is enough: if it underflows to zero in float64, all products in a narrower dtype are zero too.
+        divisor = norm.high + eps
         within = divisor <= clip_norm
         one = xp.ones_like(divisor)
         quotient = xp.where(within, one, xp.full_like(divisor, clip_norm)) / xp.where(within, one, divisor)

@@ -56,23 +56,15 @@ def widen_arrays(arrays: Sequence[Array], out: Array) -> None:
 
 def sum_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widen_arrays) -> float:
     """The sum of the squares of all elements. Arrays of more than CACHED elements must be flat ones of NumPy."""
-    sums: list[float] = []
     with borrowed(CACHED, np.float64) as buffer:
-        for start, stop, size in _groups(sizes):
-            if size <= CACHED:
-                sums.append(_sum_of_group(arrays[start:stop], size, widen, buffer))
-                continue
-            for begin in range(0, size, CACHED):
-                piece = arrays[start][begin : begin + CACHED]
-                sums.append(_sum_of_group([piece], piece.size, widen, buffer))
-    return math.fsum(sums)
+        return math.fsum(_sum_of_group(group, size, widen, buffer) for group, size in _groups(arrays, sizes))
 
 
 def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], widen: Widen = widen_arrays) -> list[float]:
     """The sums of the squares of arrays of at most CACHED elements, none of them empty, each by itself."""
     sums: list[float] = []
     with borrowed(CACHED, np.float64) as buffer:
-        for start, stop, size in _groups(sizes):
+        for start, stop, size in _bounds_of_groups(sizes):
             squares = buffer[:size]
             widen(arrays[start:stop], squares)
             np.square(squares, out=squares)
@@ -81,7 +73,18 @@ def sums_of_squares_in_float64(arrays: Sequence[Any], sizes: Sequence[int], wide
     return sums
 
 
-def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def _groups(arrays: Sequence[Any], sizes: Sequence[int]) -> Iterator[tuple[Sequence[Any], int]]:
+    """Arrays, or a piece of a larger one, of at most CACHED elements together, and how many these are."""
+    for start, stop, size in _bounds_of_groups(sizes):
+        if size <= CACHED:
+            yield arrays[start:stop], size
+        else:
+            for begin in range(0, size, CACHED):
+                piece = arrays[start][begin : begin + CACHED]
+                yield [piece], piece.size
+
+
+def _bounds_of_groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Groups of arrays of at most CACHED elements together: the first, the end, the elements. Larger ones are alone."""
     ends = list(itertools.accumulate(sizes))
     start = done = 0

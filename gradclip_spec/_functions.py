@@ -162,7 +162,7 @@ def clip_by_global_norm(
         With `eps` above zero the arrays are multiplied by :math:`\min(1, c / (N + \mathit{eps}))` instead: 1e-6
         gives torch's formula, 1e-8 MXNet's.
     error_if_nonfinite : bool, optional
-        Whether to raise if the norm is NaN or infinite.
+        Whether to raise if `total_norm` is NaN or infinite.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def clip_by_global_norm(
     Raises
     ------
     FloatingPointError
-        With `error_if_nonfinite`, if the norm is NaN or infinite.
+        With `error_if_nonfinite`, if `total_norm` is NaN or infinite.
     TypeError
         If an argument is of a wrong type, arrays are of several libraries, of another dtype, masked, or torch's and
         sparse, `inplace` is asked of arrays that cannot be written into, or `error_if_nonfinite` is asked while the

@@ -53,7 +53,7 @@ class Norm:
 
 def norm_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of all elements of all arrays together."""
-    if _squares_fit_float64(library, arrays, norm_type):
+    if _is_plain(library, arrays, norm_type):
         squares, error = _sum_of_squares(library, arrays)
         # A root is off by half of what its square is.
         return Norm(_plain_root(library.scalars.xp, squares), error=error / 2)
@@ -63,7 +63,7 @@ def norm_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> 
 def norms_of_each(library: Library, arrays: Sequence[Array], norm_type: float) -> Norm:
     """The p-norm of each array, as numbers with one element an array."""
     xp = library.scalars.xp
-    if _squares_fit_float64(library, arrays, norm_type):
+    if _is_plain(library, arrays, norm_type):
         if library.eager:
             sums = library.primitives.sums_of_each(arrays)
             totals, error = xp.asarray([each.value for each in sums]), max(each.relative_error for each in sums)
@@ -79,7 +79,7 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
     # Blocks are arrays of a library of their own, whose values may be at hand where the whole is lazy.
     library = library_of(blocks, blocks)
     with library.primitives.context():
-        if _squares_fit_float64(library, blocks, norm_type):
+        if _is_plain(library, blocks, norm_type):
             one, zero = library.number(1.0), library.number(0.0)
             return PowerSum(_sum_of_squares(library, blocks)[0], zero, one, zero)
         return _powers_of_all(library, blocks, norm_type)
@@ -91,7 +91,7 @@ def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     return Norm(*numbers, error=ERROR_OF_NORM if library.sharded else 0.0)
 
 
-def _squares_fit_float64(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
+def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
     """Whether float64 holds the sum of all squares, with bits and range to spare, and no shards send theirs."""
     return norm_type == 2 and not library.sharded and library.narrower_than_float64(arrays)
 

@@ -114,7 +114,7 @@ def _flat_parts(x: Array, piece: int) -> Iterator[Array]:
 
 def multiply(arrays: Sequence[Array], k: float, wide: Any, inplace: bool) -> list[Array]:
     """Each array, all of one dtype, times `k`, computed in the dtype `wide` and rounded once to its own."""
-    # An array, because NumPy takes longer to look at a number.
+    # An array, because NumPy takes longer to look at a number, as it does at keywords.
     factor = np.asarray(k, wide)
     if arrays[0].dtype == factor.dtype:
         scale: Callable[..., Array] = np.multiply

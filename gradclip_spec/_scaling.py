@@ -72,12 +72,12 @@ def _indices_of_each(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 
 
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-    first, *powers = map(float, coefficient.factors)
-    product = math.prod(powers, start=first)
+    factors = [float(factor) for factor in coefficient.factors]
+    product = math.prod(factors)
     wide = _dtype_for(library, library.dtypes[arrays[0].dtype], product, coefficient.error)
     if wide is not None:
         return library.primitives.multiply(arrays, product, wide, inplace)
-    for step in _small_steps(first, powers, library.work_format):
+    for step in _small_steps(factors, library.work_format):
         arrays = library.primitives.multiply(arrays, step, library.work_dtype, inplace)
     return list(arrays)
 
@@ -109,8 +109,9 @@ def _dtype_for(library: Library, name: str, number: float, error: float) -> Any:
     return library.xp.float64
 
 
-def _small_steps(first: float, powers: Sequence[float], form: Format) -> list[float]:
-    """Numbers that are normal in a format, whose product is that of a number and of powers of two."""
+def _small_steps(factors: Sequence[float], form: Format) -> list[float]:
+    """Numbers that are normal in a format, with the product of factors of which all but the first are powers of two."""
+    first, *powers = factors
     # Powers of two come last: only the last of them can be inexact, by underflow.
     fraction, exponent = math.frexp(first)
     exponent += sum(math.frexp(power)[1] - 1 for power in powers)

@@ -35,18 +35,20 @@ class Coefficient:
 def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -> Coefficient:
     """`clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
     xp = scalars.xp
-    if clip_norm == math.inf:
-        # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
-        quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
-        return Coefficient([quotient], quotient == 1, norm.error)
     if norm.plain:
         # One factor is enough: if it underflows to zero in float64, all products in a narrower dtype are zero too.
         divisor = norm.high + eps
-        within = divisor <= clip_norm
         one = xp.ones_like(divisor)
-        quotient = xp.where(within, one, xp.full_like(divisor, clip_norm)) / xp.where(within, one, divisor)
+        # As an array: of a number that changes from call to call, torch's compiler keeps an old value in some places.
+        threshold = one * clip_norm
+        within = divisor <= threshold
+        quotient = xp.where(within, one, threshold) / xp.where(within, one, divisor)
         # It is 1 exactly where the norm is within the threshold. That is asked of it and not of `within`, because
         # compilers compute a comparison anew for each array, but a quotient once.
+        return Coefficient([quotient], quotient == 1, norm.error)
+    if clip_norm == math.inf:
+        # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
+        quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
         return Coefficient([quotient], quotient == 1, norm.error)
     if eps:
         norm = _plus(scalars, norm, eps)

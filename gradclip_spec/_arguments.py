@@ -30,7 +30,7 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
         message = f"`max` must be zero or more when `min` is left to be its negative, got {max!r}; give `min` as well"
         raise ValueError(message)
     lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
-    if not lower <= upper:
+    if min is not None and not min <= max:
         message = (
             f"`min` must be at most `max` and neither may be NaN, got min={min!r} and max={max!r}; `max` comes first"
         )
@@ -76,9 +76,13 @@ def _number(name: str, value: Any, wanted: str) -> float:
         raise TypeError(message)
     try:
         # Zero without a sign, which would be that of every element.
-        return float(value) + 0.0
+        number = float(value) + 0.0
     except OverflowError:
+        number = -math.inf if value < 0 else math.inf
+    # Python raises for a number that no float holds, NumPy returns infinity.
+    if abs(number) == math.inf and number != value:
         # Python writes out no integer of thousands of digits.
         beyond = "below -1.8e+308; give a greater one" if value < 0 else "above 1.8e+308; use float('inf')"
         message = f"`{name}` must be {wanted} that a float holds, got one {beyond}"
-        raise ValueError(message) from None
+        raise ValueError(message)
+    return number

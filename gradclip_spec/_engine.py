@@ -155,9 +155,15 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
     with gradients.context():
         if library.primitives.chunked:
             return gradients.rebuilt(_dask.clip_each_by_norm(arrays, clip_norm, norm_type, eps))
-        norms = norms_of_each(library, arrays, norm_type)
-        coefficients = coefficient_of(library.scalars, norms, clip_norm, eps)
-        return gradients.rebuilt(scaled_each(library, arrays, coefficients, gradients.inplace))
+        axes = list(map(library.primitives.axes, arrays))
+        results = list(arrays)
+        for own in dict.fromkeys(axes):
+            indices = [index for index, others in enumerate(axes) if others == own]
+            alike = [arrays[index] for index in indices]
+            coefficients = coefficient_of(library.scalars, norms_of_each(library, alike, norm_type), clip_norm, eps)
+            for index, array in zip(indices, scaled_each(library, alike, coefficients, gradients.inplace), strict=True):
+                results[index] = array
+        return gradients.rebuilt(results)
 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:

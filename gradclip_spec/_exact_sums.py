@@ -63,7 +63,8 @@ def packed(library: Library, arrays: Sequence[Array]) -> Iterator[Array]:
     """The arrays, with small ones that are alike joined: one call for many is what makes thousands of them cheap."""
     # Those that may lie on several devices are joined only if they are of one shape and cut alike, so that every
     # element stays where it is.
-    join = functools.partial(library.xp.concat, axis=None) if library.eager else library.xp.stack
+    place = library.primitives.place
+    join = library.xp.stack if place else functools.partial(library.xp.concat, axis=None)
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for array in arrays:
@@ -72,7 +73,7 @@ def packed(library: Library, arrays: Sequence[Array]) -> Iterator[Array]:
         if not isinstance(size, int) or size >= _READ // 8:
             yield array
             continue
-        kind = (array.dtype, None if library.eager else (array.shape, library.primitives.place(array)))
+        kind = (array.dtype, (array.shape, place(array)) if place else None)
         waiting.setdefault(kind, []).append(array)
         sizes[kind] = sizes.get(kind, 0) + size
         if sizes[kind] >= _READ:
@@ -104,7 +105,7 @@ def _total(library: Library, parts: Sequence[tuple[Array, Array]]) -> tuple[Arra
 
 def _sums_of_whole(library: Library, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
     """The sum of powers over an array that is not cut into rows, since it may lie on several devices."""
-    xp, count_bits = library.xp, math.prod(x.shape).bit_length()
+    xp, count_bits = library.xp, _bits_to_count(math.prod(x.shape))
     if norm_type != 2:
         largest = bound if norm_type == 1 else 2.0 ** (norm_type if norm_type <= MODEST_POWER else 0)
         return _split_sum(xp, _power(library, x, norm_type, bound), largest, count_bits)
@@ -116,6 +117,14 @@ def _sums_of_whole(library: Library, x: Array, norm_type: float, bound: Array) -
     # The low parts are at most half a quantum; what is left of a square, this times twice the bound.
     rest, rest_of_rest = _split_sum(xp, low * (x + high), bound * bound * 2.0 ** (2 - bits), count_bits)
     return xp.sum(high * high), rest + rest_of_rest
+
+
+def _bits_to_count(size: Any) -> int:
+    """Bits that are enough for a number of elements, which may be a symbol that stands for any.
+
+    In large steps, because torch compiles each of them anew if sizes are left open.
+    """
+    return next(bits for bits in range(8, 72, 8) if size < 1 << bits) if isinstance(size, int) else 40
 
 
 def _split_sum(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array, Array]:

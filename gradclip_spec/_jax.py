@@ -1,6 +1,6 @@
 """The primitives of JAX arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,11 @@ def primitives(standard: Primitives) -> Primitives:
     def place(x: Array) -> Any:
         return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
+    def axes(x: Array) -> Hashable:
+        # In `shard_map`. Older versions have another name for it, or do not tell.
+        kind = jax.typeof(x)
+        return getattr(kind, "manual_axis_type", getattr(kind, "vma", None))
+
     def power(x: Array, y: Array) -> Array:
         # What is compiled may be differentiated outside of the context, where the rule of JAX's own power has no
         # float64. This is off by some more bits of it.
@@ -69,6 +74,7 @@ def primitives(standard: Primitives) -> Primitives:
         multiply=multiply,
         device=device,
         place=place,
+        axes=axes,
         context=lambda: enable_x64(True),
         power=power,
         keeps_at_one=FORMATS.keys() - {"float64"},

@@ -46,6 +46,8 @@ def sum_of_powers(library: Library, arrays: Sequence[Array], norm_type: float) -
         limit = 2.0 ** (204 if library.has_float64 else 25)
         if 1 / limit < high < limit:
             return PowerSum(high, low, one, zero)
+    if not library.eager:
+        arrays = library.primitives.kept_for_derivatives(arrays)
     largest = largest_magnitude(library, arrays)
     if norm_type == math.inf:
         return PowerSum(largest, zero, one, zero)

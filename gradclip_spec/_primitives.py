@@ -8,7 +8,7 @@ here gets. No library is imported unless its arrays have been passed in.
 
 import contextlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -63,8 +63,13 @@ class Primitives:
     strange: Callable[[Sequence[Array]], str] = lambda arrays: ""
     #: Where the few numbers that decide a clip are made; None leaves it to the library.
     device: Callable[[Array], Any] = array_api_compat.device
-    #: How an array lies on several devices, as far as that is known while it is traced.
-    place: Callable[[Array], Any] = lambda x: None
+    #: How an array lies on several devices, as far as that is known while it is traced; None if it lies on one.
+    place: Callable[[Array], Any] | None = None
+    #: Along what an array differs from device to device while each device computes for itself. What is made of several
+    #: arrays differs along all of theirs.
+    axes: Callable[[Array], Hashable] = lambda x: None
+    #: The arrays, or copies of those that derivatives need as they are, and that may be written into.
+    kept_for_derivatives: Callable[[Sequence[Array]], Sequence[Array]] = lambda arrays: arrays
 
     # Arrays in blocks.
     #: Whether arrays are those of Dask: `_dask` makes their norms and scales them.
@@ -127,7 +132,11 @@ def _standard(xp: Any) -> Primitives:
         return [_write(x, y) for x, y in zip(arrays, products, strict=True)] if inplace else list(products)
 
     def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        clipped = xp.clip(x, lower, upper)
+        if 0 in (lower, upper):
+            # A zero with the other sign is within the bounds, but may come back as the bound.
+            clipped = xp.where(x < lower, xp.full_like(x, lower), xp.where(x > upper, xp.full_like(x, upper), x))
+        else:
+            clipped = xp.clip(x, lower, upper)
         return _write(x, clipped) if inplace else clipped
 
     return Primitives(sum_of_squares_lazy, sum_of_squares_eager, sums_of_each, multiply, clip)

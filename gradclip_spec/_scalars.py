@@ -40,7 +40,7 @@ def dtype_name(dtype: Any) -> str:
 @lru_cache
 def rounded(value: float, name: str) -> float:
     """A number rounded to the dtype of a name."""
-    if not math.isfinite(value):
+    if not abs(value) < math.inf:
         return value
     form = FORMATS[name]
     place = max(math.frexp(value)[1], form.smallest) - form.precision

@@ -84,7 +84,17 @@ def primitives(standard: Primitives) -> Primitives:
         return standard.multiply(arrays, k, wide, inplace)
 
     def clip(x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+        if 0 in (lower, upper) and torch.compiler.is_compiling():
+            # The compiler's own clamp makes one zero of the other.
+            return standard.clip(x, lower, upper, inplace)
         return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
+
+    def kept_for_derivatives(arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        if not torch.is_grad_enabled():
+            return arrays
+        # Under a transformation, a tensor may not tell that it requires grad.
+        transformed = not torch.compiler.is_compiling() and transformation() is not None
+        return [x.clone() if transformed or x.requires_grad else x for x in arrays]
 
     def context() -> contextlib.AbstractContextManager[Any]:
         # While compiling nothing runs in NumPy, whose errstate the compiler does not know.
@@ -107,6 +117,7 @@ def primitives(standard: Primitives) -> Primitives:
         strange=_strange,
         context=context,
         keeps_at_one=FORMATS,
+        kept_for_derivatives=kept_for_derivatives,
     )
 
 
@@ -187,9 +198,11 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
 
 
 def _strange(tensors: Sequence[Tensor]) -> str:
-    """Sparse tensors and those of other layouts."""
+    """Sparse tensors and those of other layouts, and masked ones."""
     import torch
 
+    if torch.masked.MaskedTensor in set(map(type, tensors)):
+        return "a masked tensor; fill what is masked (`to_tensor`)"
     layouts = {tensor.layout for tensor in tensors} - {torch.strided}
     return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
 

@@ -167,6 +167,30 @@ def explicit_shardings() -> None:
 
 
 @check
+def what_each_device_computes_for_itself() -> None:
+    """In a `shard_map`, an array that is the same on all devices stays so beside one that is not."""
+    import jax
+
+    def clip(weight: Any, bias: Any) -> Any:
+        clipped = clip_by_norm([weight, bias], 1.0), clip_by_norm([weight, bias], 1.0, norm_type=3)
+        return [(by_norm, clip_by_value(bias, 0.5)) for by_norm in clipped]
+
+    mesh = jax.make_mesh((4,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
+    way = jax.P("devices")
+    weight, bias = jax.numpy.arange(8.0), jax.numpy.full(3, 2.0)
+    outs = [([way, jax.P()], jax.P())] * 2
+    results = jax.jit(jax.shard_map(clip, mesh=mesh, in_specs=(way, jax.P()), out_specs=outs))(weight, bias)
+
+    for norm_type, (clipped, bounded) in zip((2, 3), results, strict=True):
+        pairs = [clip_by_norm(pair, 1.0, norm_type=norm_type) for pair in np.asarray(weight).reshape(4, 2)]
+        np.testing.assert_allclose(np.asarray(clipped[0]), np.concatenate(pairs), rtol=2.0**-22)
+        np.testing.assert_allclose(
+            np.asarray(clipped[1]), clip_by_norm(np.asarray(bias), 1.0, norm_type=norm_type), rtol=2.0**-22
+        )
+        assert np.asarray(bounded).tolist() == [0.5] * 3
+
+
+@check
 def example_of_the_readme() -> None:
     """A few lines, as a user would write them."""
     # README: begin

@@ -75,6 +75,15 @@ def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
         equal(backend, clip_by_value(array, 1.0), [math.nan, 1.0, -1.0, 0.5], dtype)
 
 
+@pytest.mark.parametrize(("upper", "lower"), [(1.0, 0.0), (0.0, -1.0)])
+def test_value_keeps_the_sign_of_a_zero_within_the_bounds(backend: Any, upper: float, lower: float) -> None:
+    for dtype in backend.dtypes:
+        # Something to clip on both sides, so that nothing comes back for being within.
+        clipped = backend.read(clip_by_value(backend.array([-0.0, 0.0, 3.0, -3.0], dtype), upper, lower))
+        assert np.signbit(clipped).tolist() == [True, False, False, lower < 0]
+        assert clipped.astype(float).tolist() == [0.0, 0.0, upper, lower]
+
+
 def test_norm_scales_what_is_above(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped = clip_by_norm([backend.array([3.0, 4.0], dtype), backend.array([0.75, -1.0], dtype)], 2.5)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
+import os
+import shutil
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -216,18 +220,6 @@ def test_jax_traced_norm_cannot_raise(require: Any) -> None:
         jax.jit(lambda x: clip_by_global_norm(x, 1.0, error_if_nonfinite=True))(jax.numpy.ones(3))
 
 
-@pytest.mark.parametrize("values", CASES)
-def test_torch_compile(require: Any, values: list[float]) -> None:
-    torch = require("torch")
-    x = torch.tensor(values)
-    with warnings.catch_warnings():
-        # Dynamo traces through the caches of array-api-compat and says so; other warnings are torch's own.
-        warnings.simplefilter("ignore")
-        got = torch.compile(operations, fullgraph=True, backend="aot_eager")(x)
-
-    same(got, operations(x), ulps=2)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_torch_transformations(require: Any, dtype: str) -> None:
     torch = require("torch")
@@ -313,6 +305,20 @@ def test_torch_second_derivatives_at_a_zero_gradient(require: Any, clip: Any, dt
     assert bool(torch.isfinite(second).all())
 
 
+@pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_torch_derivatives_of_what_is_clipped_in_place(require: Any, norm_type: float, dtype: str) -> None:
+    torch = require("torch")
+    for clip in (clip_by_norm, lambda x, *arguments, **options: clip_by_global_norm(x, *arguments, **options)[0]):
+        slopes = []
+        for inplace in (False, True):
+            x = torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype), requires_grad=True)
+            (clip(x * 1, 1.0, norm_type=norm_type, inplace=inplace)[0]).backward()
+            slopes.append(x.grad)
+        assert torch.equal(*slopes)
+        assert bool((slopes[0] != 0).any())
+
+
 def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> None:
     torch = require("torch")
     inside, outside = torch.full((3, 4), 2.0), torch.full((4,), 2.0)
@@ -325,26 +331,79 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
     assert inside.tolist() == [[0.5] * 4] * 3
 
 
-def test_torch_compiled_whole_with_a_threshold_that_changes(require: Any) -> None:
+@pytest.fixture(params=["eager", "inductor"])
+def compiled(require: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """torch.compile as a whole, with a backend: the second is what users have, and decides what is computed anew."""
     torch = require("torch")
+    compiler = os.environ.get("CXX", "g++")
+    if request.param == "inductor" and not shutil.which(compiler):
+        pytest.skip(f"inductor needs a C++ compiler, and there is no {compiler}")
     torch.compiler.reset()
-    for clip in (clip_by_norm, lambda grads, threshold: clip_by_global_norm(grads, threshold)[0]):
-        compiled = torch.compile(lambda grads, limit, clip=clip: clip(grads, limit)[0], backend="eager", fullgraph=True)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`", UserWarning)
-            for limit in (1.0, 2.5, 2.0):
-                grads = [torch.tensor([3.0, 4.0])]
-                torch.testing.assert_close(compiled(grads, limit), clip(grads, limit)[0])
+    with warnings.catch_warnings():
+        # Dynamo traces through the caches of array-api-compat and says so; other warnings are torch's own.
+        warnings.simplefilter("ignore")
+        yield functools.partial(torch.compile, backend=request.param, fullgraph=True)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("clip", "dtype"),
+    [
+        (clip_by_value, "float32"),
+        (clip_by_norm, "float32"),
+        (lambda grads, limit: clip_by_global_norm(grads, limit)[0], "bfloat16"),
+        (lambda grads, limit: clip_by_global_norm(grads, 2.0, eps=min(limit, 9.0))[0], "float32"),
+        (lambda grads, limit: clip_by_global_norm(grads, limit)[0], "float64"),
+        (lambda grads, limit: clip_by_norm(grads, limit, norm_type=3), "float32"),
+    ],
+    ids=["value", "norm", "global norm", "eps", "float64", "norm_type=3"],
+)
+def test_torch_compiled_with_a_number_that_changes(require: Any, compiled: Any, clip: Any, dtype: str) -> None:
+    torch = require("torch")
+    function = compiled(lambda grads, limit: clip(grads, limit))
+    for limit in (1.0, 2.5, math.inf, 8.0, 0.0):
+        for factor in (1.0, 0.1):
+            grads = [torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype)) * factor]
+            torch.testing.assert_close(function(grads, limit), clip(grads, limit))
+
+
+@pytest.mark.timeout(600)
+def test_torch_compiled_whole(require: Any, compiled: Any) -> None:
+    torch = require("torch")
+    function = compiled(operations)
+    for values in CASES:
+        same(function(torch.tensor(values)), operations(torch.tensor(values)), ulps=2)
+
+
+@pytest.mark.parametrize(("norm_type", "dtype"), [(1, "float32"), (2, "float32"), (3, "float32"), (2, "float64")])
+def test_torch_compiles_few_times_for_many_sizes(require: Any, norm_type: float, dtype: str) -> None:
+    torch = require("torch")
+    counter = importlib.import_module("torch._dynamo.testing").CompileCounter()
+
+    def clip(x: Any) -> Any:
+        return clip_by_norm([x, x + 1], 1.0, norm_type=norm_type)[1]
+
+    torch.compiler.reset()
+    function = torch.compile(clip, backend=counter, dynamic=True, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for size in (2, 3, 4, 5, 6, 7, 100, 200, 1000, 3000, 70_000):
+            x = torch.linspace(-1, 1, size, dtype=getattr(torch, dtype))
+            torch.testing.assert_close(function(x), clip(x))
+
+    # Small or large, and at most as many elements as 8, 16 or 24 bits count.
+    assert counter.frame_count <= 4
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
-def test_torch_recorded_as_it_is_computed(require: Any, threshold: float) -> None:
+@pytest.mark.parametrize(("norm_type", "dtype"), [(2, "float32"), (1, "float32"), (3, "float32"), (2, "float64")])
+def test_torch_recorded_as_it_is_computed(require: Any, threshold: float, norm_type: float, dtype: str) -> None:
     torch = require("torch")
     fx = importlib.import_module("torch.fx.experimental.proxy_tensor")
-    x = torch.tensor([0.0, 1.0, 0.0])
+    x = torch.tensor([0.0, 1.0, 0.0], dtype=getattr(torch, dtype))
 
     def clip(x: Any) -> Any:
-        return clip_by_global_norm([x], threshold)[0][0]
+        return clip_by_global_norm([x], threshold, norm_type=norm_type)[0][0]
 
     with warnings.catch_warnings():
         # Of torch's own, about what it was told to do and about itself.
@@ -355,24 +414,27 @@ def test_torch_recorded_as_it_is_computed(require: Any, threshold: float) -> Non
             torch.testing.assert_close(function(factor * x), clip(factor * x))
 
 
-def test_torch_export_with_sizes_left_open(require: Any) -> None:
+@pytest.mark.parametrize(("norm_type", "dtype"), [(2, "float32"), (1, "float32"), (3, "float32"), (2, "float64")])
+def test_torch_export_with_sizes_left_open(require: Any, norm_type: float, dtype: str) -> None:
     torch = require("torch")
 
     class Clip(torch.nn.Module):
         def forward(self, x: Any, y: Any) -> Any:
-            return [*clip_by_global_norm([x, y], 1.0)[0], *clip_by_norm([x, y], 1.0), *clip_by_value([x, y], 0.5)]
+            together = clip_by_global_norm([x, y], 1.0, norm_type=norm_type)[0]
+            return [*together, *clip_by_norm([x, y], 1.0, norm_type=norm_type), *clip_by_value([x, y], 0.5)]
 
-    size = torch.export.Dim("size", min=2, max=100)
+    array = functools.partial(torch.ones, dtype=getattr(torch, dtype))
+    size = torch.export.Dim("size", min=2, max=100_000)
     with warnings.catch_warnings():
         # Of torch's own, in what it calls.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=FutureWarning)
         exported = torch.export.export(
-            Clip(), (torch.randn(5, 2), torch.randn(3)), dynamic_shapes=({0: size}, None), strict=False
+            Clip(), (array(5, 2), array(3)), dynamic_shapes=({0: size}, None), strict=False
         ).module()
-    arguments = torch.full((7, 2), 3.0), torch.ones(3)
-    for got, wanted in zip(exported(*arguments), Clip()(*arguments), strict=True):
-        torch.testing.assert_close(got, wanted)
+    for count in (7, 70_000):
+        for got, wanted in zip(exported(array(count, 2), array(3)), Clip()(array(count, 2), array(3)), strict=True):
+            torch.testing.assert_close(got, wanted)
 
 
 @pytest.mark.parametrize("looked_at", [True, False])

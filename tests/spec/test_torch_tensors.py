@@ -120,6 +120,15 @@ def test_other_layouts_are_refused(clip: Any, layout: str) -> None:
     assert dense.tolist() == [1.0]
 
 
+@pytest.mark.parametrize("clip", [*CLIPS, lambda grads, threshold: global_norm(grads)])
+def test_masked_tensors_are_refused(clip: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The PyTorch API of MaskedTensors is in prototype stage", UserWarning)
+        masked = torch.masked.masked_tensor(torch.tensor([30.0, 40.0]), torch.tensor([True, False]))
+    with pytest.raises(TypeError, match="a masked tensor; fill what is masked"):
+        clip([torch.tensor([30.0]), masked], 1.0)
+
+
 #: The second is rounded by nearly half a unit in the last place in float32.
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 def test_whichever_way_a_product_is_made(threshold: float) -> None:

@@ -37,7 +37,7 @@ def clip_by_value(
     array, or tree of arrays and None
         The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
         that is excluded is the very object that was passed; so is one that has nothing to clip, where the library
-        lets values be looked at.
+        lets values be looked at (a DTensor is a new one).
 
     Raises
     ------
@@ -195,11 +195,12 @@ def clip_by_global_norm(
     -----
     *Accuracy.* The norm is within 1 ulp of the exact one and the elements are within 1.5 ulp (of float64, within 2 and
     3 ulp). With a p below 1, or other than 1, 2 and infinity on a device without float64, they are some ulp farther
-    off, as far as the library's powers are. No power that counts overflows or underflows, for p from 1/30 on. For the
-    Euclidean norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and bfloat16 too) and
-    131,072 together are summed in float32 in short rows, and the bias of the errors is estimated from some rows and
-    taken off; where the estimate is poor, everything is summed in float64. Data made to defeat the estimate, whose
-    other rows round otherwise than those looked at, can exceed 1 ulp.
+    off, as far as the library's powers are. For p from 1/30 on, no power overflows. Elements below `2**-1022` of the
+    largest may count as zero, which a norm with a p below 1/12 can tell (without float64: below `2**-126`, and below
+    1/2). For the Euclidean norm, arrays on the CPU of more than 16,384 float32 elements each (on torch float16 and
+    bfloat16 too) and 131,072 together are summed in float32 in short rows, and the bias of the errors is estimated from
+    some rows and taken off; where the estimate is poor, everything is summed in float64. Data made to defeat the
+    estimate, whose other rows round otherwise than those looked at, can exceed 1 ulp.
 
     *Memory.* New NumPy arrays may share buffers of up to 64 MiB: keeping one of them keeps the buffer. Some memory for
     intermediate results, some 16 MiB at the most, is kept for the next call. In place, an array that stands in the tree
@@ -219,7 +220,8 @@ def clip_by_global_norm(
     on an accelerator, under `torch.compile`, under transformations or with `requires_grad`) no value decides what is
     done, so nothing is computed early and no device is waited for, and new arrays are returned. JAX computes norms in
     float64 also where 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are
-    finite everywhere, at zero gradients too. Thresholds are plain numbers: under `jax.jit`, make them static.
+    finite everywhere, at zero gradients too. Thresholds are plain numbers: under `jax.jit`, make them static;
+    `torch.compile` compiles the Euclidean clips of what is narrower than float64 once for all of them, others for each.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

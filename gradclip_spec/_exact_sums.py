@@ -122,9 +122,9 @@ def _sums_of_whole(library: Library, x: Array, norm_type: float, bound: Array) -
 def _bits_to_count(size: Any) -> int:
     """Bits that are enough for a number of elements, which may be a symbol that stands for any.
 
-    In large steps, because torch compiles each of them anew if sizes are left open.
+    In few steps, because torch compiles each of them anew if sizes are left open.
     """
-    return next(bits for bits in range(8, 72, 8) if size < 1 << bits) if isinstance(size, int) else 40
+    return next(bits for bits in (10, 20, 28, 40, 60) if size < 1 << bits) if isinstance(size, int) else 40
 
 
 def _split_sum(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array, Array]:

@@ -375,6 +375,17 @@ def test_torch_compiled_whole(require: Any, compiled: Any) -> None:
         same(function(torch.tensor(values)), operations(torch.tensor(values)), ulps=2)
 
 
+@pytest.mark.timeout(600)
+def test_torch_compiled_keeps_the_sign_of_a_zero_within_the_bounds(require: Any, compiled: Any) -> None:
+    torch = require("torch")
+    x = torch.tensor([-0.0, 0.0, 3.0, -3.0])
+    for inplace in (False, True):
+        function = compiled(lambda x, inplace=inplace: clip_by_value(x, 1.0, 0.0, inplace=inplace))
+        clipped = function(x.clone())
+        assert clipped.tolist() == [0.0, 0.0, 1.0, 0.0]
+        assert torch.signbit(clipped).tolist() == [True, False, False, False]
+
+
 @pytest.mark.parametrize(("norm_type", "dtype"), [(1, "float32"), (2, "float32"), (3, "float32"), (2, "float64")])
 def test_torch_compiles_few_times_for_many_sizes(require: Any, norm_type: float, dtype: str) -> None:
     torch = require("torch")

@@ -39,7 +39,8 @@ def coefficient_of(scalars: Scalars, norm: Norm, clip_norm: float, eps: float) -
         # One factor is enough: if it underflows to zero in float64, all products in a narrower dtype are zero too.
         divisor = norm.high + eps
         one = xp.ones_like(divisor)
-        # As an array: of a number that changes from call to call, torch's compiler keeps an old value in some places.
+        # As an array: of a number that changes from call to call, torch's compiler keeps an old value in some places
+        # (pytorch issue 194976).
         threshold = one * clip_norm
         within = divisor <= threshold
         quotient = xp.where(within, one, threshold) / xp.where(within, one, divisor)

@@ -12,7 +12,7 @@ from gradclip_spec._coefficient import coefficient_of
 from gradclip_spec._library import Library, library_of
 from gradclip_spec._norm import norm_of_all, norms_of_each
 from gradclip_spec._scalars import dtype_name, rounded
-from gradclip_spec._scaling import scaled, scaled_each
+from gradclip_spec._scaling import in_groups, scaled, scaled_each
 
 __all__ = ["Gradients", "clip_each_by_norm", "clip_each_by_value", "clip_together", "total_norm"]
 
@@ -155,15 +155,13 @@ def clip_each_by_norm(gradients: Gradients, clip_norm: float, norm_type: float, 
     with gradients.context():
         if library.primitives.chunked:
             return gradients.rebuilt(_dask.clip_each_by_norm(arrays, clip_norm, norm_type, eps))
-        axes = list(map(library.primitives.axes, arrays))
-        results = list(arrays)
-        for own in dict.fromkeys(axes):
-            indices = [index for index, others in enumerate(axes) if others == own]
-            alike = [arrays[index] for index in indices]
-            coefficients = coefficient_of(library.scalars, norms_of_each(library, alike, norm_type), clip_norm, eps)
-            for index, array in zip(indices, scaled_each(library, alike, coefficients, gradients.inplace), strict=True):
-                results[index] = array
-        return gradients.rebuilt(results)
+
+        def clipped(alike: list[Array]) -> list[Array]:
+            norms = norms_of_each(library, alike, norm_type)
+            coefficients = coefficient_of(library.scalars, norms, clip_norm, eps)
+            return scaled_each(library, alike, coefficients, gradients.inplace)
+
+        return gradients.rebuilt(in_groups(clipped, arrays, range(len(arrays)), library.primitives.axes))
 
 
 def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:

@@ -63,7 +63,7 @@ class Primitives:
     strange: Callable[[Sequence[Array]], str] = lambda arrays: ""
     #: Where the few numbers that decide a clip are made; None leaves it to the library.
     device: Callable[[Array], Any] = array_api_compat.device
-    #: How an array lies on several devices, as far as that is known while it is traced; None if it lies on one.
+    #: How an array lies on several devices, as far as that is known while it is traced. None: it lies on one.
     place: Callable[[Array], Any] | None = None
     #: Along what an array differs from device to device while each device computes for itself. What is made of several
     #: arrays differs along all of theirs.

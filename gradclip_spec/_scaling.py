@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from gradclip_spec._double_words import unstacked
 from gradclip_spec._library import Library
 from gradclip_spec._scalars import FORMATS, Format
 
-__all__ = ["scaled", "scaled_each"]
+__all__ = ["in_groups", "scaled", "scaled_each"]
 
 Array = Any
 
@@ -26,14 +26,25 @@ def scaled(library: Library, arrays: Sequence[Array], coefficient: Coefficient, 
     indices = _indices_of_each(arrays, inplace)
     if len(library.dtypes) == 1 and len(indices) == len(arrays):
         return multiply(library, arrays, coefficient, inplace)
-    results = list(arrays)
-    by_dtype: dict[Any, list[int]] = {}
+    return in_groups(
+        lambda alike: multiply(library, alike, coefficient, inplace), arrays, indices, operator.attrgetter("dtype")
+    )
+
+
+def in_groups(
+    function: Callable[[list[Array]], Sequence[Array]],
+    arrays: Sequence[Array],
+    indices: Collection[int],
+    kind: Callable[[Array], Hashable],
+) -> list[Array]:
+    """The arrays, but at the indices what a function makes of them, given all those of one kind at a time."""
+    groups: dict[Hashable, list[int]] = {}
     for index in indices:
-        by_dtype.setdefault(arrays[index].dtype, []).append(index)
-    for alike in by_dtype.values():
-        products = multiply(library, [arrays[index] for index in alike], coefficient, inplace)
-        for index, product in zip(alike, products, strict=True):
-            results[index] = product
+        groups.setdefault(kind(arrays[index]), []).append(index)
+    results = list(arrays)
+    for alike in groups.values():
+        for index, result in zip(alike, function([arrays[index] for index in alike]), strict=True):
+            results[index] = result
     return results
 
 

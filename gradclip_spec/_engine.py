@@ -115,7 +115,7 @@ def _norm_and_total(gradients: Gradients, norm_type: float) -> tuple[Any, Array]
     value = norm.value(library.scalars)
     if not library.eager:
         return norm, library.xp.astype(value, library.total_dtype)
-    # Rounded by NumPy, so that all libraries round alike.
+    # Rounded by NumPy, so that all libraries round alike; it fits the total dtype then.
     number = float(np.asarray(value, dtype=dtype_name(library.total_dtype)))
     return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
 

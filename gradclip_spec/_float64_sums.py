@@ -97,7 +97,8 @@ def _bounds_of_groups(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def _sum_of_group(arrays: Sequence[Any], size: int, widen: Widen, buffer: Array) -> float:
     """The sum of the squares of arrays of `size` elements together."""
     widen(arrays, buffer[:size])
-    rows = -(-size // _ROW)
-    buffer[size : rows * _ROW] = 0
-    matrix = buffer[: rows * _ROW].reshape(rows, _ROW)
+    # The last row is filled up with zeros.
+    padded = size + -size % _ROW
+    buffer[size:padded] = 0
+    matrix = buffer[:padded].reshape(-1, _ROW)
     return float(np.sum(np.vecdot(matrix, matrix)))

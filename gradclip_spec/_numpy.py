@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 #: Arrays up to this size are joined with others: to look at many takes longer than to copy them.
 SMALL = 1 << 14
-#: Elements of one piece of a large array, of which threads share out the pieces.
+#: Elements of one piece of a large array: threads share out the pieces.
 _PIECE = 1 << 20
 
 

@@ -25,6 +25,7 @@ def scaled(library: Library, arrays: Sequence[Array], coefficient: Coefficient, 
     multiply = _multiply_eager if library.eager else _multiply_lazy
     indices = _indices_of_each(arrays, inplace)
     if len(library.dtypes) == 1 and len(indices) == len(arrays):
+        # The most frequent case, without the time that grouping takes.
         return multiply(library, arrays, coefficient, inplace)
     return in_groups(
         lambda alike: multiply(library, alike, coefficient, inplace), arrays, indices, operator.attrgetter("dtype")
@@ -83,6 +84,7 @@ def _indices_of_each(arrays: Sequence[Array], inplace: bool) -> Collection[int]:
 
 
 def _multiply_eager(library: Library, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
+    # All of one dtype, which `wide` may be too.
     factors = [float(factor) for factor in coefficient.factors]
     product = math.prod(factors)
     wide = _dtype_for(library, library.dtypes[arrays[0].dtype], product, coefficient.error)

@@ -50,7 +50,8 @@ The rest, to be looked up, is for other clips, norms and gradients, or for speed
   differentiated, or any array of JAX. A library that follows the array API needs no code of its own on the CPU:
   `_primitives._standard` serves it. On an accelerator it needs a branch in `_primitives.of` that sets `eager`, so that
   nothing waits for the device, and one with faster ways of its own needs a branch that names them.
-- Arrays in *blocks*, which are chunks of Dask's arrays and shards of torch's: `_dask`, `_dtensors`.
+- Arrays in *blocks*, which are chunks of Dask's arrays, shards of torch's, and torch's tensors of each device where
+  there are several: `_dask`, `_dtensors`, `_devices`.
 """
 
 from gradclip_spec._functions import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm

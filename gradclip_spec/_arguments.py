@@ -18,7 +18,7 @@ def check_threshold(name: str, value: Any) -> float:
     number = _number(name, value, "a number that is zero or more")
     # The value itself, here and below, because what is barely below zero becomes zero as a float.
     if not value >= 0:
-        message = f"`{name}` must be zero or more, got {value!r}; infinity is the threshold that clips nothing"
+        message = f"`{name}` must be zero or more, got {_shown(value)}; infinity is the threshold that clips nothing"
         raise ValueError(message)
     return number
 
@@ -27,12 +27,15 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     """The lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
     upper = _number("max", max, "a number")
     if min is None and not max >= 0:
-        message = f"`max` must be zero or more when `min` is left to be its negative, got {max!r}; give `min` as well"
+        message = (
+            f"`max` must be zero or more when `min` is left to be its negative, got {_shown(max)}; give `min` as well"
+        )
         raise ValueError(message)
     lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
     if min is not None and not min <= max:
         message = (
-            f"`min` must be at most `max` and neither may be NaN, got min={min!r} and max={max!r}; `max` comes first"
+            f"`min` must be at most `max` and neither may be NaN, got min={_shown(min)} and max={_shown(max)}; `max` "
+            f"comes first"
         )
         raise ValueError(message)
     return lower, upper
@@ -42,7 +45,7 @@ def check_norm_type(value: Any) -> float:
     """The p of a p-norm: any number above zero, infinity included."""
     number = _number("norm_type", value, "a number above zero, such as 2 or float('inf')")
     if not number > 0:
-        message = f"`norm_type` must be above zero, got {value!r}; use 2, 1 or float('inf')"
+        message = f"`norm_type` must be above zero, got {_shown(value)}; use 2, 1 or float('inf')"
         raise ValueError(message)
     # Beyond, the p-th root of the number of elements is 1, however many there are.
     return number if number <= 2.0**60 else math.inf
@@ -52,7 +55,7 @@ def check_eps(value: Any) -> float:
     """The constant that is added to the norm: a finite number that is zero or more."""
     number = _number("eps", value, "a finite number that is zero or more")
     if not (value >= 0 and number < math.inf):
-        message = f"`eps` must be finite and zero or more, got {value!r}; leave it out for the plain formula"
+        message = f"`eps` must be finite and zero or more, got {_shown(value)}; leave it out for the plain formula"
         raise ValueError(message)
     return number
 
@@ -63,6 +66,14 @@ def check_switch(name: str, value: Any) -> bool:
         message = f"`{name}` must be True or False, got {value!r}"
         raise TypeError(message)
     return value
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:
+        # Python writes out no integer of thousands of digits, of which a fraction may be made.
+        return f"about {float(value)}"
 
 
 def _number(name: str, value: Any, wanted: str) -> float:

@@ -65,7 +65,9 @@ def _powers_of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array
         numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
         local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
         placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
-        rows.append(DTensor.from_local(local, mesh, placements, run_check=False).full_tensor().reshape(-1, 4))
+        everyone = DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
+        # Numbers travel between the devices of the mesh, also where shards are kept on the CPU.
+        rows.append(everyone.reshape(-1, 4).to(arrays[0].device))
     return torch.cat(rows)
 
 
@@ -77,7 +79,8 @@ def on_shards(primitives: Primitives) -> Primitives:
         from torch.distributed.tensor import DTensor
 
         place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
-        whole = DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
+        # Where the shard is, which need not be where the mesh is: FSDP2 may keep shards on the CPU.
+        whole = DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride()).to(shard.device)
         return differentiable_twice(whole)
 
     def differentiable_twice(x: Array) -> Array:

@@ -226,7 +226,8 @@ def clip_by_global_norm(
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm
     is a plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors.
-    Plain tensors beside DTensors, and DTensors with a `Partial` placement, raise a `TypeError`.
+    Plain tensors beside DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors may be on
+    several devices: the total norm is on that of the first, and what comes of another travels to it.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 

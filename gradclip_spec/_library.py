@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradclip_spec import _dtensors, _primitives
+from gradclip_spec import _devices, _dtensors, _primitives
 from gradclip_spec._scalars import FORMATS, NUMPY_SCALARS, Format, Scalars, dtype_name
 from gradclip_spec._trees import one_of_each_type
 
@@ -51,7 +51,7 @@ class Library:
 
     @property
     def sharded(self) -> bool:
-        """Whether arrays are in shards, of which each process has its own."""
+        """Whether each process, or device, has arrays or shards of its own."""
         return self.primitives.powers_of_shards is not None
 
     @property
@@ -115,11 +115,14 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         message = f"gradients must be plain dense arrays, got {strange} first, or exclude it with `need_clip`"
         raise TypeError(message)
     device = primitives.device((included or arrays)[0])
+    eager = primitives.eager(included or arrays)
+    if array_api_compat.is_torch_namespace(xp) and not eager and len({array.device for array in included}) > 1:
+        primitives = _devices.on_devices(primitives, device)
     return Library(
         xp=xp,
         device=device,
         primitives=primitives,
-        eager=primitives.eager(included or arrays),
+        eager=eager,
         has_float64="float64" in names or _has_float64(xp, device, primitives),
         total_dtype=xp.float64 if "float64" in names else xp.float32,
         dtypes=dtypes,

@@ -1,9 +1,9 @@
 """What only a library itself can say, or does much faster.
 
-What differs from library to library is a field of `Primitives`; beside it, `_library` asks for DTensors, and two
-methods of torch's tensors are called where there are any (`_double_words.unstacked`, `_engine`). A field that is not
-given has a default or, from :func:`_standard`, a form on the array API alone, which is what a library that is not named
-here gets. No library is imported unless its arrays have been passed in.
+What differs from library to library is a field of `Primitives`; beside it, `_library` asks for torch's DTensors and
+devices, and two methods of torch's tensors are called where there are any (`_double_words.unstacked`, `_engine`). A
+field that is not given has a default or, from :func:`_standard`, a form on the array API alone, which is what a library
+that is not named here gets. No library is imported unless its arrays have been passed in.
 """
 
 import contextlib
@@ -74,7 +74,8 @@ class Primitives:
     # Arrays in blocks.
     #: Whether arrays are those of Dask: `_dask` makes their norms and scales them.
     chunked: bool = False
-    #: For arrays in shards, `powers_of_shards(arrays, summary)`: the four numbers of each `summary(blocks)`, as a row.
+    #: For arrays in shards, or on several devices, `powers_of_shards(arrays, summary)`: the four numbers of each
+    #: `summary(blocks)`, as a row.
     powers_of_shards: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -80,7 +81,9 @@ def primitives(standard: Primitives) -> Primitives:
             return list(arrays)
         if inplace:
             # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
-            return [x.mul_(k.reshape((1,) * x.ndim)) for x in arrays]
+            for x in arrays:
+                x.mul_(k.reshape((1,) * x.ndim))
+            return list(arrays)
         return standard.multiply(arrays, k, wide, inplace)
 
     def clip(x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
@@ -198,12 +201,14 @@ def _widen(tensors: Sequence[Tensor], out: Array) -> None:
 
 
 def _strange(tensors: Sequence[Tensor]) -> str:
-    """Sparse tensors and those of other layouts, and masked ones."""
+    """Sparse tensors and those of other layouts, nested and masked ones."""
     import torch
 
     if torch.masked.MaskedTensor in set(map(type, tensors)):
         return "a masked tensor; fill what is masked (`to_tensor`)"
-    layouts = {tensor.layout for tensor in tensors} - {torch.strided}
+    if any(map(operator.attrgetter("is_nested"), tensors)):
+        return "a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
+    layouts = set(map(operator.attrgetter("layout"), tensors)) - {torch.strided}
     return f"a tensor of layout {layouts.pop()}; call its method `to_dense`" if layouts else ""
 
 
@@ -224,9 +229,21 @@ def _writeable(tensors: Sequence[Tensor]) -> list[bool]:
         flags = [flag and not no for flag, no in zip(flags, refused, strict=True)]
     if torch._C._functorch.peek_interpreter_stack() is not None:
         # A tensor from outside of a transformation cannot hold what comes of those inside.
-        levels = [torch._C._functorch.maybe_get_level(x) for x in tensors]
-        flags = [flag and level == max(levels) for flag, level in zip(flags, levels, strict=True)]
+        levels = [_levels(x) for x in tensors]
+        all_levels = set().union(*levels)
+        flags = [flag and level == all_levels for flag, level in zip(flags, levels, strict=True)]
     return flags
+
+
+def _levels(tensor: Tensor) -> set[int]:
+    """The transformations that a tensor is inside of."""
+    import torch
+
+    levels: set[int] = set()
+    while (level := torch._C._functorch.maybe_get_level(tensor)) > 0:
+        levels.add(level)
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return levels
 
 
 def _elements_may_overlap(tensor: Tensor) -> bool:

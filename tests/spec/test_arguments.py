@@ -26,6 +26,8 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
         ({"clip_norm": np.array([1.0])}, TypeError, "clip_norm"),
         ({"clip_norm": np.timedelta64(1)}, TypeError, "clip_norm"),
         ({"clip_norm": Fraction(-1, 10**400)}, ValueError, "clip_norm"),
+        # Python does not write out so many digits.
+        ({"clip_norm": Fraction(-1, 10**5000)}, ValueError, "clip_norm"),
         ({"clip_norm": 1.0, "norm_type": 0}, ValueError, "norm_type"),
         ({"clip_norm": 1.0, "norm_type": -2}, ValueError, "norm_type"),
         ({"clip_norm": 1.0, "norm_type": math.nan}, ValueError, "norm_type"),
@@ -63,6 +65,8 @@ def test_numbers_that_no_float_holds() -> None:
         ({"max": -1.0}, ValueError, "max"),
         ({"max": math.nan}, ValueError, "max"),
         ({"max": Fraction(-1, 10**400)}, ValueError, "max"),
+        ({"max": Fraction(-1, 10**5000)}, ValueError, "max"),
+        ({"max": 0, "min": Fraction(1, 10**5000)}, ValueError, "min"),
         ({"max": 1.0, "min": 2.0}, ValueError, "min"),
         # Equal as floats.
         ({"max": 2**53, "min": 2**53 + 1}, ValueError, "min"),

@@ -319,6 +319,12 @@ def test_torch_derivatives_of_what_is_clipped_in_place(require: Any, norm_type: 
         assert bool((slopes[0] != 0).any())
 
 
+def _sum_of_clipped(clip: Any, x: Any) -> Any:
+    arrays = [x * 1, x * 2]
+    clip(arrays, 1.0, inplace=True)
+    return arrays[0].sum() + arrays[1].sum()
+
+
 def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> None:
     torch = require("torch")
     inside, outside = torch.full((3, 4), 2.0), torch.full((4,), 2.0)
@@ -327,6 +333,19 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
             torch.func.vmap(lambda x, clip=clip: clip([x, outside], 1.0, inplace=True))(inside)
         assert inside.tolist() == [[2.0] * 4] * 3
         assert outside.tolist() == [2.0] * 4
+
+        def products(x: Any, y: Any, clip: Any = clip) -> Any:
+            # Both are made inside of the inner transformation, but the second is not of the outer one.
+            x, y = x * 1, y * 1
+            with pytest.raises(TypeError, match=r"`inplace=True` .* at \(1,\)"):
+                clip([x, y], 1.0, inplace=True)
+            return x.sum() * y.sum()
+
+        slopes = torch.func.vmap(torch.func.grad(products), in_dims=(0, None))(inside, outside)
+        assert slopes.tolist() == [[8.0] * 4] * 3
+        clipped = torch.func.vmap(torch.func.grad(lambda x, clip=clip: _sum_of_clipped(clip, x)))(inside)
+        # Tensors that are all of the inner one are clipped, and do not grow with what they were.
+        assert float(clipped.abs().max()) < 1e-6
     torch.func.vmap(lambda x: clip_by_norm([x, 2 * x], 1.0, inplace=True))(inside)
     assert inside.tolist() == [[0.5] * 4] * 3
 

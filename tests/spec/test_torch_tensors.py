@@ -129,6 +129,36 @@ def test_masked_tensors_are_refused(clip: Any) -> None:
         clip([torch.tensor([30.0]), masked], 1.0)
 
 
+@pytest.mark.parametrize("clip", [*CLIPS, lambda grads, threshold, **options: global_norm(grads)])
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(clip: Any, layout: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage", UserWarning)
+        nested = torch.nested.nested_tensor([torch.full((3,), 9.0), torch.full((2,), 9.0)], layout=layout)
+    first = torch.tensor([30.0])
+    with pytest.raises(TypeError, match=r"a nested tensor; take it apart \(`unbind`\) or fill it up"):
+        clip([first, nested], 1.0, inplace=True)
+
+    assert first.tolist() == [30.0]
+    # What the message names is what helps.
+    assert clip_by_norm([first, *nested.unbind()], 9.0)[0].tolist() == [9.0]
+    assert clip_by_norm([first, nested.to_padded_tensor(0.0)], 9.0)[1].shape == (2, 3)
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_in_place_each_tensor_comes_back_itself_beside_one_of_a_subclass(clip: Any) -> None:
+    class Named(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        pass
+
+    grads = [torch.full((4,), 2.0).as_subclass(Named), torch.full((4,), 2.0)]
+    clipped = clip(grads, 1.0, inplace=True)
+    clipped = clipped[0] if isinstance(clipped, tuple) else clipped
+
+    assert all(x is y for x, y in zip(clipped, grads, strict=True))
+    assert [type(x) for x in grads] == [Named, torch.Tensor]
+    assert float(grads[1].max()) <= 1.0
+
+
 #: The second is rounded by nearly half a unit in the last place in float32.
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 def test_whichever_way_a_product_is_made(threshold: float) -> None:

@@ -53,8 +53,10 @@ def _rows(arrays: Sequence[Array], norm_type: float) -> Array:
 
     name = f"gradclip-norms-{dask.base.tokenize(norm_type, [array.name for array in arrays])}"
     chunks = dask.core.flatten([array.__dask_keys__() for array in arrays])
+    # A number in a task may be the key of another.
+    row = functools.partial(_row, norm_type)
     # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
-    layer: dict[Any, Any] = {(f"{name}-row", index): (_row, norm_type, chunk) for index, chunk in enumerate(chunks)}
+    layer: dict[Any, Any] = {(f"{name}-row", index): (row, chunk) for index, chunk in enumerate(chunks)}
     shape = ((len(layer),), (4,))
     layer[name, 0, 0] = (np.stack, list(layer))
     graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)

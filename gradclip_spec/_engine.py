@@ -90,7 +90,7 @@ def clip_together(
     with gradients.context():
         norm, total = _norm_and_total(gradients, norm_type)
         if error_if_nonfinite:
-            _refuse_nonfinite(total)
+            _refuse_nonfinite(total, library is not None and library.primitives.chunked)
         if library is None or not arrays:
             return gradients.rebuilt(arrays), total
         if library.primitives.chunked:
@@ -120,7 +120,7 @@ def _norm_and_total(gradients: Gradients, norm_type: float) -> tuple[Any, Array]
     return norm, library.xp.asarray(number, dtype=library.total_dtype, device=library.device)
 
 
-def _refuse_nonfinite(total: Array) -> None:
+def _refuse_nonfinite(total: Array, chunked: bool) -> None:
     """Raise if a total norm is not finite.
 
     Raises
@@ -134,6 +134,9 @@ def _refuse_nonfinite(total: Array) -> None:
         # Of a tensor that requires grad, torch warns if it is made a number.
         value = float(total.detach() if hasattr(total, "detach") else total)
     except Exception as error:
+        if chunked:
+            # Computed here, by the user's own functions and on a cluster: what is raised is theirs.
+            raise
         message = (
             "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
             "device holds no values); leave it False and check the norm that is returned"

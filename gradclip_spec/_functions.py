@@ -220,8 +220,10 @@ def clip_by_global_norm(
     on an accelerator, under `torch.compile`, under transformations or with `requires_grad`) no value decides what is
     done, so nothing is computed early and no device is waited for, and new arrays are returned. JAX computes norms in
     float64 also where 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are
-    finite everywhere, at zero gradients too. Thresholds are plain numbers: under `jax.jit`, make them static;
-    `torch.compile` compiles the Euclidean clips of what is narrower than float64 once for all of them, others for each.
+    finite wherever the norm is, at zero gradients too; of float64 gradients, as far as the sum of their elements, and
+    the threshold over the square of the norm, are within its range. Thresholds are plain numbers: under `jax.jit`, make
+    them static; `torch.compile` compiles the Euclidean clips of what is narrower than float64 once for all of them,
+    others for each.
 
     *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm

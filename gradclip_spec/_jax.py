@@ -4,8 +4,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import array_api_compat
-
 from gradclip_spec._primitives import Primitives
 from gradclip_spec._scalars import FORMATS
 
@@ -31,9 +29,11 @@ def primitives(standard: Primitives) -> Primitives:
         return lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x
 
     def multiply(arrays: Sequence[Array], k: Any, wide: Any, inplace: bool) -> list[Array]:
-        if all(x.dtype == wide for x in arrays):
-            return [x * k for x in arrays]
-        # Not in `wide` but in float32, which is twice as fast, by a coefficient rounded to it. One below the smallest
+        return [x * k for x in arrays] if all(x.dtype == wide for x in arrays) else products(list(arrays), k)
+
+    @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
+    def products(arrays: list[Array], k: Any) -> list[Array]:
+        # Not in float64 but in float32, which is twice as fast, by a coefficient rounded to it. One below the smallest
         # normal number takes two factors. One below 2**-252 would take three, and all others would compile a third
         # longer for that: it makes zeros. The first factor tells whether there is a second (it is not above zero), and
         # whether there is nothing to do (it is above one; XLA may flush subnormal numbers when it multiplies). It ends
@@ -42,16 +42,27 @@ def primitives(standard: Primitives) -> Primitives:
         number, unit = jnp.where(k == 1, 2.0, k), jnp.where(k < smallest, -smallest, 1.0)
         first = lax.convert_element_type(number / unit, jnp.float32)
         second, keep = jnp.where(first <= 0, jnp.float32(-smallest), jnp.float32(1)), first > 1
-        products = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
+        multiplied = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
         return [
             lax.select(keep, x, lax.convert_element_type(product, x.dtype))
-            for x, product in zip(arrays, products, strict=True)
+            for x, product in zip(arrays, multiplied, strict=True)
         ]
 
-    def device(x: Array) -> Any:
-        # That of an array on several devices is its sharding, which a single number cannot have.
-        place = array_api_compat.device(x)
-        return place if isinstance(place, jax.Device) else None
+    @products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
+    def derivative(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
+        (arrays, k), (changes, change_of_k) = primals, tangents
+        # What changes by the coefficient in float64: there, the product of a change of it and a large element is in the
+        # range, and so is the sum of such products that is the derivative the other way round.
+        with enable_x64(True):
+            unchanged = k == 1
+            of_k = [
+                lax.convert_element_type(
+                    jnp.where(unchanged, 0.0, lax.convert_element_type(x, jnp.float64)) * change_of_k, x.dtype
+                )
+                for x in arrays
+            ]
+            changed = products(changes, k)
+            return products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
 
     def place(x: Array) -> Any:
         return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
@@ -72,7 +83,8 @@ def primitives(standard: Primitives) -> Primitives:
         standard,
         sum_of_squares_lazy=sum_of_squares_lazy,
         multiply=multiply,
-        device=device,
+        # Numbers without a device go with arrays on any, and on several.
+        device=lambda x: None,
         place=place,
         axes=axes,
         context=lambda: enable_x64(True),

@@ -84,6 +84,9 @@ def library_of(arrays: Sequence[Array], included: Sequence[Array]) -> Library:
         If they are not arrays, are of several libraries, hold something else than real floats, or are masked, sparse,
         or DTensors that cannot be clipped.
     """
+    if len(included) < len(arrays):
+        # The derivative by an integer, as JAX has it, is an array of NumPy that holds nothing.
+        arrays = [x for x in arrays if getattr(getattr(x, "dtype", None), "names", None) != ("float0",)] or arrays
     representatives = one_of_each_type(arrays)
     for array in representatives:
         if not array_api_compat.is_array_api_obj(array):

@@ -105,8 +105,8 @@ def of(xp: Any) -> Primitives:
         return replace(
             _standard(xp),
             chunked=True,
-            # Its own, which needs to know no shape.
-            clip=lambda x, lower, upper, inplace: x.clip(lower, upper),
+            # Its own, which needs to know no shape. NumPy makes bfloat16 float32 there.
+            clip=lambda x, lower, upper, inplace: x.clip(lower, upper).astype(x.dtype),
             writeable=lambda arrays: [False] * len(arrays),
             strange=lambda arrays: _numpy.strange([x._meta for x in arrays]),
         )

@@ -112,7 +112,7 @@ def _dask() -> Backend:
     array = importlib.import_module("dask.array")
 
     def make(values: Any, dtype: str) -> Any:
-        values = np.array(values, dtype)
+        values = np.array(values, _numpy_dtype(dtype))
         return array.from_array(values, chunks=tuple(max(n // 2, 1) for n in values.shape))
 
     def read(x: Any) -> np.ndarray[Any, Any]:
@@ -122,7 +122,7 @@ def _dask() -> Backend:
         "dask",
         make,
         read,
-        ("float16", "float32", "float64"),
+        ("float16", "bfloat16", "float32", "float64"),
         eager=False,
         writeable=False,
         array_type=array.Array,

@@ -208,6 +208,32 @@ def example_of_the_readme() -> None:
 
 
 @check
+def beside_arrays_on_no_device_in_particular() -> None:
+    """What was not put on a device goes with what was, whichever comes first and whatever is empty; so do results."""
+    import jax
+
+    spread = sharded(np.full((8, 2), 0.75, np.float32), ("rows",))
+    there = jax.device_put(np.ones(3, np.float32), jax.devices()[1])
+    loose, empty = jax.numpy.ones(2), jax.numpy.zeros(0)
+    for norm_type in (1, 2, 3, math.inf):
+        for placed in (spread, there):
+            for grads in ([loose, placed], [empty, placed], [placed, empty, loose]):
+                expected = float(global_norm([np.asarray(x) for x in grads], norm_type=norm_type))
+                clipped, total = clip_by_global_norm(grads, 0.5, norm_type=norm_type)
+                assert abs(float(total) - expected) <= 1e-6 * expected
+                clipped += clip_by_norm(grads, 0.5, norm_type=norm_type)
+                for x, y in zip(clipped, grads * 2, strict=True):
+                    assert x.sharding.is_equivalent_to(y.sharding, y.ndim) or y is not placed
+        for clip in (clip_by_norm, clip_to_norm):
+            alone: Any = (
+                clip([loose, empty], 1.0, norm_type=norm_type) if clip is clip_by_norm else clip([loose, empty])
+            )
+            alone = alone[0] if isinstance(alone, tuple) else alone
+            assert not alone[0].committed
+            assert (spread[0] + alone[0]).shape == (2,)
+
+
+@check
 def derivatives() -> None:
     """A derivative is sharded like its array, and finite at zero."""
     import jax

@@ -181,6 +181,47 @@ def test_jax_derivatives_of_norms_far_from_one(
     np.testing.assert_allclose(got, wanted, rtol=1e-14)
 
 
+@pytest.mark.parametrize("library", ["jax", "torch"])
+@pytest.mark.parametrize("norm_type", [2, math.inf])
+@pytest.mark.parametrize(
+    ("values", "threshold", "weights"),
+    [
+        # Sums of products that float32 does not hold: of weights and elements, and of what a coefficient changes by.
+        ([1e36] * 999 + [1.001e36], 1e35, [2.0] + [1.0] * 999),
+        ([3e19, 4e19], 1.0, [1.0, 0.0]),
+        ([3e-20, 4e-20], 1e-21, [1e-19, 0.0]),
+    ],
+)
+def test_derivatives_at_the_ends_of_the_range(
+    require: Any, library: str, norm_type: float, values: list[float], threshold: float, weights: list[float]
+) -> None:
+    module = require(library)
+    x, w = np.array(values, np.float32), np.array(weights, np.float32)
+    if library == "jax":
+        array, direction, transform = module.numpy.asarray(x), module.numpy.asarray(w), module
+    else:
+        array, direction, transform = module.from_numpy(x), module.from_numpy(w), module.func
+
+    point, along = x.astype(np.float64), w.astype(np.float64)
+    norm = np.linalg.norm(point, norm_type)
+    # The derivative of the norm, by which the clipped elements change as the norm does.
+    slope = point / norm if norm_type == 2 else (point == norm).astype(float)
+    back = threshold / norm * (along - slope * (point / norm @ along))
+    forward = threshold / norm * (along - point / norm * (slope @ along))
+    clips: list[Any] = [
+        lambda x: clip_by_global_norm(x, threshold, norm_type=norm_type)[0],
+        lambda x: clip_by_norm(x, threshold, norm_type=norm_type),
+    ]
+    for clip in clips:
+        (got_back,) = transform.vjp(clip, array)[1](direction)
+        with warnings.catch_warnings():
+            # Of torch's own derivatives in forward mode.
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+            _, got_forward = transform.jvp(clip, (array,), (direction,))
+        np.testing.assert_allclose(got_back, back, rtol=1e-5, atol=1e-6 * np.abs(back).max())
+        np.testing.assert_allclose(got_forward, forward, rtol=1e-5, atol=1e-6 * np.abs(forward).max())
+
+
 @pytest.mark.parametrize(("dtype", "small"), [("float32", 2.0**-13), ("float64", 2.0**-25)])
 def test_jax_derivatives_just_above_the_threshold(require: Any, dtype: str, small: float) -> None:
     # By so little that the coefficient, or the first of its factors, is 1 in the dtype.
@@ -527,6 +568,30 @@ def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
     for call in (lambda: clip_by_value([masked], 0.5), lambda: global_norm(masked)):
         with pytest.raises(TypeError, match="masked array; fill what is masked"):
             call()
+
+
+def test_dask_tasks_whose_keys_are_numbers(require: Any) -> None:
+    # Such as the norm type and the thresholds of a clip.
+    array, dask = require("dask.array"), require("dask")
+    for number in (2, 3, 0.5):
+        values = dask.delayed(lambda: np.array([3.0, 4.0]))(dask_key_name=number)
+        x = array.from_delayed(values, (2,), float)
+        for norm_type in (2, 3, 0.5):
+            expected = clip_by_global_norm(np.array([3.0, 4.0]), 2, norm_type=norm_type, eps=0.5)
+            clipped = clip_by_global_norm(x, 2, norm_type=norm_type, eps=0.5)
+            same(dask.compute(*clipped, scheduler="synchronous"), expected, ulps=1)
+        assert clip_by_value(x, 3, 2).compute().tolist() == [3.0, 3.0]
+
+
+def test_dask_errors_of_the_users_own_come_through(require: Any) -> None:
+    array = require("dask.array")
+
+    def fail(block: Any) -> Any:
+        raise OSError("the disk is gone")
+
+    x = array.ones(4, chunks=2).map_blocks(fail, meta=np.empty(0))
+    with pytest.raises(OSError, match="the disk is gone"):
+        clip_by_global_norm(x, 1.0, error_if_nonfinite=True)
 
 
 def test_dask_chunks_of_unknown_size(require: Any) -> None:

@@ -145,6 +145,24 @@ def test_excluded_arrays_may_be_integers() -> None:
     assert clip_by_global_norm([counts, three()], 1.0, need_clip=[False, True])[0][0] is counts
 
 
+def test_an_excluded_derivative_by_an_integer_does_not_decide_the_library(require: Any) -> None:
+    # JAX has an array of NumPy for it.
+    jax = require("jax")
+    nothing = np.zeros(3, jax.dtypes.float0)
+    for clip in (clip_by_norm, clip_by_value):
+        for grads, flags in (([nothing, three()], [False, True]), ([three(), nothing], [True, False])):
+            for inplace in (False, True):
+                clipped = clip(grads, 1.0, need_clip=flags, inplace=inplace)
+                index = flags.index(True)
+                assert (clipped[index] is grads[index]) == inplace
+                assert type(clipped[index]) is np.ndarray
+                assert float(np.max(clipped[index])) <= 1.0
+                assert clipped[1 - index] is nothing
+    of_jax = clip_by_global_norm([nothing, jax.numpy.asarray(three())], 1.0, need_clip=[False, True])[0]
+    assert isinstance(of_jax[1], jax.Array)
+    assert clip_by_norm([nothing], 1.0, need_clip=[False])[0] is nothing
+
+
 def test_the_predicate_sees_paths_and_arrays_but_no_none() -> None:
     seen = []
 

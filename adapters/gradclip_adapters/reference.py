@@ -239,7 +239,7 @@ def dask() -> ReferenceAdapter:
         values = _laid_out(gradient)
         return library.from_array(values, chunks=tuple(max(1, (length + 1) // 2) for length in values.shape))
 
-    dtypes = ("float16", "float32", "float64")
+    dtypes = (*_half_precisions(), "float32", "float64")
 
     def computed(arrays: Any) -> Any:
         (values,) = package.compute(arrays)

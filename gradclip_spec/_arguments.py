@@ -73,7 +73,7 @@ def _shown(value: Any) -> str:
         return repr(value)
     except ValueError:
         # Python writes out no integer of thousands of digits, of which a fraction may be made.
-        return f"about {float(value)}"
+        return f"a {type(value).__name__} of more digits than Python writes out"
 
 
 def _number(name: str, value: Any, wanted: str) -> float:

@@ -222,6 +222,15 @@ def test_derivatives_at_the_ends_of_the_range(
         np.testing.assert_allclose(got_forward, forward, rtol=1e-5, atol=1e-6 * np.abs(forward).max())
 
 
+@pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
+def test_jax_derivatives_of_infinite_elements_within_an_infinite_threshold(require: Any, norm_type: float) -> None:
+    jax = require("jax")
+    x, direction = jax.numpy.asarray([1.0, math.inf]), jax.numpy.asarray([2.0, 3.0])
+    for clip in (clip_by_norm, lambda *arguments, **options: clip_by_global_norm(*arguments, **options)[0]):
+        tangent = jax.jvp(lambda x, clip=clip: clip(x, math.inf, norm_type=norm_type), (x,), (direction,))[1]
+        assert tangent.tolist() == [2.0, 3.0]
+
+
 @pytest.mark.parametrize(("dtype", "small"), [("float32", 2.0**-13), ("float64", 2.0**-25)])
 def test_jax_derivatives_just_above_the_threshold(require: Any, dtype: str, small: float) -> None:
     # By so little that the coefficient, or the first of its factors, is 1 in the dtype.

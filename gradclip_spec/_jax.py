@@ -38,10 +38,14 @@ def primitives(standard: Primitives) -> Primitives:
         # longer for that: it makes zeros. The first factor tells whether there is a second (it is not above zero), and
         # whether there is nothing to do (it is above one; XLA may flush subnormal numbers when it multiplies). It ends
         # in a division, because XLA compiles and computes anew, for each array, what is cheaper than one.
+        # (`jnp.where` would be compiled as a function of its own each time.)
         smallest = 2.0**-126
-        number, unit = jnp.where(k == 1, 2.0, k), jnp.where(k < smallest, -smallest, 1.0)
+        one = lax.full_like(k, 1.0)
+        number = lax.select(k == one, one + one, k)
+        unit = lax.select(k < smallest, lax.full_like(k, -smallest), one)
         first = lax.convert_element_type(number / unit, jnp.float32)
-        second, keep = jnp.where(first <= 0, jnp.float32(-smallest), jnp.float32(1)), first > 1
+        second = lax.select(first <= 0, lax.full_like(first, -smallest), lax.full_like(first, 1.0))
+        keep = first > 1
         multiplied = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
         return [
             lax.select(keep, x, lax.convert_element_type(product, x.dtype))

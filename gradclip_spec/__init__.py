@@ -38,14 +38,13 @@ The rest, to be looked up, is for other clips, norms and gradients, or for speed
 - Many new NumPy arrays of one clip are made several in one piece of memory, unless they are large (`_new_arrays`).
   Memory of intermediate results is used again (`_scratch`).
 - Norms that are not plain, those of float64, of other powers, on a device without float64, or of arrays in blocks: the
-  sums of powers are exact or nearly so (`_powers`, `_exact_sums`), and a norm made of them is a pair of floats
-  (`_double_words`) times a power of two.
+  sums of powers are exact or nearly so (`_powers`, `_exact_sums`; squares of a narrower block are summed as for a plain
+  norm), and a norm made of them is a pair of floats (`_double_words`) times a power of two.
 - The squares of large arrays are summed in float32 for Euclidean norms (`_float32_sums`): of NumPy those of float32, of
   torch on the CPU narrower ones too, if there are 131,072 elements together. Large float32 arrays of NumPy are read in
   threads from 2 million elements together, and multiplied so from as many (`_threads`).
-- Trees of arrays, and which of their leaves are included: `_trees`. Dtypes, and arrays that are refused (the rest of
-  them where they are written into): `_library`. The formats of floats, and where the few numbers are computed that
-  decide a clip: `_scalars`.
+- Trees of arrays, and which of their leaves are included: `_trees`. Dtypes, and most of what is refused: `_library`.
+  The formats of floats, and where the few numbers are computed that decide a clip: `_scalars`.
 - Other libraries: `_torch` and `_jax`. What is not eager is *lazy*: traced, computed later, on an accelerator, to be
   differentiated, or any array of JAX. A library that follows the array API needs no code of its own on the CPU:
   `_primitives._standard` serves it. On an accelerator it needs a branch in `_primitives.of` that sets `eager`, so that

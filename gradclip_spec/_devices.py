@@ -16,7 +16,7 @@ Tensor = Any
 def on_devices(primitives: Primitives, first: Any) -> Primitives:
     """The primitives of torch for tensors on several devices; numbers of all of them are on the first."""
 
-    def powers_of_devices(tensors: Sequence[Tensor], summary: Callable[[Sequence[Tensor]], Sequence[Any]]) -> Tensor:
+    def rows_of_devices(tensors: Sequence[Tensor], summary: Callable[[Sequence[Tensor]], Sequence[Any]]) -> Tensor:
         import torch
 
         groups: dict[Any, list[Tensor]] = {}
@@ -32,4 +32,4 @@ def on_devices(primitives: Primitives, first: Any) -> Primitives:
         factors = {device: k.to(device) for device in {tensor.device for tensor in tensors}}
         return [primitives.multiply([tensor], factors[tensor.device], wide, inplace)[0] for tensor in tensors]
 
-    return replace(primitives, multiply=multiply, powers_of_shards=powers_of_devices)
+    return replace(primitives, multiply=multiply, rows_of_blocks=rows_of_devices)

@@ -48,7 +48,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     return True
 
 
-def _powers_of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Sequence[Any]]) -> Array:
+def _rows_of_shards(arrays: Sequence[Array], summary: Callable[[Sequence[Array]], Sequence[Any]]) -> Array:
     """The numbers of the shards of DTensors, one row a process and way of sharding, on every process."""
     import torch
     from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -115,4 +115,4 @@ def on_shards(primitives: Primitives) -> Primitives:
         return primitives.eager([x.to_local() for x in arrays])
 
     of_shards = replace(primitives, multiply=multiply, clip=clip, eager=eager)
-    return replace(of_shards, powers_of_shards=_powers_of_shards)
+    return replace(of_shards, rows_of_blocks=_rows_of_shards)

@@ -183,6 +183,6 @@ def clip_each_by_value(gradients: Gradients, lower: float, upper: float) -> Any:
 def _clip(library: Library, x: Array, lower: float, upper: float, inplace: bool) -> Array:
     if not math.prod(x.shape):
         return x
-    if library.eager and not library.sharded and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
+    if library.eager and not library.in_blocks and lower <= library.xp.min(x) and library.xp.max(x) <= upper:
         return x
     return library.primitives.clip(x, lower, upper, inplace)

@@ -50,9 +50,9 @@ class Library:
         return self.work_format.precision
 
     @property
-    def sharded(self) -> bool:
-        """Whether each process, or device, has arrays or shards of its own."""
-        return self.primitives.powers_of_shards is not None
+    def in_blocks(self) -> bool:
+        """Whether arrays are looked at block by block: shards, or the arrays of each device. Dask's are not asked."""
+        return self.primitives.rows_of_blocks is not None
 
     @property
     def scalars(self) -> Scalars:

@@ -88,12 +88,12 @@ def powers_of_blocks(norm_type: float, blocks: Sequence[Array]) -> PowerSum:
 def _rooted(library: Library, powers: PowerSum, norm_type: float) -> Norm:
     numbers = rooted(library.scalars, powers, norm_type)
     # A sum of powers has no error that matters, unless it is of blocks, whose errors are not among their numbers.
-    return Norm(*numbers, error=ERROR_OF_NORM if library.sharded else 0.0)
+    return Norm(*numbers, error=ERROR_OF_NORM if library.in_blocks else 0.0)
 
 
 def _is_plain(library: Library, arrays: Sequence[Array], norm_type: float) -> bool:
     """Whether float64 holds the sum of all squares, with bits and range to spare, and no shards send theirs."""
-    return norm_type == 2 and not library.sharded and library.narrower_than_float64(arrays)
+    return norm_type == 2 and not library.in_blocks and library.narrower_than_float64(arrays)
 
 
 def _plain_root(xp: Any, x: Array) -> Array:
@@ -121,10 +121,10 @@ def _sum_of_squares(library: Library, arrays: Sequence[Array]) -> tuple[Array, f
 
 def _powers_of_all(library: Library, arrays: Sequence[Array], norm_type: float) -> PowerSum:
     arrays = _not_empty(arrays)
-    powers_of_shards = library.primitives.powers_of_shards
-    if powers_of_shards is None or not arrays:
+    rows_of_blocks = library.primitives.rows_of_blocks
+    if rows_of_blocks is None or not arrays:
         return sum_of_powers(library, arrays, norm_type)
-    rows = powers_of_shards(arrays, functools.partial(powers_of_blocks, norm_type))
+    rows = rows_of_blocks(arrays, functools.partial(powers_of_blocks, norm_type))
     return joined(library.scalars, library.scalars.xp.asarray(rows) if library.eager else rows, norm_type)
 
 

@@ -74,9 +74,9 @@ class Primitives:
     # Arrays in blocks.
     #: Whether arrays are those of Dask: `_dask` makes their norms and scales them.
     chunked: bool = False
-    #: For arrays in shards, or on several devices, `powers_of_shards(arrays, summary)`: the four numbers of each
+    #: For arrays in shards, or on several devices, `rows_of_blocks(arrays, summary)`: the four numbers of each
     #: `summary(blocks)`, as a row.
-    powers_of_shards: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
+    rows_of_blocks: Callable[[Sequence[Array], Callable[[Sequence[Array]], Sequence[Any]]], Array] | None = None
 
 
 @lru_cache

@@ -2,7 +2,8 @@
 
 An optimizer clips the gradients of parameters, and real parameters belong to layers: a matrix becomes the weight of a
 linear layer, a vector the bias. A loss of `sum(parameter * G)` then has exactly `G` as the parameter's gradient. The
-parameters are laid end to end for it, because one sum for each of them makes Paddle's static programs very slow.
+parameters are laid end to end for it, because one sum for each of them makes Paddle's static programs very slow. A
+gradient that holds some rows only is that of an embedding, whose weight has the shape of a layer without a bias.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
             layers.append(LinearLayer(dtype, 1, 1, weight=number))
             continue
         dtype, shape = gradient.array.dtype, gradient.array.shape
-        if len(shape) == 2:
+        if gradient.rows is not None:
+            assert gradient.height is not None
+            layers.append(LinearLayer(dtype, gradient.height, shape[1], weight=number))
+        elif len(shape) == 2:
             layers.append(LinearLayer(dtype, shape[0], shape[1], weight=number))
         elif len(shape) == 1 and layers and _has_room_for(layers[-1], number, gradients, shape[0], dtype):
             layers[-1] = replace(layers[-1], bias=number)
@@ -59,7 +63,8 @@ def linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
 
 
 def _has_room_for(layer: LinearLayer, number: int, gradients: Sequence[Gradient], width: int, dtype: str) -> bool:
-    weight_just_before = layer.weight == number - 1 and gradients[number - 1].array is not None
+    before = gradients[number - 1]
+    weight_just_before = layer.weight == number - 1 and before.array is not None and before.rows is None
     return weight_just_before and layer.out_features == width and layer.dtype == dtype
 
 
@@ -73,9 +78,9 @@ class EndToEnd:
 
 
 def end_to_end(gradients: Sequence[Gradient]) -> Tuple[EndToEnd, ...]:
-    """The gradients that exist, joined dtype by dtype."""
+    """The gradients that exist and are dense, joined dtype by dtype."""
     found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
     for number, gradient in enumerate(gradients):
-        if gradient.array is not None:
+        if gradient.array is not None and gradient.rows is None:
             found.setdefault(gradient.array.dtype, {})[number] = gradient.array.numpy().ravel()
     return tuple(EndToEnd(dtype, tuple(parts), np.concatenate(list(parts.values()))) for dtype, parts in found.items())

@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
-from .arrays import build_tensors
+from .arrays import build_tensors, in_threads
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
 from .paddle_optimizer import arrays_of, step_dynamic, step_static, zero_attribute
 
@@ -41,7 +41,13 @@ class PaddleAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Answer through the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
+        if "threads" in call.options:
+            return in_threads(call, self.call)
         _refuse_other_dtypes(call, entry.subject)
+        if entry.subject.operation == "clip_by_value" and any(gradient.rows is not None for gradient in call.gradients):
+            message = "of a gradient of some rows only, {} reads memory that nobody wrote: ".format(entry.subject.name)
+            message += "it raises OSError or kills the process, by chance (3.3.1)"
+            raise Unsupported(message)
         options = options_of(call, *entry.options)
         return entry.answer(call, options)
 
@@ -201,15 +207,18 @@ def _features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
 def _on_pairs(name: str, clip_class: ClipClass) -> EntryPoint:
     # ClipGradByGlobalNorm writes into the gradients that have a dimension and makes new ones of those that have none;
     # its documentation promises neither.
-    more = ("strided", "repeated") if clip_class.make is ClipGradByGlobalNorm else ("strided", "repeated", "functional")
-    subject = Subject(name, clip_class.operation, clip_class.dtypes, _features(clip_class, *more))
+    more = () if clip_class.make is ClipGradByGlobalNorm else ("functional",)
+    features = _features(clip_class, "strided", "repeated", "threads", *more)
+    subject = Subject(name, clip_class.operation, clip_class.dtypes, features)
     return EntryPoint(subject, clip_class.options, lambda call, options: call_on_pairs(clip_class, call, options))
 
 
 def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
     steps = {False: step_dynamic, True: step_static}
     always = "compiled" in more
-    features = _features(clip_class, "optimizer", "learning_rate", *more, *(() if always else ("compiles",)))
+    # The gradient of an embedding holds some rows only in dynamic mode alone.
+    ways = () if always else ("compiles", "sparse")
+    features = _features(clip_class, "optimizer", "learning_rate", *more, *ways)
     return EntryPoint(
         Subject(name, clip_class.operation, clip_class.dtypes, features),
         (*clip_class.options, "learning_rate", *(() if always else ("compiled",))),
@@ -218,7 +227,7 @@ def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
 
 
 def _in_utils() -> Iterator[EntryPoint]:
-    features = ("in_place", "none_grads", "generator", "single", "repeated")
+    features = ("in_place", "none_grads", "generator", "single", "repeated", "threads")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",

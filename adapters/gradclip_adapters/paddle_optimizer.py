@@ -41,16 +41,27 @@ class Parameters:
 
     every: List[Any]
     by_number: Dict[int, Any]
+    #: The layers of those gradients that hold some rows only.
+    embeddings: Dict[int, Any]
 
 
 def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) -> Parameters:
-    """Linear layers of zeros, each parameter excluded by its attribute where its gradient is."""
+    """Layers of zeros, each parameter excluded by its attribute where its gradient is."""
 
     def attribute(number: Optional[int]) -> Any:
         return zero_attribute(True if number is None else gradients[number].need_clip)
 
-    parameters = Parameters([], {})
+    parameters = Parameters([], {}, {})
     for layer in layers:
+        if layer.weight is not None and gradients[layer.weight].rows is not None:
+            with _default_dtype(layer.dtype):
+                embedding = paddle.nn.Embedding(
+                    layer.in_features, layer.out_features, sparse=True, weight_attr=attribute(layer.weight)
+                )
+            parameters.every.append(embedding.weight)
+            parameters.by_number[layer.weight] = embedding.weight
+            parameters.embeddings[layer.weight] = embedding
+            continue
         with _default_dtype(layer.dtype):
             linear = paddle.nn.Linear(
                 layer.in_features,
@@ -75,9 +86,19 @@ def _default_dtype(dtype: str) -> Iterator[None]:
         paddle.set_default_dtype(before)
 
 
-def _loss_of(parameters: Parameters, joined: Sequence[EndToEnd], data: Sequence[Any]) -> Any:
-    """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
+def _loss_of_rows(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
+    """For each embedding, the sum of the rows that are looked up, times what their gradients shall be."""
     terms = []
+    for number, embedding in parameters.embeddings.items():
+        array, rows = gradients[number].array, gradients[number].rows
+        assert array is not None
+        terms.append((embedding(paddle.to_tensor(rows)) * paddle.to_tensor(array.numpy())).sum().astype("float64"))
+    return terms
+
+
+def _loss_of(parameters: Parameters, joined: Sequence[EndToEnd], data: Sequence[Any], rows: Sequence[Any] = ()) -> Any:
+    """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
+    terms = list(rows)
     for part, values in zip(joined, data):
         flat = paddle.concat([parameters.by_number[number].flatten() for number in part.numbers])
         # Sums of several dtypes meet in float64; the way back multiplies by an exact 1.
@@ -102,7 +123,8 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
         message = "an optimizer needs at least one parameter"
         raise Unsupported(message)
     joined = end_to_end(call.gradients)
-    loss = _loss_of(parameters, joined, [paddle.to_tensor(part.values) for part in joined])
+    rows = _loss_of_rows(parameters, call.gradients)
+    loss = _loss_of(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
     if loss is not None:
         loss.backward()
     ordered = [parameters.by_number[number] for number in range(len(call.gradients))]

@@ -45,6 +45,14 @@ def test_weight_and_bias_of_one_layer_have_one_dtype() -> None:
     assert [layer.dtype for layer in linear_layers(mixed)] == ["float32", "float64"]
 
 
+def test_rows_are_those_of_a_matrix_with_no_bias_beside_it() -> None:
+    some_rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(1, 4), height=5)
+    gradients = [some_rows, *gradients_of((3,))]
+
+    assert linear_layers(gradients) == (LinearLayer("float32", 5, 3, weight=0), LinearLayer("float32", 1, 3, bias=1))
+    assert [part.numbers for part in end_to_end(gradients)] == [(1,)]
+
+
 @pytest.mark.parametrize("shape", [(), (1, 2, 3)])
 def test_other_ranks_are_unsupported(shape: tuple[int, ...]) -> None:
     with pytest.raises(Unsupported, match="2-D weights and 1-D biases"):

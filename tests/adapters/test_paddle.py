@@ -141,6 +141,39 @@ class TestStatic:
             ask(subject, *[BIAS] * 501)
 
 
+#: Rows 1 and 3 of four.
+SOME_ROWS = Gradient("g", Array.of(np.array([[3.0, 0.0], [0.0, 0.0]], np.float32)), rows=(1, 3), height=4)
+
+
+class TestRows:
+    @pytest.mark.parametrize("of", ["Norm", "GlobalNorm"])
+    def test_gradient_of_an_embedding_holds_some_rows(self, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        clipped: list[bool] = []
+        original = paddle.nn.clip.ClipGradBase.__call__
+
+        def clip(self: Any, pairs: Any) -> Any:
+            clipped.extend(gradient.is_selected_rows() for _, gradient in pairs if gradient is not None)
+            return original(self, pairs)
+
+        monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", clip)
+        subject = SUBJECTS[f"paddle.nn.ClipGradBy{of} [SGD, dynamic]"]
+        beside = Gradient("b", Array.of(BIAS))
+
+        reply = ADAPTER.call(Call(subject.name, (SOME_ROWS, beside), {"clip_norm": 2.5}))
+
+        rows, bias = values_of(reply.gradients)
+        assert sorted(clipped) == [False, True]
+        assert rows == [[0.0, 0.0], [1.5 if of == "GlobalNorm" else 2.5, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        assert bias == [2.0 if of == "GlobalNorm" else 2.5, 0.0]
+        assert values_of(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
+
+    def test_what_kills_the_process_by_chance_is_not_tried(self) -> None:
+        subject = SUBJECTS["paddle.nn.ClipGradByValue [SGD, dynamic]"]
+
+        with pytest.raises(Unsupported, match="memory that nobody wrote"):
+            ADAPTER.call(Call(subject.name, (SOME_ROWS,), {"max": 1.0}))
+
+
 @pytest.mark.parametrize("subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=named)
 def test_dtypes_are_kept_in_a_mixed_call(subject: Subject) -> None:
     reply = ask(subject, WEIGHT, BIAS.astype(np.float64))

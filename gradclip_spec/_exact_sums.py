@@ -154,9 +154,9 @@ def _times(library: Library, x: Array, scale: Array) -> Array:
 
 
 def _flat_pieces(library: Library, x: Array) -> Iterator[Array]:
-    """The elements as flat arrays; never all at once where values are looked at, since flattening a view copies it."""
+    """The elements as flat arrays; where values are looked at, not all at once, since flattening a view copies it."""
     width = math.prod(x.shape[1:])
-    if not library.eager or width * sum(x.shape[:1]) <= _READ:
+    if not library.eager or not library.primitives.divisible or width * sum(x.shape[:1]) <= _READ:
         yield library.xp.reshape(x, (-1,))
         return
     if width > _READ:

@@ -68,6 +68,8 @@ class Primitives:
     #: Along what an array differs from device to device while each device computes for itself. What is made of several
     #: arrays differs along all of theirs.
     axes: Callable[[Array], Hashable] = lambda x: None
+    #: Whether a part of an array takes less time to read than the whole.
+    divisible: bool = True
     #: The arrays, or copies of those that derivatives need as they are, and that may be written into.
     kept_for_derivatives: Callable[[Sequence[Array]], Sequence[Array]] = lambda arrays: arrays
 
@@ -110,6 +112,8 @@ def of(xp: Any) -> Primitives:
             writeable=lambda arrays: [False] * len(arrays),
             strange=lambda arrays: _numpy.strange([x._meta for x in arrays]),
         )
+    if array_api_compat.is_pydata_sparse_namespace(xp):
+        return replace(_standard(xp), divisible=False)
     if array_api_compat.is_cupy_namespace(xp):
         return replace(_standard(xp), eager=lambda arrays: False, keeps_at_one=FORMATS)
     return _standard(xp)

@@ -74,6 +74,21 @@ def test_sparse(require: Any, dtype: str) -> None:
         clip_by_global_norm(array, 1.0, inplace=True)
 
 
+@pytest.mark.parametrize(("dtype", "norm_type"), [("float64", 2), ("float32", 1), ("float32", 3)])
+def test_sparse_takes_time_for_the_elements_that_it_holds(require: Any, dtype: str, norm_type: float) -> None:
+    sparse = require("sparse")
+    # Of this many elements nothing can be done for each.
+    shape, places = (1 << 20, 1 << 20), np.array([[5, 1 << 19], [7, 3]])
+    array = sparse.COO(places, np.array([3.0, -4.0], dtype), shape=shape)
+
+    clipped, total = clip_by_global_norm(array, 0.5, norm_type=norm_type)
+
+    expected, alone = clip_by_global_norm(np.array([3.0, -4.0], dtype), 0.5, norm_type=norm_type)
+    assert clipped.nnz == 2
+    np.testing.assert_array_max_ulp(np.array([clipped[5, 7], clipped[1 << 19, 3]]), expected, 2)
+    assert total.todense() == alone
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_ndonnx(require: Any, dtype: str) -> None:
     ndonnx = require("ndonnx")

@@ -114,5 +114,13 @@ def on_shards(primitives: Primitives) -> Primitives:
         # All processes have the same numbers in the end, and so decide alike.
         return primitives.eager([x.to_local() for x in arrays])
 
-    of_shards = replace(primitives, multiply=multiply, clip=clip, eager=eager)
+    def writeable(arrays: Sequence[Array]) -> list[bool]:
+        import torch
+
+        with torch.no_grad():
+            shards = primitives.writeable([x.to_local() for x in arrays])
+        # The strides of a DTensor are what it was told, not those of its shard.
+        return [whole and shard for whole, shard in zip(primitives.writeable(arrays), shards, strict=True)]
+
+    of_shards = replace(primitives, multiply=multiply, clip=clip, eager=eager, writeable=writeable)
     return replace(of_shards, rows_of_blocks=_rows_of_shards)

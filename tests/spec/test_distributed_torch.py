@@ -234,6 +234,14 @@ def refusals(mesh: Any) -> None:
     with pytest.raises(TypeError, match="redistribute"):
         clip_by_value([partial], 1.0, inplace=True)
     assert partial.to_local().equal(torch.ones(4))
+    # What derivatives by a sum are: one element for all. A DTensor tells the strides that it was told.
+    size = torch.Size((4 * mesh.size(),))
+    expanded = DTensor.from_local(torch.ones(1).expand(4), mesh, [Shard(0)], run_check=False, shape=size, stride=(1,))
+    for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
+        for grads in ([shards, expanded], [expanded, shards]):
+            with pytest.raises(TypeError, match="share memory"):
+                clip(grads, 0.5, inplace=True)
+            assert shards.to_local().equal(torch.ones(4 // mesh.size()))
 
 
 @check

@@ -68,6 +68,10 @@ def primitives(standard: Primitives) -> Primitives:
             changed = products(changes, k)
             return products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
 
+    def clip(x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        # What is weakly typed, as the derivative by a number of Python is, would become float64 in the context.
+        return standard.clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)
+
     def place(x: Array) -> Any:
         return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
@@ -87,6 +91,7 @@ def primitives(standard: Primitives) -> Primitives:
         standard,
         sum_of_squares_lazy=sum_of_squares_lazy,
         multiply=multiply,
+        clip=clip,
         # Numbers without a device go with arrays on any, and on several.
         device=lambda x: None,
         place=place,

@@ -264,6 +264,23 @@ def test_jax_dtypes_outside_are_left_alone(require: Any) -> None:
     assert {clipped.dtype.name, total.dtype.name, jax.numpy.ones(3).dtype.name} == {"float32"}
 
 
+def test_jax_keeps_the_dtype_of_what_is_weakly_typed(require: Any) -> None:
+    jax = require("jax")
+    # The derivative by a number of Python, which takes the dtype of what it meets.
+    gradient = jax.grad(lambda x: 3 * x**2)(2.0)
+    assert gradient.weak_type
+    for clip in (
+        lambda x: clip_by_value(x, 1.0),
+        lambda x: clip_by_value(x, 1.0, 0.0),
+        lambda x: clip_by_norm(x, 1.0),
+        lambda x: clip_by_norm(x, 1.0, norm_type=3),
+        lambda x: clip_by_global_norm(x, 1.0)[0],
+        lambda x: clip_by_global_norm(x, 1.0)[1],
+        lambda x: jax.lax.cond(True, lambda x: clip_by_value(x, 1.0), lambda x: x, x),
+    ):
+        assert [clip(gradient).dtype, jax.jit(clip)(gradient).dtype] == [gradient.dtype] * 2
+
+
 def test_jax_traced_norm_cannot_raise(require: Any) -> None:
     jax = require("jax")
     with pytest.raises(TypeError, match="error_if_nonfinite"):

@@ -100,8 +100,11 @@ def primitives(standard: Primitives) -> Primitives:
         return [x.clone() if transformed or x.requires_grad else x for x in arrays]
 
     def context() -> contextlib.AbstractContextManager[Any]:
-        # While compiling nothing runs in NumPy, whose errstate the compiler does not know.
-        return contextlib.nullcontext() if torch.compiler.is_compiling() else uncast()
+        if not torch.compiler.is_compiling():
+            return uncast()
+        # Then nothing runs in NumPy. The compiler knows neither its errstate, nor what switches autocast off at once.
+        on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        return torch.autocast(on[0], enabled=False) if on else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def uncast() -> Iterator[None]:

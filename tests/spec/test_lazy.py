@@ -553,6 +553,26 @@ def test_torch_autocast_changes_nothing(require: Any, dtype: str, looked_at: boo
         assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_torch_compiled_under_autocast_changes_nothing(require: Any, compiled: Any, dtype: str) -> None:
+    torch = require("torch")
+    grads = [torch.full(shape, 3.0, dtype=getattr(torch, dtype)) for shape in [(7,), (3, 4)]]
+
+    def clipped(grads: list[Any]) -> list[Any]:
+        by_global_norm, norm = clip_by_global_norm(grads, 1.0)
+        return [*by_global_norm, norm, *clip_by_norm(grads, 1.0, norm_type=3), *clip_by_value(grads, 0.1)]
+
+    expected = clipped(grads)
+    for narrow in (torch.float16, torch.bfloat16):
+        with torch.autocast("cpu", dtype=narrow):
+            results = compiled(clipped)(grads)
+            assert torch.is_autocast_enabled("cpu")
+        assert [result.dtype for result in results] == [value.dtype for value in expected]
+        for result, value in zip(results, expected, strict=True):
+            torch.testing.assert_close(result, value)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("threshold", [5e-324, 1e-310, 1e-45, 1e-8, 0.1])
 def test_torch_without_looking_gives_what_looking_does(require: Any, dtype: str, threshold: float) -> None:

@@ -217,8 +217,9 @@ def clip_by_global_norm(
 
     *Backend notes.* NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays of libraries that are not
     named here and not lazy are looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch
-    on an accelerator, under `torch.compile`, under transformations or with `requires_grad`) no value decides what is
-    done, so nothing is computed early and no device is waited for, and new arrays are returned. JAX computes norms in
+    on an accelerator, under `torch.compile`, under transformations, with `requires_grad` or beside a tensor of a
+    subclass) no value decides what is done, so nothing is computed early and no device is waited for, and new arrays
+    are returned. JAX computes norms in
     float64 also where 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are
     finite wherever the norm is, at zero gradients too; of float64 gradients, as far as the sum of their elements, and
     the threshold over the square of the norm, are within its range. Thresholds are plain numbers: under `jax.jit`, make
@@ -229,7 +230,9 @@ def clip_by_global_norm(
     gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm
     is a plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors.
     Plain tensors beside DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors may be on
-    several devices: the total norm is on that of the first, and what comes of another travels to it.
+    several devices: the total norm is on that of the first, and what comes of another travels to it. That a plain
+    tensor is a part of something cannot be seen: of shards that are not DTensors (FSDP1's, ZeRO's) each process clips
+    by the norm of its own.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 

@@ -3,6 +3,7 @@
 Starting: the process is launched; `hello` is sent; `about` or `failed` comes back within the start limit.
 Asking: one `call` is sent; its answer comes back within the case's limit. Whatever else happens, the process is ended,
 the reason becomes the answer of this one call, and the next call starts a new process.
+Both limits hold for what is sent and for what comes back: a thread writes, and only the answer is waited for.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class HostProcess:
         self.environment = dict(environment or {})
         self.start_seconds = start_seconds
         self._process: subprocess.Popen[str] | None = None
+        self._sent: queue.Queue[str | None] = queue.Queue()
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._errors: collections.deque[str] = collections.deque(maxlen=STDERR_LINES)
         self._number = 0
@@ -99,8 +101,8 @@ class HostProcess:
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
-            self._send({"message": "bye"})
+        self._send({"message": "bye"})
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=2)
         self._end()
 
@@ -114,7 +116,8 @@ class HostProcess:
     def _start(self) -> Description:
         if self._closed:
             raise StartError("no-host", "the run was stopped")
-        self._lines, self._errors = queue.Queue(), collections.deque(maxlen=STDERR_LINES)
+        self._sent, self._lines = queue.Queue(), queue.Queue()
+        self._errors = collections.deque(maxlen=STDERR_LINES)
         environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}
         try:
             self._process = subprocess.Popen(
@@ -131,6 +134,7 @@ class HostProcess:
         except OSError as error:
             text = f"Cannot run {self.command[0]!r}: {error.strerror or error}. Name a Python executable with --python."
             raise StartError("no-host", text) from error
+        threading.Thread(target=_write_lines, args=(self._process.stdin, self._sent), daemon=True).start()
         threading.Thread(target=_queue_lines, args=(self._process.stdout, self._lines), daemon=True).start()
         threading.Thread(target=_keep_lines, args=(self._process.stderr, self._errors), daemon=True).start()
         try:
@@ -165,11 +169,8 @@ class HostProcess:
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its death is seen when the answer is read
-            self._process.stdin.write(wire.dumps(message) + "\n")
-            self._process.stdin.flush()
+        """Have a message written; that it cannot be is seen when the answer is read."""
+        self._sent.put(wire.dumps(message) + "\n")
 
     def _receive(self, timeout: float) -> str | None:
         try:
@@ -198,7 +199,8 @@ class HostProcess:
             return
         _kill_group(process)
         process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
+        self._sent.put(None)
+        for stream in (process.stdout, process.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError, ValueError):
                     stream.close()
@@ -210,6 +212,17 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
+
+
+def _write_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    """Write each line until there is None or nobody reads, and close the stream.
+
+    In a thread of its own: a host that does not read, or a network that stalls, holds up whoever writes to it.
+    """
+    with contextlib.suppress(OSError), stream:
+        for line in iter(lines.get, None):
+            stream.write(line)
+            stream.flush()
 
 
 def _queue_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:

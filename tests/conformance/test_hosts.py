@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gradclip_conformance.answers import StartError
+from gradclip_adapters.contract import Array, Call, Gradient
+from gradclip_conformance.answers import StartError, TimedOut
 from gradclip_conformance.host_process import HostProcess, host_command
 from gradclip_conformance.plan import Selection
 from gradclip_conformance.runner import RunRequest, run_adapter
@@ -119,6 +120,15 @@ def test_every_fake_is_expected_to_be_something() -> None:
 def test_greeting_that_is_none() -> None:
     with pytest.raises(StartError, match=r"not an `about`.*Welcome to the framework"):
         HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])
+
+
+def test_host_that_never_reads_is_ended_in_time() -> None:
+    host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "never_reads_again"], start_seconds=60)
+    # More than a pipe holds.
+    call = Call("fake", (Gradient("g0", Array("float32", (1 << 20,), bytes(4 << 20))),), {"clip_norm": 1.0})
+
+    assert host.ask(call, 1.0) == TimedOut(1.0)
+    host.close()
 
 
 def test_launcher_that_does_not_exist() -> None:

@@ -110,6 +110,8 @@ def main(name: str) -> None:
         return
     sys.stdin.readline()
     send(describe(adapter))
+    if name == "never_reads_again":
+        time.sleep(3600)
     for line in sys.stdin:
         message = json.loads(line)
         if message["message"] == "bye":

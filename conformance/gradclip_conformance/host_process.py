@@ -199,11 +199,9 @@ class HostProcess:
             return
         _kill_group(process)
         process.wait()
+        # Each stream is closed by the thread that works on it. Closed from here, one that a process which the host has
+        # left behind still holds would be waited for.
         self._sent.put(None)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    stream.close()
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
@@ -227,7 +225,7 @@ def _write_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
 
 def _queue_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
     """Hand on each line until the stream ends, and then None."""
-    with contextlib.suppress(ValueError, OSError):  # closed under us by the end of the process
+    with stream:
         for line in stream:
             lines.put(line)
     lines.put(None)
@@ -235,7 +233,7 @@ def _queue_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
 
 def _keep_lines(stream: IO[str], lines: collections.deque[str]) -> None:
     """Keep the last lines of a stream until it ends."""
-    with contextlib.suppress(ValueError, OSError):
+    with stream:
         lines.extend(stream)
 
 

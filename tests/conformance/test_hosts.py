@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,17 @@ def test_several_jobs_have_hosts_of_their_own() -> None:
         ("both-above", "crash"),
         ("only-together-above", "pass"),
     ]
+
+
+def test_process_that_a_host_leaves_behind_holds_nothing_up(tmp_path: Path) -> None:
+    adapter = tmp_path / "leaves_a_process.py"
+    # In a session of its own, it outlives the host, and holds the host's standard error open.
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(4)'], start_new_session=True)\n"
+    text = (HOSTS / "right.py").read_text(encoding="utf-8")
+    adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{child}{text}", "utf-8")
+    host = HostProcess([*host_command(), str(adapter)], start_seconds=60)
+    start = time.monotonic()
+
+    host.close()
+
+    assert time.monotonic() - start < 3

@@ -177,6 +177,18 @@ class TestRecords:
 
         assert len(read_runs(record)) == 1
 
+    def test_file_is_kept_where_nothing_starts(self, tmp_path: Path) -> None:
+        record, other = tmp_path / "record.jsonl", tmp_path / "other.jsonl"
+        record.write_text("an earlier run", encoding="utf-8")
+
+        assert run("check", DEAD, *NARROW, "-o", record).exit_code == 3
+        assert run("check", DEAD, *NARROW, "-o", other).exit_code == 3
+        assert record.read_text(encoding="utf-8") == "an earlier run"
+        assert not other.exists()
+
+        assert run("check", DEAD, RIGHT, *NARROW, "-o", record).exit_code == 3
+        assert [len(one.cells) for one in read_runs(record)] == [3]
+
     @pytest.mark.parametrize("name", ["", "new/"])
     def test_folder_gets_a_file_for_each(self, name: str, tmp_path: Path) -> None:
         folder = f"{tmp_path}/{name}"

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO, cast
 
 import click
 
@@ -93,7 +93,7 @@ def check(
             request = RunRequest(
                 target.name, target.connect, selection, timeout, jobs, sys.argv[1:], seed if deep else None, found
             )
-            with _record(output, target, first=not runs and not problems) as stream, progress_bar() as progress:
+            with _record(output, target, first=not runs) as stream, progress_bar() as progress:
                 runs.append(run_adapter(request, stream, progress))
             if not runs[-1].cells:
                 say(f"{target.name}: no case that was asked for is about its operations and dtypes.")
@@ -162,5 +162,27 @@ def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]
         path.mkdir(parents=True, exist_ok=True)
         path /= f"{Path(target.name).stem.replace(':', '.')}.jsonl"
         first = True
-    with path.open("w" if first else "a", encoding="utf-8") as stream:
-        yield stream
+    with _LateFile(path, "w" if first else "a") as stream:
+        yield cast(TextIO, stream)
+
+
+class _LateFile(io.TextIOBase):
+    """A file that is opened when something is written: a run that never begins empties no record of an earlier one."""
+
+    def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
+        self._path, self._mode = path, mode
+        self._stream: TextIO | None = None
+
+    def write(self, text: str, /) -> int:
+        if self._stream is None:
+            self._stream = self._path.open(self._mode, encoding="utf-8")
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def close(self) -> None:
+        super().close()
+        if self._stream is not None:
+            self._stream.close()

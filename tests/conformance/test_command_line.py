@@ -199,6 +199,23 @@ class TestRecords:
         assert sorted(path.name for path in Path(folder).iterdir()) == ["declines.jsonl", "right.jsonl"]
         assert run("summary", folder).exit_code == 0
 
+    def test_two_records_of_one_name_are_refused_before_anything_runs(self, tmp_path: Path) -> None:
+        folder = f"{tmp_path}/new/"
+
+        result = run("check", "./a/clip.py", "./b/clip.py", *NARROW, "-o", folder)
+
+        assert result.exit_code == 2
+        assert "./a/clip.py and ./b/clip.py would both be written to clip.jsonl" in result.stderr
+        assert not Path(folder).exists()
+
+    def test_functions_of_one_package_have_records_of_their_own(self, tmp_path: Path) -> None:
+        functions = ["no_such.module:clip", "no_such.other:clip"]
+
+        result = run("check", *functions, "--op", "clip_by_norm", *NARROW, "-o", f"{tmp_path}/")
+
+        assert result.exit_code == 3
+        assert result.stderr.count("does not start") == 2
+
     def test_place_that_cannot_be_written_is_3(self, tmp_path: Path) -> None:
         result = run("check", RIGHT, *NARROW, "-o", tmp_path / "no" / "such" / "folder.jsonl")
 

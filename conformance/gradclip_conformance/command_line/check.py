@@ -85,6 +85,8 @@ def check(
     targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
     selection = Selection((operation,) if operation else (), rules, dtypes)
     _refuse_patterns_without_a_case(rules)
+    if output is not None and _is_folder(output):
+        _refuse_records_of_one_name(targets)
     runs: list[Run] = []
     problems = 0
     for target in targets:
@@ -122,6 +124,16 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
             raise click.UsageError(msg)
 
 
+def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
+    taken: dict[str, str] = {}
+    for target in targets:
+        name = _file_name(target)
+        if name in taken:
+            msg = f"{taken[name]} and {target.name} would both be written to {name}: check them one after the other."
+            raise click.UsageError(msg)
+        taken[name] = target.name
+
+
 def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
     """The cases that `--deep` adds; each find is printed as it is kept in `cases/found.toml`."""
     try:
@@ -157,13 +169,22 @@ def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]
         yield io.StringIO()
         return
     path = Path(output)
-    # Before it became a path, the name told whether a folder is meant.
-    if path.is_dir() or output.endswith(("/", os.sep)):
+    if _is_folder(output):
         path.mkdir(parents=True, exist_ok=True)
-        path /= f"{Path(target.name).stem.replace(':', '.')}.jsonl"
+        path /= _file_name(target)
         first = True
     with _LateFile(path, "w" if first else "a") as stream:
         yield cast(TextIO, stream)
+
+
+def _is_folder(output: str) -> bool:
+    # Before it becomes a path, the name tells whether a folder is meant.
+    return Path(output).is_dir() or output.endswith(("/", os.sep))
+
+
+def _file_name(target: Target) -> str:
+    """What the record of an adapter is called in a folder."""
+    return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
 
 
 class _LateFile(io.TextIOBase):

@@ -44,6 +44,8 @@ PINNED_ENVIRONMENT = {
 #: A framework's first import can compile (Jittor's takes two minutes).
 START_SECONDS = 300.0
 STDERR_LINES = 20
+#: Python refuses to wait for longer than about twice this (on the commonest systems, 300 years).
+LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
 
 
 def host_command(python: str | None = None, command: str | None = None) -> list[str]:
@@ -174,7 +176,7 @@ class HostProcess:
 
     def _receive(self, timeout: float) -> str | None:
         try:
-            return self._lines.get(timeout=timeout)
+            return self._lines.get(timeout=min(timeout, LONGEST_SECONDS))
         except queue.Empty:
             raise TimeoutError from None
 

@@ -38,6 +38,12 @@ class TestExitCodes:
         assert result.exit_code == 0, result.output
         assert "3 of 3 cells passed" in result.stdout
 
+    @pytest.mark.parametrize("seconds", ["inf", "1e300"])
+    def test_no_time_limit(self, seconds: str) -> None:
+        result = run("check", RIGHT, *NARROW, "--timeout", seconds)
+
+        assert result.exit_code == 0, result.output
+
     def test_failure_is_1_and_is_shown_with_its_input(self) -> None:
         result = run("check", WRONG, *NARROW)
 
@@ -68,6 +74,7 @@ class TestExitCodes:
             (["check", "numpy", "--dtype", "int8"], 2, "'int8' is not one of"),
             (["check", "numpy", "--jobs", "0"], 2, "--jobs"),
             (["check", "numpy", "--timeout", "0"], 2, "--timeout"),
+            (["check", "numpy", "--timeout", "nan"], 2, "--timeout"),
             (["check", "numpy", "--format", "pdf"], 2, "'pdf' is not one of"),
             (["check", "numpy", "--python", "a", "--python", "b"], 2, "--python is given twice"),
             (["check", "numpy", "--python", "a", "--venv"], 2, "exclude each other"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,14 @@ from .targets import Target, chosen_targets, python_options, say, say_that_it_do
 __all__ = ["check", "exit_code"]
 
 
+def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    # Of NaN no comparison tells that it is out of a range.
+    if math.isnan(value):
+        msg = f"{value} is not a number of seconds."
+        raise click.BadParameter(msg, context, parameter)
+    return value
+
+
 @click.command()
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
@@ -42,7 +51,8 @@ __all__ = ["check", "exit_code"]
     default=CASE_SECONDS,
     show_default=True,
     type=click.FloatRange(0, min_open=True),
-    help="Seconds a case.",
+    callback=_refuse_nan,
+    help="Seconds a case; inf for no limit.",
 )
 @click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis.")
 @click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from.")

@@ -64,11 +64,13 @@ def chosen_targets(
     Raises
     ------
     click.UsageError
-        When a name is unknown, or the options contradict each other.
+        When a name is unknown, the options contradict each other, or `command` is none.
     """
     if sum((bool(pythons), command is not None, venv)) > 1:
         msg = "--python, --command and --venv exclude each other."
         raise click.UsageError(msg)
+    if command is not None:
+        _refuse_no_command(command)
     known = registry.installed()
     chosen = list(dict.fromkeys(names)) or [name for name in known if framework_is_here(name)]
     for name in chosen:
@@ -87,6 +89,17 @@ def chosen_targets(
     return [
         Target(name, _connector(name, by_name.get(name, general), command, venv, operation, dtypes)) for name in chosen
     ]
+
+
+def _refuse_no_command(command: str) -> None:
+    try:
+        words = host_command(command=command)
+    except ValueError as error:
+        msg = f"--command {command!r} cannot be split into words: {error}."
+        raise click.UsageError(msg) from error
+    if not words:
+        msg = "--command is empty: name a launcher of a host process."
+        raise click.UsageError(msg)
 
 
 def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[str, str], str | None]:

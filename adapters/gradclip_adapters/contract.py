@@ -253,9 +253,17 @@ def framework_call(
         except Unsupported:
             raise
         except Exception as error:
-            raise FrameworkRaised(type(error).__name__, str(error), inputs() if inputs else None) from error
+            raise FrameworkRaised(type(error).__name__, text_of(error), inputs() if inputs else None) from error
         finally:
             seen.warnings = tuple("{}: {}".format(w.category.__name__, w.message) for w in caught)
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says; its own code tells that, which may raise too."""
+    try:
+        return str(error)
+    except Exception as another:
+        return "({} cannot be shown: its text raised {})".format(type(error).__name__, type(another).__name__)
 
 
 class Adapter:

@@ -327,3 +327,17 @@ class TestAnswer:
         reply = PlainFunction(warn, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
 
         assert reply.warnings == ("UserWarning: careful",)
+
+    def test_error_that_cannot_be_shown_is_described(self) -> None:
+        class Unshowable(Exception):
+            def __str__(self) -> str:
+                raise KeyError
+
+        def clip(grads: Any, clip_norm: float) -> Any:
+            raise Unshowable
+
+        with pytest.raises(FrameworkRaised) as raised:
+            PlainFunction(clip, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert raised.value.kind == "Unshowable"
+        assert raised.value.text == "(Unshowable cannot be shown: its text raised KeyError)"

@@ -1,5 +1,6 @@
 """An adapter in the suite's own process: no host, no time limit, no protection from a crash.
 
+Of what a function raises to end its process, only a Ctrl-C ends this one: it may be a program with a verdict to give.
 For plain functions given to `check_clipper`, which may be closures that no other process can import.
 """
 
@@ -8,9 +9,9 @@ from __future__ import annotations
 import platform
 import traceback
 
-from gradclip_adapters.contract import Adapter, Call, FrameworkRaised, Unsupported
+from gradclip_adapters.contract import Adapter, Call, FrameworkRaised, Unsupported, text_of
 
-from .answers import Answer, Description, Mistaken, NotSupported, Raised, Replied
+from .answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 
 __all__ = ["InProcess"]
 
@@ -35,6 +36,10 @@ class InProcess:
             return Raised(error.kind, error.text, error.inputs)
         except Exception:
             return Mistaken(traceback.format_exc())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
 
     def close(self) -> None:
         """Nothing to end."""

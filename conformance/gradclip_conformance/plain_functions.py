@@ -48,7 +48,7 @@ def check_clipper(
     -------
     list of dict
         One a cell: `rule`, `case`, `dtype`, `level`, `status`, `ulp`, `detail`, `expected`, `observed` and more, as in
-        a record. A status of "fail" or "error" is what to look for.
+        a record. A status of "fail", "crash" or "error" is what to look for.
 
     Raises
     ------

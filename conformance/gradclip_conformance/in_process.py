@@ -9,6 +9,8 @@ from __future__ import annotations
 import platform
 import traceback
 
+import numpy as np
+
 from gradclip_adapters.contract import Adapter, Call, FrameworkRaised, Unsupported, text_of
 
 from .answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
@@ -21,6 +23,7 @@ class InProcess:
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
+        self._floating_point_errors = np.geterr()
         about = adapter.about()
         environment = {"python": platform.python_version(), "platform": platform.platform(), **about.environment}
         self.description = Description(about.framework, about.version, environment, tuple(adapter.subjects()))
@@ -29,7 +32,9 @@ class InProcess:
         """The answer to one call; `timeout` cannot be kept here."""
         del timeout
         try:
-            return Replied(self._adapter.call(call))
+            # What the suite does with floating-point errors for itself is not the function's concern.
+            with np.errstate(**self._floating_point_errors):
+                return Replied(self._adapter.call(call))
         except Unsupported as error:
             return NotSupported(str(error))
         except FrameworkRaised as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.plain import PlainFunction
 
@@ -75,6 +77,8 @@ def check_clipper(
         raise ValueError(msg)
     connection = InProcess(PlainFunction(fn, op, dtypes=chosen, in_place=in_place))
     selection = Selection(rules=(rule,) if rule else ())
-    planned = plan_cells(connection.description.subjects, all_cases(), selection)
-    asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(chosen)]
-    return [run_cell(connection, cell, CASE_SECONDS).to_json() for cell in asked]
+    # NumPy's defaults: what the caller has set is for his function, which the connection calls under it.
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        planned = plan_cells(connection.description.subjects, all_cases(), selection)
+        asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(chosen)]
+        return [run_cell(connection, cell, CASE_SECONDS).to_json() for cell in asked]

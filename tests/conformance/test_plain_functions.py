@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Any
 
@@ -32,3 +33,30 @@ def test_function_that_ends_the_process_costs_its_cells() -> None:
 def test_interruption_ends_the_check() -> None:
     with pytest.raises(KeyboardInterrupt):
         check_clipper(is_interrupted, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold")
+
+
+STRICT = """
+import threading
+import numpy as np
+from gradclip_conformance import check_clipper
+
+def clip(grads, *, max, min=None):
+    # NumPy begins each thread with its defaults.
+    assert np.geterr() == strict or threading.current_thread() is not threading.main_thread()
+    np.seterr(under="print")
+    return [None if grad is None else np.clip(grad, -max if min is None else min, max) for grad in grads]
+
+np.seterr(all="raise")
+strict = np.geterr()
+results = check_clipper(clip, "clip_by_value", dtypes=["float16", "float64"])
+print(sorted({result["status"] for result in results}), np.geterr() == strict)
+"""
+
+
+def test_floating_point_errors_that_raise_are_the_functions_alone() -> None:
+    # In a process of its own, because cases are built once in each.
+    command = [sys.executable, "-W", "error", "-c", STRICT]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.stdout == "['pass', 'unspecified', 'unsupported'] True\n", done.stderr

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
 import os
 import queue
 import shlex
@@ -18,16 +17,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.contract import DTYPES, Array, Call, Reply
+from gradclip_adapters.contract import DTYPES, Array, Call
 
 from .answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
-from .messages import explain
+from .messages import message_of
 
 __all__ = ["PINNED_ENVIRONMENT", "HostProcess", "host_command"]
 
@@ -92,7 +91,7 @@ class HostProcess:
             return TimedOut(timeout)
         if line is None:
             return Died(self._death())
-        answer = _understood(line, self._number)
+        answer = _understood(line, self._number, call)
         if isinstance(answer, Died):
             self._end()
         return answer
@@ -155,7 +154,7 @@ class HostProcess:
 
     def _described(self, line: str) -> Description:
         try:
-            message = json.loads(line)
+            message = message_of(line)
             if message["message"] == "failed":
                 self._end()
                 raise StartError(message["kind"], message["text"])
@@ -167,7 +166,7 @@ class HostProcess:
             )
         except (ValueError, KeyError, TypeError) as error:
             self._end()
-            text = f"The host's first message is not an `about`: {explain(line)}"
+            text = f"The host's first message is not an `about`: {error}"
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -239,35 +238,48 @@ def _keep_lines(stream: IO[str], lines: collections.deque[str]) -> None:
         lines.extend(stream)
 
 
-def _understood(line: str, number: int) -> Answer:
+def _understood(line: str, number: int, call: Call) -> Answer:
     """The answer that a line holds, or the death of a host that talks rubbish."""
     try:
-        message = json.loads(line)
-        if message["number"] != number:
-            return Died(f"The host answered call {message['number']} when it was asked call {number}.")
+        message = message_of(line)
+        if message.get("number") != number:
+            return Died(f"The host answered call {message.get('number')} when it was asked call {number}.")
         match message["message"]:
             case "reply":
-                return Replied(_whole(wire.reply_from_json(message)))
+                reply = wire.reply_from_json(message)
+                _check_arrays((*reply.gradients, reply.norm))
+                _check_inputs(reply.inputs, call)
+                return Replied(reply)
             case "raised":
                 inputs = message["inputs"]
                 arrays = None if inputs is None else tuple(wire.array_from_json(array) for array in inputs)
+                _check_inputs(arrays, call)
                 return Raised(message["kind"], message["text"], arrays)
             case "unsupported":
                 return NotSupported(message["text"])
             case "mistake":
                 return Mistaken(message["text"])
             case other:
-                return Died(f"The host sent a message of the unknown kind {other!r}.")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Died(f"The host's answer is not a message: {explain(line)}")
+                return Died(f"The host sent a message of the kind {other!r}, which is no answer.")
+    except ValueError as error:
+        return Died(f"The host's answer is not a message: {error}")
 
 
-def _whole(reply: Reply) -> Reply:
-    """The reply, once each array is known to hold as many bytes as its shape says."""
-    for array in (*reply.gradients, reply.norm, *(reply.inputs or ())):
+def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
+    """Refuse inputs that cannot be those of the call, read back after it."""
+    if inputs is None:
+        return
+    if len(inputs) != len(call.gradients):
+        msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
+        raise ValueError(msg)
+    _check_arrays(inputs)
+
+
+def _check_arrays(arrays: Iterable[Array | None]) -> None:
+    """Refuse an array that does not hold as many bytes as its shape says."""
+    for array in arrays:
         if array is not None and array.dtype in DTYPES:
             _check_length(array)
-    return reply
 
 
 def _check_length(array: Array) -> None:

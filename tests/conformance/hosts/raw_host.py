@@ -72,6 +72,38 @@ def lacks_a_member(right: dict[str, object]) -> None:
 
 
 @way
+def nested_without_end(right: dict[str, object]) -> None:
+    """Send a list in a list in a list, and so on."""
+    print("[" * 100_000 + "]" * 100_000, flush=True)
+
+
+@way
+def too_many_inputs(right: dict[str, object]) -> None:
+    """Send more arrays than there were gradients."""
+    inputs = right["inputs"]
+    assert isinstance(inputs, list)
+    send({"message": "raised", "number": right["number"], "kind": "Error", "text": "", "inputs": inputs * 2})
+
+
+@way
+def no_inputs(right: dict[str, object]) -> None:
+    """Send fewer arrays than there were gradients."""
+    send({**right, "inputs": []})
+
+
+@way
+def text_that_is_null(right: dict[str, object]) -> None:
+    """Say nothing of what was raised."""
+    send({"message": "raised", "number": right["number"], "kind": "Error", "text": None, "inputs": None})
+
+
+@way
+def says_goodbye(right: dict[str, object]) -> None:
+    """Send a message that is no answer."""
+    send({"message": "bye"})
+
+
+@way
 def no_base64(right: dict[str, object]) -> None:
     """Send an array that cannot be read."""
     array = {"dtype": "float32", "shape": [1], "data": "**"}

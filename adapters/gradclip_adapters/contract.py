@@ -156,6 +156,9 @@ class Reply:
     same_object: Optional[Tuple[bool, ...]] = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: Tuple[str, ...] = ()
+    #: Where what came back is no list of arrays: what it is, as the end of a sentence that begins with "it". There are
+    #: no `gradients` then. A refusal is raised; whatever is returned is none.
+    malformed: Optional[str] = None
 
 
 @dataclass(frozen=True)

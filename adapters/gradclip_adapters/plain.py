@@ -32,6 +32,7 @@ from .contract import (
     Unsupported,
     framework_call,
     numpy_dtype,
+    text_of,
 )
 
 __all__ = ["PlainFunction"]
@@ -154,17 +155,9 @@ class PlainFunction(Adapter):
                 _fill(arrays, earlier)
                 self._function(list(arrays), **self._keywords(earlier))
                 _fill(arrays, call)
-            clipped, norm = _split(self._function(passed, **keywords), passed)
-            # Packed inside the block, because an answer that is no array is the function's fault.
-            (packed_norm,) = _packed([_on_the_wire(norm)])
-            gradients = _packed(clipped)
-        return Reply(
-            gradients=gradients,
-            norm=packed_norm,
-            inputs=_packed(arrays),
-            same_object=_same(clipped, arrays),
-            warnings=seen.warnings,
-        )
+            # Read inside the block, because in threads another call comes in between.
+            reply = _read(self._function(passed, **keywords), passed, arrays)
+        return replace(reply, inputs=_packed(arrays), warnings=seen.warnings)
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str]]:
@@ -220,6 +213,21 @@ def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:
             array[...] = gradient.array.numpy()
 
 
+def _read(
+    result: Any,
+    passed: List[Optional[np.ndarray[Any, Any]]],
+    arrays: Sequence[Optional[np.ndarray[Any, Any]]],
+) -> Reply:
+    """What a function returned, as a reply; what cannot be read was returned all the same, and not raised."""
+    try:
+        clipped, norm = _split(result, passed)
+        (packed_norm,) = _packed([_on_the_wire(norm)])
+        return Reply(_packed(clipped), packed_norm, same_object=_same(clipped, arrays))
+    except Exception as error:
+        message = "returned a value of type {}, which cannot be read: {}"
+        return Reply((), malformed=message.format(type(result).__name__, text_of(error)))
+
+
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
     """The clipped gradients and the norm (None if there is none) in what a function returned."""
     if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
@@ -228,9 +236,7 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
         return list(result[0]), result[1]
     if isinstance(result, (list, tuple)):
         return list(result), None
-    message = "the function returned {}: return the list of clipped gradients, or (list, total_norm)".format(
-        type(result).__name__
-    )
+    message = "return the list of clipped gradients, or (list, total_norm)"
     raise TypeError(message)
 
 

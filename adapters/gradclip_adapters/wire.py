@@ -126,8 +126,8 @@ def call_from_json(message: Mapping[str, Any]) -> Call:
 
 
 def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
-    """The message of a reply."""
-    return {
+    """The message of a reply; `malformed` is left out where there is nothing to say."""
+    message: Dict[str, Any] = {
         "message": "reply",
         "number": number,
         "gradients": arrays_to_json(reply.gradients),
@@ -136,6 +136,9 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
         "same_object": None if reply.same_object is None else list(reply.same_object),
         "warnings": list(reply.warnings),
     }
+    if reply.malformed is not None:
+        message["malformed"] = reply.malformed
+    return message
 
 
 def reply_from_json(message: Mapping[str, Any]) -> Reply:
@@ -147,6 +150,7 @@ def reply_from_json(message: Mapping[str, Any]) -> Reply:
         inputs=None if inputs is None else tuple(array_from_json(array) for array in inputs),
         same_object=None if same_object is None else tuple(same_object),
         warnings=tuple(message["warnings"]),
+        malformed=message.get("malformed"),
     )
 
 

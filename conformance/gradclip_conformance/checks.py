@@ -34,9 +34,13 @@ __all__ = ["check"]
 def check(context: Context, answers: Sequence[Answer]) -> Verdict:
     """Hold the answers to a case against its expectation: `pass`, `quality`, `fail`, `unspecified` or `unsupported`."""
     case, answer = context.case, answers[0]
+    if isinstance(case.expectation, Recorded):
+        return Verdict("unspecified", f"Recorded: {what_happened(case, answer)}", observed=observed_answer(answer))
+    for each in answers:
+        if isinstance(each, Replied) and each.reply.malformed is not None:
+            detail = f"A list of clipped gradients or an error was expected, and it {what_happened(case, each)}."
+            return Verdict("fail", detail, observed=observed_answer(each))
     match case.expectation:
-        case Recorded():
-            return Verdict("unspecified", f"Recorded: {what_happened(case, answer)}", observed=observed_answer(answer))
         case Refused():
             return check_effects.refused(case, answer)
         case RaisesOnNonfinite(atomic):

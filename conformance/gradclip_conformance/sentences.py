@@ -29,6 +29,8 @@ def observed_answer(answer: Answer) -> Any:
         return {"raised": answer.kind, "text": answer.text[:500]}
     if not isinstance(answer, Replied):
         return None
+    if answer.reply.malformed is not None:
+        return {"malformed": answer.reply.malformed[:500]}
     shown: dict[str, Any] = {"gradients": [readable_array(array) for array in answer.reply.gradients[:SHOWN_ELEMENTS]]}
     if answer.reply.norm is not None:
         shown["norm"] = readable_array(answer.reply.norm)
@@ -39,6 +41,8 @@ def what_happened(case: Case, answer: Answer) -> str:
     """The end of a sentence that begins with "it"."""
     if isinstance(answer, Raised):
         return f"raised {answer.kind}: {answer.text[:200]}"
+    if isinstance(answer, Replied) and answer.reply.malformed is not None:
+        return answer.reply.malformed[:300]
     behaviour = behaviour_of(case, answer)
     return _WORDS.get(behaviour, f"answered {behaviour}")
 

@@ -294,18 +294,25 @@ class TestAnswer:
         assert reply.gradients[0] is not None
         assert reply.gradients[0].dtype == "bfloat16"
 
-    @pytest.mark.parametrize("returned", [THREE_FOUR, {"a": 1}, iter([])])
-    def test_answer_that_is_no_list_is_the_functions_fault(self, returned: Any) -> None:
+    @pytest.mark.parametrize("returned", [THREE_FOUR, {"a": 1}, iter([]), NotImplemented])
+    def test_answer_that_is_no_list_was_returned_and_not_raised(self, returned: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
 
-        with pytest.raises(FrameworkRaised, match="return the list of clipped gradients"):
-            adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
 
-    def test_ragged_answer_is_the_functions_fault(self) -> None:
-        adapter = PlainFunction(lambda grads, clip_norm: [[[1.0], [1.0, 2.0]]], "clip_by_norm")
+        assert reply.gradients == ()
+        assert reply.malformed is not None
+        assert f"of type {type(returned).__name__}" in reply.malformed
+        assert "return the list of clipped gradients" in reply.malformed
 
-        with pytest.raises(FrameworkRaised, match="inhomogeneous"):
-            adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+    @pytest.mark.parametrize("returned", [[[[1.0], [1.0, 2.0]]], ([THREE_FOUR], [[1.0], [1.0, 2.0]])])
+    def test_ragged_answer_was_returned_and_not_raised(self, returned: Any) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.malformed is not None
+        assert "inhomogeneous" in reply.malformed
 
     def test_what_is_raised_comes_with_the_inputs_afterwards(self) -> None:
         def spoil(grads: Any, clip_norm: float) -> None:

@@ -92,6 +92,7 @@ def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, see
         inputs=tuple(reversed(gradients)) if seen else None,
         same_object=tuple(array is None for array in gradients) if seen else None,
         warnings=("UserWarning: ü\n",) if seen else (),
+        malformed=None if seen else "returned nothing",
     )
 
     message = through_json(wire.reply_to_json(reply, 3))

@@ -22,6 +22,14 @@ class _ChecksNothing(NormClipper):
 
 
 @caught_by("negative-threshold-refused")
+class AnswersWithAStatus(_ChecksNothing):
+    """Returns a status where a threshold is negative, and raises nothing."""
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        return {"status": "bad"} if clip_norm < 0 else super().give(results, total, clip_norm)
+
+
+@caught_by("negative-threshold-refused")
 class NegativeFlipsTheSign(_ChecksNothing):
     """Scales by a negative threshold."""
 

@@ -15,6 +15,14 @@ from .table import caught_by
 
 
 @caught_by("nan-not-silent")
+class AnswersNotImplemented(NormClipper):
+    """Returns NotImplemented where a norm is NaN."""
+
+    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+        return NotImplemented if math.isnan(total) else super().give(results, total, clip_norm)
+
+
+@caught_by("nan-not-silent")
 class NanIsNotAbove(NormClipper):
     """Compares with `>`, which no NaN is."""
 

@@ -7,7 +7,7 @@ them, `need_clip` (a list of bool, always), and `norm_type`, `error_if_nonfinite
 
 It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
 the norm alone, and then what it was given is the result. That a clip by global norm returns the norm is seen in one or
-two calls before all others.
+two calls before all others; they are calls of cases, which get these first answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class PlainFunction(Adapter):
         features = _features(self._taken, self._required, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
         self._asked = False
+        #: What came of the calls that were made before any was asked for, until it is.
+        self._early: List[Tuple[Call, Union[Reply, BaseException]]] = []
 
     def about(self) -> About:
         """The function's module and name, and the `__version__` of the module or of its package."""
@@ -119,22 +121,37 @@ class PlainFunction(Adapter):
         """Whether a norm comes with what is clipped or with what is not; where both raise, cases tell of it."""
         raised = []
         dtype = numpy_dtype("float32" if "float32" in self._subject.dtypes else self._subject.dtypes[0])
+        gradients = tuple(
+            Gradient("g{}".format(number), Array.of(np.array([value], dtype)))
+            for number, value in enumerate((3.0, 4.0))
+        )
         for clip_norm in (1.0, 8.0):
-            gradients: List[Any] = [np.array([3.0], dtype), np.array([4.0], dtype)]
-            flags = {"need_clip": [True, True]} if "need_clip" in self._taken else {}
+            call = Call(self._subject.name, gradients, {"clip_norm": clip_norm})
             try:
-                if _split(self._function(list(gradients), clip_norm=clip_norm, **flags), gradients)[1] is not None:
-                    return True
-            except Exception as error:
+                reply = self._answer(call)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raised.append(error)
+                self._early.append((call, error))
+            else:
+                self._early.append((call, reply))
+                if reply.norm is not None:
+                    return True
         return len(raised) == 2
 
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
         refuse_unlisted(call, self._subject)
         if "threads" in call.options:
-            return in_threads(call, self.call)
-        return self._answer(call, self._keywords(call))
+            return in_threads(call, self._answer)
+        for place, (early, answer) in enumerate(self._early):
+            if early == call:
+                del self._early[place]
+                if isinstance(answer, BaseException):
+                    raise answer
+                return answer
+        return self._answer(call)
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
         keywords = {name: value for name, value in call.options.items() if name != "reused"}
@@ -146,7 +163,8 @@ class PlainFunction(Adapter):
             raise Unsupported(message)
         return keywords
 
-    def _answer(self, call: Call, keywords: Dict[str, Any]) -> Reply:
+    def _answer(self, call: Call) -> Reply:
+        keywords = self._keywords(call)
         arrays = build_tensors(call.gradients, _array)
         # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
         passed = list(arrays)

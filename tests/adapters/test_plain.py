@@ -194,6 +194,23 @@ class TestWhatIsPassed:
 
         assert "returns_norm" in subject.features
 
+    def test_the_first_answers_are_those_to_the_calls_of_cases(self) -> None:
+        calls = []
+
+        def clip(grads: Any, *, clip_norm: float) -> Any:
+            calls.append(clip_norm)
+            return [grad * len(calls) for grad in grads]
+
+        adapter = PlainFunction(clip, "clip_by_global_norm", name="fn")
+        adapter.subjects()
+        assert calls == [1.0, 8.0]
+        three, four = np.array([3.0], np.float32), np.array([4.0], np.float32)
+
+        answers = [adapter.call(call_of(three, four, clip_norm=clip_norm)) for clip_norm in (8.0, 1.0, 1.0)]
+
+        assert calls == [1.0, 8.0, 1.0]
+        assert [numpy_of(answer.gradients[0]) for answer in answers] == [6.0, 3.0, 9.0]
+
     def test_unknown_layout_and_sparse_rows_are_unsupported(self) -> None:
         adapter = PlainFunction(halve, "clip_by_norm")
         values = Array.of(THREE_FOUR)

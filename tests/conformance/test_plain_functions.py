@@ -8,13 +8,26 @@ from typing import Any
 
 import pytest
 
+from gradclip_adapters.contract import DTYPES, Call, Reply
+from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import check_clipper
+from gradclip_conformance.cases import all_cases
 
 
 def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """Refuses a threshold as a program does, not a function."""
     if clip_norm < 0:
         sys.exit(0)
+    return grads
+
+
+def ends_at_once(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Takes no call at all."""
+    sys.exit(0)
+
+
+def returns_no_norm(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Not a clip."""
     return grads
 
 
@@ -28,6 +41,27 @@ def test_function_that_ends_the_process_costs_its_cells() -> None:
 
     assert {result["status"] for result in results} == {"crash"}
     assert {result["detail"] for result in results} == {"The call would have ended a host process: SystemExit: 0"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_calls_before_all_others_are_calls_of_cases(dtype: str) -> None:
+    asked: list[Call] = []
+
+    class Asks(PlainFunction):
+        def _answer(self, call: Call) -> Reply:
+            asked.append(call)
+            return super()._answer(call)
+
+    (subject,) = Asks(returns_no_norm, "clip_by_global_norm", (dtype,)).subjects()
+
+    assert len(asked) == 2
+    assert all(call in [case.call(subject.name) for case in all_cases()] for call in asked)
+
+
+def test_function_that_ends_the_process_at_once_costs_its_cells() -> None:
+    results = check_clipper(ends_at_once, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.at-threshold")
+
+    assert {result["status"] for result in results} == {"crash"}
 
 
 def test_interruption_ends_the_check() -> None:

@@ -2,8 +2,9 @@
 
 The function is called as `fn(grads, *, clip_norm)` (clip by norm, by global norm) or `fn(grads, *, max, min)` (by
 value). `grads` is a list of NumPy arrays, with None where a parameter has no gradient. It is also given, if it takes
-them, `need_clip` (a list of bool, always), and `norm_type`, `error_if_nonfinite` and `eps` (when the case sets them).
-`**kwargs` counts as taking them all. A parameter that it does not take makes the ability `unsupported`.
+them, `need_clip` (a list of bool; left out where it has a default and the case excludes nothing), and `norm_type`,
+`error_if_nonfinite` and `eps` (when the case sets them). `**kwargs` counts as taking them all, and shows no default. A
+parameter that it does not take makes the ability `unsupported`.
 
 It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
 the norm alone, and then what it was given is the result. That a clip by global norm returns the norm is seen in one or
@@ -92,7 +93,7 @@ class PlainFunction(Adapter):
             getattr(function, "__module__", None) or "unknown",
             getattr(function, "__qualname__", type(function).__qualname__),
         )
-        self._taken, self._required = _parameters(function, operation, self._source)
+        self._taken, self._required, self._with_default = _parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _features(self._taken, self._required, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
@@ -155,8 +156,10 @@ class PlainFunction(Adapter):
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
         keywords = {name: value for name, value in call.options.items() if name != "reused"}
-        if "need_clip" in self._taken:
-            keywords["need_clip"] = [gradient.need_clip for gradient in call.gradients]
+        flags = [gradient.need_clip for gradient in call.gradients]
+        # By default all are included: a default is tried wherever a case lets it.
+        if "need_clip" in self._taken and not (all(flags) and "need_clip" in self._with_default):
+            keywords["need_clip"] = flags
         missing = sorted(self._required - set(keywords))
         if missing:
             message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
@@ -178,8 +181,8 @@ class PlainFunction(Adapter):
         return replace(reply, inputs=_packed(arrays), warnings=seen.warnings)
 
 
-def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str]]:
-    """The names among those of the operation that the function takes, and those that it cannot do without."""
+def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
+    """The names of the operation that the function takes, those that it cannot do without, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
     except ValueError as error:
@@ -198,14 +201,15 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
         message = "{} takes no parameter {!r}, which {} needs".format(source, known[0], operation)
         raise TypeError(message)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = {p.name for p in declared[1:] if p.default is inspect.Parameter.empty and p.kind not in variable}
+    with_default = {p.name for p in declared[1:] if p.default is not inspect.Parameter.empty}
+    required = {p.name for p in declared[1:] if p.name not in with_default and p.kind not in variable}
     unfilled = sorted((required - set(known)) | (required & set(OPTIONAL)))
     if unfilled:
         message = "{} needs {}, which is not passed in every call: give it a default".format(
             source, ", ".join(unfilled)
         )
         raise TypeError(message)
-    return taken, required
+    return taken, required, with_default
 
 
 def _features(taken: Set[str], required: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:

@@ -34,8 +34,9 @@ def check_clipper(
     ----------
     fn
         Called as `fn(grads, *, clip_norm, need_clip)`, or `fn(grads, *, min, max)` by value, where `grads` is a list
-        of NumPy arrays, or None for a parameter without a gradient, and `need_clip` a list of bool. It returns the
-        list of clipped gradients, or `(list, total_norm)`. Abilities are read off its signature: a parameter that it
+        of NumPy arrays, or None for a parameter without a gradient, and `need_clip` a list of bool, which is left out
+        where it has a default and nothing is excluded. It returns the list of clipped gradients, or
+        `(list, total_norm)`. Abilities are read off its signature: a parameter that it
         does not take (`need_clip`, `norm_type`, `error_if_nonfinite`) makes that ability `unsupported`.
     op
         "clip_by_value", "clip_by_norm" or "clip_by_global_norm".

@@ -113,6 +113,26 @@ class TestWhatIsPassed:
 
         assert seen == {"clip_norm": 1.0, "eps": 0.5, "need_clip": [True, False]}
 
+    def test_flags_with_a_default_are_left_out_where_nothing_is_excluded(self) -> None:
+        seen = []
+
+        def optional(grads: Any, *, clip_norm: float, need_clip: Any = "default") -> Any:
+            seen.append(need_clip)
+            return grads
+
+        def needed(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+            return optional(grads, clip_norm=clip_norm, need_clip=need_clip)
+
+        def unshown(grads: Any, *, clip_norm: float, **options: Any) -> Any:
+            return optional(grads, clip_norm=clip_norm, **options)
+
+        some = (Gradient("a", Array.of(THREE_FOUR)), Gradient("b", Array.of(THREE_FOUR), need_clip=False))
+        for function in (optional, needed, unshown):
+            for gradients in (some[:1], some):
+                PlainFunction(function, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
+
+        assert seen == ["default", [True, False], [True], [True, False], [True], [True, False]]
+
     @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate", "as_generator"])
     def test_option_that_is_not_taken_is_unsupported(self, option: str) -> None:
         with pytest.raises(Unsupported, match="halve cannot do this"):

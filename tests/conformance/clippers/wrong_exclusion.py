@@ -12,6 +12,15 @@ from .steps import Array, ByGlobalNorm, Clipper, Gradients
 from .table import caught_by
 
 
+@caught_by("value.bounds", "norm.each-tensor-alone", "global-norm.one-norm-over-all")
+class NoFlagsForNone(Clipper):
+    """Clips nothing where it is not told what to clip."""
+
+    def __call__(self, grads: Gradients, *, need_clip: Sequence[bool] | None = None, **options: Any) -> Any:
+        flags = [False] * len(grads) if need_clip is None else need_clip
+        return super().__call__(grads, need_clip=flags, **options)  # type: ignore[misc] # of the three operations
+
+
 @caught_by("excluded-untouched")
 class ClipsTheExcluded(Clipper):
     """Ignores need_clip."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, NormClipper
+from .steps import Array, ByGlobalNorm, Gradients, NormClipper
 from .table import caught_by
 
 # The norm.
@@ -183,3 +184,22 @@ class NormInTheLastDtype(_SumsInOneDtype):
     """Takes the norm in the last gradient's dtype."""
 
     taken_from = -1
+
+
+# The defaults.
+
+
+@caught_by("scaled-above")
+class AnotherOrderByDefault(NormClipper):
+    """Takes the sum of the magnitudes for the norm where no order is asked for."""
+
+    def __call__(self, grads: Gradients, *, norm_type: float = 1.0, **options: Any) -> Any:
+        return super().__call__(grads, norm_type=norm_type, **options)
+
+
+@caught_by("global-norm.returned-norm-nonfinite")
+class RaisesByDefault(ByGlobalNorm):
+    """Raises where the norm is not finite unless it is told not to."""
+
+    def __call__(self, grads: Gradients, *, error_if_nonfinite: bool = True, **options: Any) -> Any:
+        return super().__call__(grads, error_if_nonfinite=error_if_nonfinite, **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CELL_STATUSES", "NOT_RUN", "STATUSES", "Status"]
+__all__ = ["CELL_STATUSES", "NOT_RUN", "STATUSES", "UNJUDGED", "Status"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ STATUSES: dict[str, Status] = {
         Status("pass", "✓", "✅", "green", False, "agrees with the rule"),
     )
 }
+
+#: The statuses of cells about which nothing is said to be right or wrong.
+UNJUDGED = frozenset({"unsupported", "unspecified"})
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(name for name in STATUSES if name != NOT_RUN)

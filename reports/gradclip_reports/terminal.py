@@ -15,7 +15,7 @@ from rich.text import Text
 from .failures import FailureGroup, NotRun, failure_groups, not_run_groups
 from .lines import Header, Run
 from .matrix import Column, Matrix, Table, Tally, matrix_of
-from .statuses import NOT_RUN, STATUSES, Status
+from .statuses import NOT_RUN, STATUSES, UNJUDGED, Status
 from .values import cells, plain, readable, shortened
 
 __all__ = ["report", "terminal"]
@@ -45,7 +45,7 @@ def report(runs: Sequence[Run], width: int = 80) -> RenderableType:
     blocks += [_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
     blocks += [_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
     blocks += [_not_run(group) for group in not_run_groups(runs)]
-    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(matrix, groups))
+    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(runs, matrix, groups))
 
 
 def _about(header: Header) -> tuple[str, str]:
@@ -201,9 +201,14 @@ def _not_run(group: NotRun) -> Text:
     return text.append("\n  " + plain(rules), "not bold default")
 
 
-def _verdict(matrix: Matrix, groups: Sequence[FailureGroup]) -> Iterator[Text]:
+def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup]) -> Iterator[Text]:
     if any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL:
         yield Text("Each cell that did not pass is listed by: gradclip summary --format json FILE", "dim")
+    for run in runs:
+        # "As expected" is then no praise: nothing was expected.
+        if run.cells and {cell.status for cell in run.cells} <= UNJUDGED:
+            framework = _about(run.header)[0]
+            yield Text(f"Nothing was judged of {framework}: no cell is both supported and specified.", "bold")
     tally = matrix.tally
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")

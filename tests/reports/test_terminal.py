@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -54,6 +55,16 @@ ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 def test_small_run(small_run: Run) -> None:
     assert terminal([small_run]) == SMALL
+
+
+def test_run_in_which_nothing_was_judged_says_so(small_run: Run) -> None:
+    said = "Nothing was judged of torch 2.13.0"
+    mute = replace(small_run, cells=tuple(replace(cell, status="unsupported") for cell in small_run.cells))
+
+    assert said in terminal([mute])
+    assert said in terminal([mute, small_run])
+    assert said not in terminal([small_run])
+    assert said not in terminal([replace(small_run, cells=())])
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

@@ -45,6 +45,7 @@ FEATURES = {
     "in_place": "the results are written into the gradients that were passed",
     "functional": "the gradients that were passed are left as they were",
     "excludes": "a gradient can be excluded from the clip (`Gradient.need_clip` false)",
+    "optional_flags": "`need_clip` has a default, and is left out where nothing is excluded",
     "none_grads": "a parameter may have no gradient (`Gradient.array` is None)",
     "error_if_nonfinite": "the option `error_if_nonfinite` exists",
     "norm_type": "norms other than the Euclidean one: `Subject.norm_types` lists them",

@@ -93,9 +93,9 @@ class PlainFunction(Adapter):
             getattr(function, "__module__", None) or "unknown",
             getattr(function, "__qualname__", type(function).__qualname__),
         )
-        self._taken, self._required, self._with_default = _parameters(function, operation, self._source)
+        self._taken, self._required, with_default = _parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
-        features = _features(self._taken, self._required, in_place)
+        features = _features(self._taken, self._required, with_default, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
         self._asked = False
         #: What came of the calls that were made before any was asked for, until it is.
@@ -158,7 +158,7 @@ class PlainFunction(Adapter):
         keywords = {name: value for name, value in call.options.items() if name != "reused"}
         flags = [gradient.need_clip for gradient in call.gradients]
         # By default all are included: a default is tried wherever a case lets it.
-        if "need_clip" in self._taken and not (all(flags) and "need_clip" in self._with_default):
+        if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
         missing = sorted(self._required - set(keywords))
         if missing:
@@ -212,11 +212,13 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
     return taken, required, with_default
 
 
-def _features(taken: Set[str], required: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
+def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
     features = {"none_grads", "mixed_dtypes", "strided", "reversed", "broadcast", "repeated", "threads", "reuses"}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if "min" in required:
         features.add("requires_min")
+    if "need_clip" in with_default:
+        features.add("optional_flags")
     if in_place is not None:
         features.add("in_place" if in_place else "functional")
     return tuple(sorted(features))

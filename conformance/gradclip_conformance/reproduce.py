@@ -14,7 +14,7 @@ between the two calls. In the lines:
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
 `$arguments`      `clip_norm=...`, or `max=...` and `min=...` where the case has it
 `$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
-`$options`        all options as keyword arguments, and `need_clip` where the subject can exclude
+`$options`        all options as keyword arguments, and `need_clip` where the subject can exclude and is told so
 `$norm`           `norm = ` where the norm that is returned is looked at
 `$need_clip`      which gradients are included, as a list
 `$excluding`      the file's text of that name, where a gradient is excluded
@@ -187,10 +187,11 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
     module, _, name = subject.name.partition(":")
     options = {key: literal(value) for key, value in case.options.items() if key != "as_generator"}
     need_clip = str([gradient.need_clip for gradient in case.gradients])
-    all_options = {**options, **({"need_clip": need_clip} if "excludes" in subject.features else {})}
+    included = all(gradient.need_clip for gradient in case.gradients)
+    told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
+    all_options = {**options, **({"need_clip": need_clip} if told else {})}
     exists = all(gradient.array is not None for gradient in case.gradients)
     if_it_exists = "" if exists else " if gradient is not None"
-    included = all(gradient.need_clip for gradient in case.gradients)
     keywords = [f", {key}={options[key]}" for key in ("norm_type", "error_if_nonfinite", "eps") if key in options]
     return {
         "learning_rate": "1.0",

@@ -49,7 +49,13 @@ class TestSignature:
         (bare,) = PlainFunction(halve, "clip_by_global_norm").subjects()
         (full,) = PlainFunction(everything, "clip_by_global_norm").subjects()
 
-        assert set(full.features) - set(bare.features) == {"norm_type", "eps", "excludes", "error_if_nonfinite"}
+        assert set(full.features) - set(bare.features) == {
+            "norm_type",
+            "eps",
+            "excludes",
+            "optional_flags",
+            "error_if_nonfinite",
+        }
         assert bare.norm_types == (2.0,)
         assert full.norm_types == (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
 

@@ -405,6 +405,28 @@ def test_script_lets_no_more_pass_than_the_judge(name: str, tmp_path: Path, monk
     assert ends == [(1, True), (0, False), (0, False), (1, True)]
 
 
+NOTHING_BY_DEFAULT = """
+def clip(grads, *, max, min=None, need_clip=None):
+    flags = need_clip or [False] * len(grads)
+    return [grad.clip(-max if min is None else min, max) if flag else grad for grad, flag in zip(grads, flags)]
+"""
+
+
+def test_script_leaves_out_what_the_suite_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, output = tmp_path / "record.jsonl", tmp_path / "script.py"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "nothing_by_default.py").write_text(NOTHING_BY_DEFAULT, encoding="utf-8")
+    arguments = ["check", "nothing_by_default:clip", "--op", "clip_by_value", "--rule", "value.bounds"]
+    CliRunner().invoke(gradclip, [*arguments, "--dtype", "float32", "-o", str(record)])
+    case = next(cell.case for run in read_runs(record) for cell in run.cells if cell.status == "fail")
+
+    result = CliRunner().invoke(gradclip, ["repro", str(record), case, "-o", str(output)])
+    done = subprocess.run([sys.executable, "-B", output], capture_output=True, text=True, check=False)
+
+    assert result.exit_code == 0, result.output
+    assert "AssertionError" in done.stderr
+
+
 def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:
     """Of all numbers of float16 the first are subnormal, and this function flushes them."""
     case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")

@@ -1,5 +1,7 @@
 """What a framework's own documentation says, where it differs from the neutral rule: `gradclip_adapters/claims/*.toml`.
 
+Those about an adapter that is a file, `my_adapter.py`, stand beside it in `my_adapter.claims.toml`.
+
 A claim names the subjects and rules it speaks of, says in our words what follows (a formula, or the behaviour at an
 edge), and quotes the phrase that says so. It excuses an observation only when it predicts it.
 
@@ -21,6 +23,8 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters.contract import Subject
+
+from .kept import kept_file
 
 __all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claims_for", "docstrings", "drift", "load_claims"]
 
@@ -51,23 +55,36 @@ class Claim:
 
 @cache
 def load_claims(adapter: str) -> tuple[Claim, ...]:
-    """The claims about an adapter's framework; none where there is no file."""
-    path = CLAIMS / f"{adapter}.toml"
+    """The claims about an adapter's framework; none where there is no file.
+
+    Raises
+    ------
+    ValueError
+        When a claim is not well-formed.
+    """
+    path = kept_file(adapter, "claims", CLAIMS)
     if not path.exists():
         return ()
-    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
-    return tuple(
-        Claim(
-            subject=entry["subject"],
-            rules=tuple(entry.get("rules", ["*"])),
-            formula=entry.get("formula"),
-            predicts=entry.get("predicts"),
-            phrase=entry["phrase"],
-            where=entry["where"],
-            docstring=entry.get("docstring"),
-            docstring_sha256=entry.get("docstring_sha256"),
-        )
-        for entry in entries
+    try:
+        return tuple(map(_claim, tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])))
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{path.name} is not TOML: {error}"
+        raise ValueError(msg) from error
+    except KeyError as error:
+        msg = f"A claim in {path.name} lacks {error}."
+        raise ValueError(msg) from error
+
+
+def _claim(entry: Mapping[str, Any]) -> Claim:
+    return Claim(
+        subject=entry["subject"],
+        rules=tuple(entry.get("rules", ["*"])),
+        formula=entry.get("formula"),
+        predicts=entry.get("predicts"),
+        phrase=entry["phrase"],
+        where=entry["where"],
+        docstring=entry.get("docstring"),
+        docstring_sha256=entry.get("docstring_sha256"),
     )
 
 

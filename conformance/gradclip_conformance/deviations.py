@@ -1,5 +1,7 @@
 """Known failures of frameworks, pinned to what was observed: `expectations/<adapter>.toml`.
 
+Those of an adapter that is a file, `my_adapter.py`, stand beside it in `my_adapter.expectations.toml`.
+
 A pin turns a `fail` that answers as pinned into `deviation`; a cell that answers otherwise, or passes, is `changed`, so
 that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
 
@@ -33,16 +35,19 @@ from gradclip_adapters.contract import Subject
 from gradclip_reports.records import Cell, Run
 
 from .case import Case
+from .kept import kept_file
 from .patterns import matches
 from .verdict import Verdict
 
 __all__ = [
     "AGREES",
     "EXPECTATIONS",
+    "FOUND",
     "Deviation",
     "load_deviations",
     "pin_faults",
     "pinned",
+    "pins_file",
     "read_deviations",
     "unmatched",
     "version_satisfies",
@@ -131,7 +136,6 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found[0].split(".")) if found else ()
 
 
-@cache
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     """The pins of an adapter's framework; none where there is no file.
 
@@ -140,12 +144,18 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     ValueError
         When a pin is not well-formed.
     """
-    path = EXPECTATIONS / f"{adapter}.toml"
+    path = pins_file(adapter)
     if not path.exists():
         return ()
     return read_deviations(path.read_text(encoding="utf-8"), path.name)
 
 
+def pins_file(adapter: str) -> Path:
+    """The file of an adapter's pins, whether it is there or not."""
+    return kept_file(adapter, "expectations", EXPECTATIONS)
+
+
+@cache
 def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
     """The pins in the text of a file.
 
@@ -154,7 +164,12 @@ def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
     ValueError
         When a pin is not well-formed.
     """
-    return tuple(_deviation(entry, file) for entry in tomllib.loads(text).get("deviation", []))
+    try:
+        entries = tomllib.loads(text).get("deviation", [])
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{file} is not TOML: {error}"
+        raise ValueError(msg) from error
+    return tuple(_deviation(entry, file) for entry in entries)
 
 
 def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:

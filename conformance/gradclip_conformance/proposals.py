@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 
 from gradclip_reports.records import Cell, Run
 
-from .deviations import AGREES, EXPECTATIONS, Deviation, load_deviations, pin_faults
+from .deviations import AGREES, Deviation, load_deviations, pin_faults, pins_file
 from .patterns import matches
 
 __all__ = ["proposal"]
@@ -28,7 +28,7 @@ UNEXPLAINED = "To be explained: {}"
 
 
 def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
-    """The text of expectations/<adapter>.toml: the pins that stand, those that are new, and what was wrong as comments.
+    """The text of the file of an adapter's pins: those that stand, those that are new, and what was wrong as comments.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 
 def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     """The text of each pin of a file with the comment above it, and of the file's first comment."""
-    path = EXPECTATIONS / f"{adapter}.toml"
+    path = pins_file(adapter)
     if not path.exists():
         return {}
     parts = re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip())

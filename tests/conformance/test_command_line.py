@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+import textwrap
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -308,6 +309,86 @@ class TestRecords:
         assert result.exit_code == 3
         assert "3 of 3 cells passed" in result.stdout
         assert "bad.jsonl" in result.stderr
+
+
+class TestKeptBesideAnAdaptersFile:
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The working directory, with an adapter whose clip by value ignores the lower bound."""
+        text = """
+            from gradclip_adapters.plain import PlainFunction
+
+            def clip(grads, *, max, min=None):
+                return [None if g is None else g.clip(None, max) for g in grads]
+
+            adapter = PlainFunction(clip, "clip_by_value", dtypes=["float32"])
+        """
+        (tmp_path / "my_adapter.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
+        assert run("check", "./my_adapter.py", "-o", "record.jsonl").exit_code == 1
+        (folder / "new.toml").write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
+        (folder / "new.toml").rename("my_adapter.expectations.toml")
+
+        for spelling in ("./my_adapter.py", "my_adapter.py", folder / "my_adapter.py"):
+            result = run("check", spelling, "-o", "pinned.jsonl")
+            assert result.exit_code == 0, result.output
+            assert " deviation, " in result.stdout
+        assert run("expectations", "update", "pinned.jsonl").exit_code == 0
+
+    def test_claims_apply(self, folder: Path) -> None:
+        claim = '[[claim]]\nsubject = "*"\npredicts = "raises"\nphrase = "min raises"\nwhere = "there"\n'
+        text = (folder / "my_adapter.py").read_text(encoding="utf-8").replace("g.clip(None, max)", "1 / 0")
+        (folder / "claimed.py").write_text(text, encoding="utf-8")
+        (folder / "claimed.claims.toml").write_text(claim, encoding="utf-8")
+
+        result = run("check", "./claimed.py", "--rule", "value.bounds", "--format", "json")
+
+        assert result.exit_code == 0, result.output
+        assert "min raises" in [cell["quote"] for cell in json.loads(result.stdout)["cells"]]
+
+    @pytest.mark.parametrize(
+        ("kind", "text", "said"),
+        [
+            ("expectations", "[[deviation", "broken_0.expectations.toml is not TOML"),
+            ("expectations", "[[deviation]]", "A pin in broken_1.expectations.toml lacks"),
+            ("claims", "[[claim", "broken_2.claims.toml is not TOML"),
+            ("claims", "[[claim]]", "A claim in broken_3.claims.toml lacks 'subject'"),
+        ],
+    )
+    def test_what_cannot_be_read_is_wrong_usage(self, kind: str, text: str, said: str, folder: Path) -> None:
+        name = said.partition(".")[0].rpartition(" ")[2]
+        (folder / f"{name}.{kind}.toml").write_text(text, encoding="utf-8")
+        (folder / f"{name}.py").write_bytes((folder / "my_adapter.py").read_bytes())
+
+        result = run("check", f"{name}.py")
+
+        assert result.exit_code == 2
+        assert said in " ".join(result.stderr.split())
+
+    def test_pins_are_not_proposed_where_those_of_the_record_are_not(self, folder: Path) -> None:
+        pin = 'subjects = ["*"]\ncases = ["value.bounds/*"]\nobserved = "other"\nreason = "r"\nurl = "u"'
+        pin += '\nfirst_seen = "1"\nlast_seen = "1"'
+        (folder / "my_adapter.expectations.toml").write_text(f"[[deviation]]\n{pin}\n", encoding="utf-8")
+        run("check", "my_adapter.py", "-o", "record.jsonl")
+        # As the shell does with the file that is printed to.
+        (folder / "my_adapter.expectations.toml").write_text("", encoding="utf-8")
+
+        result = run("expectations", "update", "record.jsonl")
+
+        assert result.exit_code == 2
+        assert "there are none in my_adapter.expectations.toml" in " ".join(result.stderr.split())
+
+    def test_nothing_is_pinned_of_a_plain_function(self, folder: Path) -> None:
+        arguments = ["--op", "clip_by_value", "--rule", "value.bounds", "-o", "record.jsonl"]
+        assert run("check", "my_adapter:clip", *arguments).exit_code == 1
+
+        result = run("expectations", "update", "record.jsonl")
+
+        assert result.exit_code == 2
+        assert "adapter = gradclip_adapters.plain.PlainFunction(fn, OP)" in " ".join(result.stderr.split())
 
 
 class TestFormats:

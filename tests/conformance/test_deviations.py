@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance import behaviour, deviations, proposals
+from gradclip_conformance import behaviour, deviations
 from gradclip_conformance.case import Case
 from gradclip_conformance.cases import all_cases
 from gradclip_conformance.deviations import (
@@ -250,7 +250,7 @@ class TestShippedFiles:
         monkeypatch.setattr(deviations, "EXPECTATIONS", folder)
 
         with pytest.raises(ValueError, match=r"A pin in lib\.toml lacks"):
-            load_deviations.__wrapped__("lib")
+            load_deviations("lib")
 
 
 class TestProposal:
@@ -320,11 +320,8 @@ class TestProposal:
         text = f"# Of a library.\n\n# Why this one is so.\n{pin}"
         (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
         monkeypatch.setattr(deviations, "EXPECTATIONS", tmp_path)
-        monkeypatch.setattr(proposals, "EXPECTATIONS", tmp_path)
-        load_deviations.cache_clear()
 
         assert proposal(run_of(cell("deviation"))) == text
-        load_deviations.cache_clear()
 
 
 def _status(cell: Cell, pins: Sequence[Deviation]) -> str:

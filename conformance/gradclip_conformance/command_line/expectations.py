@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from gradclip_adapters import registry
 from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import RecordError, Run, read_runs
 
 from ..cases import all_cases
 from ..claims import docstrings, drift, load_claims
+from ..deviations import FOUND, load_deviations, pins_file
 from ..plan import Selection, plan_cells
 from ..proposals import proposal
 from .targets import say
@@ -28,18 +30,20 @@ def expectations() -> None:
 @expectations.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def update(file: Path) -> None:
-    """Propose expectations/<adapter>.toml for the record FILE.
+    """Propose the file of pins for the record FILE.
 
+    Of ./my_adapter.py that is my_adapter.expectations.toml beside it; of our own adapters, expectations/<adapter>.toml.
     Printed is the whole file: the pins that stand, with the version as the last in which they were seen; a pin for
     each group of failures that is not pinned or answers otherwise now, to be given a reason and a URL; and, as
     comments, what is wrong with pins. A run that answers as the record does is as expected with it.
-    The record must be of a run that was not narrowed.
+    The record must be of a run that was not narrowed. Print to another file first: the pins that are there are read.
     """
     try:
         runs = read_runs(file)
     except RecordError as problem:
         raise click.UsageError(str(problem)) from problem
     for run in runs:
+        _refuse_without_a_place(run)
         if missing := _missing(run):
             msg = (
                 f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has: check it "
@@ -48,6 +52,23 @@ def update(file: Path) -> None:
             raise click.UsageError(msg)
     for run in runs:
         click.echo(proposal(run), nl=False)
+
+
+def _refuse_without_a_place(run: Run) -> None:
+    """Refuse to propose pins that nothing would read, or without those by which the record was judged."""
+    adapter = run.header.adapter
+    if registry.kind_of(adapter) == "function":
+        msg = (
+            f"Nothing is pinned of a plain function such as {adapter!r}: write a file my_adapter.py that imports it "
+            "and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
+        )
+        raise click.UsageError(msg)
+    if any(cell.status in FOUND for cell in run.cells) and not load_deviations(adapter):
+        msg = (
+            f"The record was made with pins, and there are none in {pins_file(adapter)}: propose them in the folder in "
+            "which it was made, and print to another file first."
+        )
+        raise click.UsageError(msg)
 
 
 def _missing(run: Run) -> int:

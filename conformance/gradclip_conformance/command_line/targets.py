@@ -13,6 +13,8 @@ from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 
 from ..answers import StartError
+from ..claims import load_claims
+from ..deviations import load_deviations
 from ..environments import EnvironmentProblem, framework_is_here, make_environment, recipes
 from ..host_process import HostProcess, host_command
 
@@ -85,6 +87,7 @@ def chosen_targets(
         if kind == "function" and operation is None:
             msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
             raise click.UsageError(msg)
+        _refuse_what_is_kept_badly(name)
     by_name, general = _split_pythons(pythons, chosen)
     return [
         Target(name, _connector(name, by_name.get(name, general), command, venv, operation, dtypes)) for name in chosen
@@ -100,6 +103,15 @@ def _refuse_no_command(command: str) -> None:
     if not words:
         msg = "--command is empty: name a launcher of a host process."
         raise click.UsageError(msg)
+
+
+def _refuse_what_is_kept_badly(name: str) -> None:
+    """Refuse pins and claims that cannot be read, before anything runs."""
+    try:
+        load_claims(name)
+        load_deviations(name)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[str, str], str | None]:

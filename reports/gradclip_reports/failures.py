@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .lines import Cell, Header, Run
-from .matrix import Tally
 from .statuses import STATUSES, Status
 
 __all__ = ["FailureGroup", "NotRun", "failure_groups", "not_run_groups"]
@@ -19,15 +18,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """The cells of one run and one rule that spoil it; of several subjects only where all tell the same."""
+    """The cells of one run, one rule and one status that spoil it; of several subjects only where all tell the same."""
 
     header: Header
     cells: tuple[Cell, ...]
-
-    @property
-    def tally(self) -> Tally:
-        """How many cells have each status."""
-        return Tally(cell.status for cell in self.cells)
 
     @property
     def subjects(self) -> dict[str, int]:
@@ -36,13 +30,13 @@ class FailureGroup:
 
     @property
     def status(self) -> Status:
-        """The worst status."""
-        return self.tally.worst
+        """The status of all of them."""
+        return STATUSES[self.first.status]
 
     @property
     def first(self) -> Cell:
-        """The first cell of the worst status, which reports show in full."""
-        return next(cell for cell in self.cells if cell.status == self.status.name)
+        """The first cell, which reports show in full."""
+        return self.cells[0]
 
 
 @dataclass(frozen=True)
@@ -62,12 +56,13 @@ class NotRun:
 def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
     """The groups, run by run, and in each run the worst first.
 
-    A group is one rule and one subject; subjects whose first cell has the same status and detail are told together.
+    A group is one rule, one subject and one status, so that a crash hides no wrong answer; subjects whose first cell
+    has the same detail are told together.
     """
     severity = list(STATUSES)
     groups = []
     for run in runs:
-        told = [_together(run.header, cells) for cells in _by(_rule_and_subject, _spoiling(run)).values()]
+        told = [_together(run.header, cells) for cells in _by(_rule_subject_and_status, _spoiling(run)).values()]
         same = _by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
         merged = [_together(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
         groups += sorted(merged, key=lambda group: severity.index(group.status.name))
@@ -78,8 +73,8 @@ def _spoiling(run: Run) -> list[Cell]:
     return [cell for cell in run.cells if STATUSES[cell.status].spoils]
 
 
-def _rule_and_subject(cell: Cell) -> tuple[str, str]:
-    return cell.rule, cell.subject
+def _rule_subject_and_status(cell: Cell) -> tuple[str, str, str]:
+    return cell.rule, cell.subject, cell.status
 
 
 def _together(header: Header, cells: Sequence[Cell]) -> FailureGroup:

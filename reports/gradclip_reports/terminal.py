@@ -175,22 +175,22 @@ def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     if cell.url is not None:
         yield "see", cell.url
     if len(group.cells) > 1:
-        yield "in all", f"{_in_words(group.tally)}; the first is shown"
+        yield "in all", f"{_how_many(group)}; the first is shown"
 
 
 def _signed(status: Status) -> Text:
     return Text(f"{status.glyph} {status.name}", status.style)
 
 
-def _in_words(tally: Tally) -> str:
-    return ", ".join(f"{count} {name}" for name, count in tally.counts.items())
+def _how_many(group: FailureGroup) -> str:
+    return f"{len(group.cells)} {group.status.name}"
 
 
 def _failures_in_short(groups: Sequence[FailureGroup]) -> Text:
     text = Text(f"{len(groups)} more, in short:", "bold")
     for group in groups:
         text.append("\n").append(group.status.glyph, group.status.style)
-        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_in_words(group.tally)})"), "not bold")
+        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_how_many(group)})"), "not bold")
     return text
 
 

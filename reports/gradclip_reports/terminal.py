@@ -25,11 +25,16 @@ _IN_FULL = 12
 
 _VALUE_LENGTH = 320
 
+#: Nothing depends on it; but without a height, rich does not heed the width of a terminal whose TERM is "dumb".
+_HEIGHT = 25
+
 
 def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False) -> str:
     """The report as text, with escape codes for colours if asked."""
     stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=color, color_system="standard" if color else None)
+    console = Console(
+        file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
+    )
     console.print(report(runs, width))
     # Tables pad their last column: no reader of a log needs that.
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
@@ -91,7 +96,7 @@ def _count(tally: Tally, name: str) -> Text:
 
 def _grids(table: Table, width: int) -> Iterator[Grid]:
     """The table of one operation in the fullest form that fits; in halves where none does."""
-    console = Console(width=10_000)
+    console = Console(width=10_000, height=_HEIGHT)
     for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
         grid = _grid(table, names, detail)
         if Measurement.get(console, console.options, grid).maximum <= width:

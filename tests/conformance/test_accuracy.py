@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from fractions import Fraction
 from itertools import product
@@ -184,6 +185,21 @@ def test_the_swamped_input_swamps() -> None:
 
 def test_sizes() -> None:
     assert accuracy.sizes_up_to(10**4) == [100, 1000, 10000]
+
+
+def test_a_terminal_that_is_called_dumb_has_its_width_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"subject": "clip", "dtype": "float32", "size": 100, "spread": 0.0, "problem": "", "elements": 0.25}
+    inputs = {"norm": 0.25, "norm_input": "normal, seed 1, " + "one tensor " * 6, "elements_input": ""}
+    # Rich takes every stream for a terminal then.
+    for name, value in {"COLUMNS": "160", "TERM": "dumb", "FORCE_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LINES", raising=False)
+
+    importlib.import_module("gradclip_conformance.command_line.accuracy")._print([{**row, **inputs}])
+
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
 
 
 def test_the_verb_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:

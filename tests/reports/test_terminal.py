@@ -73,6 +73,17 @@ def test_no_line_is_wider_than_the_terminal(several_runs: list[Run], width: int)
         assert max(map(cell_len, terminal(runs, width=width).splitlines())) <= width
 
 
+def test_a_terminal_that_is_called_dumb_has_its_width_too(torch_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = terminal([torch_run], width=160)
+    monkeypatch.setenv("TERM", "dumb")
+    # Rich takes every stream for a terminal then.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("LINES", raising=False)
+
+    text = ESCAPES.sub("", terminal([torch_run], width=160, color=True))
+    assert "".join(line.rstrip() + "\n" for line in text.splitlines()) == expected
+
+
 def test_many_subjects_fit_by_taking_turns(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:

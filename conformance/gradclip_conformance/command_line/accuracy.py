@@ -92,7 +92,9 @@ def _measured(target: Target, operation: str | None, dtypes: Sequence[str], size
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    console = Console(width=max(80, shutil.get_terminal_size().columns))
+    size = shutil.get_terminal_size()
+    # Without a height, rich does not heed the width of a terminal whose TERM is "dumb".
+    console = Console(width=max(80, size.columns), height=size.lines)
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
         # As text: what stands in brackets in a subject's name is no markup.
         table = Table(title=Text(f"{subject}: largest errors in ulp"), title_justify="left", box=SIMPLE)

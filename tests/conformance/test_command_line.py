@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import sys
 import textwrap
@@ -83,7 +84,7 @@ class TestExitCodes:
             (["check", "numpy", "--command", ""], 2, "--command is empty"),
             (["smoke", "numpy", "--command", " "], 2, "--command is empty"),
             (["chek"], 2, "No such command 'chek'"),
-            (["check", "./no_such_adapter.py"], 3, "There is no file './no_such_adapter.py'"),
+            (["check", "./no_such_adapter.py"], 2, "There is no file './no_such_adapter.py'"),
             (["check", str(HOSTS / "raises_at_start.py")], 3, "ValueError: half written"),
             (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
             (["check", str(HOSTS / "lacks_its_framework.py")], 3, "No module named 'no_such_framework'"),
@@ -94,7 +95,12 @@ class TestExitCodes:
             (["check", "numpy", "--python", "/no/such/python"], 3, "Cannot run '/no/such/python'"),
             (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
             (["summary"], 2, "Missing argument"),
-            (["summary", "no-such-record.jsonl"], 3, "no-such-record.jsonl: the file cannot be read"),
+            (["summary", "no-such-record.jsonl"], 2, "'no-such-record.jsonl' does not exist"),
+            (["repro", "no-such-record.jsonl", "x"], 2, "'no-such-record.jsonl' does not exist"),
+            (["expectations", "update", "no-such-record.jsonl"], 2, "'no-such-record.jsonl' does not exist"),
+            (["summary", os.devnull], 3, "the file holds no run"),
+            (["repro", os.devnull, "x"], 3, "the file holds no run"),
+            (["expectations", "update", os.devnull], 3, "the file holds no run"),
             (["show", "global-norm.at-treshold"], 2, "There is no rule or case"),
             (["rules", "*.no-such-*"], 2, "No rule matches"),
         ],

@@ -41,7 +41,8 @@ def update(file: Path) -> None:
     try:
         runs = read_runs(file)
     except RecordError as problem:
-        raise click.UsageError(str(problem)) from problem
+        say(str(problem))
+        sys.exit(3)
     for run in runs:
         _refuse_without_a_place(run)
         if missing := _missing(run):

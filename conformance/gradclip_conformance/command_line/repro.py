@@ -30,7 +30,10 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     try:
         header, cell = _find(file, case, subject)
         text = script(header, cell)
-    except (RecordError, NoScript) as problem:
+    except RecordError as problem:
+        say(str(problem))
+        sys.exit(3)
+    except NoScript as problem:
         raise click.UsageError(str(problem)) from problem
     if output is None:
         click.echo(text, nl=False)

@@ -18,7 +18,7 @@ __all__ = ["summary"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
 def summary(files: tuple[Path, ...], format_: str) -> None:
     """Show the records of one or more runs; a folder stands for the records in it."""

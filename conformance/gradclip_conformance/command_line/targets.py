@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -77,12 +78,15 @@ def chosen_targets(
     chosen = list(dict.fromkeys(names)) or [name for name in known if framework_is_here(name)]
     for name in chosen:
         kind = registry.kind_of(name)
-        # A launcher may know adapters that this machine does not.
+        # A launcher may know adapters and files that this machine does not.
         if kind == "name" and name not in known and command is None:
             msg = (
                 f"There is no adapter {name!r}. Known: {', '.join(sorted(known))}. "
                 "A file ends in .py, a function is module:name."
             )
+            raise click.UsageError(msg)
+        if kind == "file" and not Path(name).exists() and command is None:
+            msg = f"There is no file {name!r} (looked in {Path.cwd()})."
             raise click.UsageError(msg)
         if kind == "function" and operation is None:
             msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."

@@ -171,7 +171,11 @@ def _template(adapter: str, subject: str) -> dict[str, str]:
     name = "function" if registry.kind_of(adapter) == "function" else adapter
     path = SCRIPTS / f"{name}.toml"
     if not path.exists():
-        msg = f"Nobody has said how {adapter!r} is called by itself: scripts/ beside the adapters has no {path.name}."
+        known = ", ".join(sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != "function"))
+        msg = (
+            f"How {adapter!r} is called without the suite is not known here: there are scripts of {known} and plain "
+            "functions. The input is in the record, as `input` of the cell, or printed by `gradclip show CASE`."
+        )
         raise NoScript(msg)
     common = tomllib.loads(path.read_text(encoding="utf-8"))
     for entry in common.pop("script"):

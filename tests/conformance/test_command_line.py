@@ -396,6 +396,17 @@ class TestKeptBesideAnAdaptersFile:
         assert result.exit_code == 2
         assert "adapter = gradclip_adapters.plain.PlainFunction(fn, OP)" in " ".join(result.stderr.split())
 
+    def test_repro_says_whom_it_knows_and_where_the_input_is(self, folder: Path) -> None:
+        run("check", "./my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
+        (failed, *_) = [cell.case for one in read_runs("record.jsonl") for cell in one.cells if cell.status == "fail"]
+
+        result = run("repro", "record.jsonl", failed)
+
+        assert result.exit_code == 2
+        said = " ".join(result.stderr.split())
+        assert "scripts of paddle, paddle-fluid, tensorflow, torch and plain functions" in said
+        assert "`gradclip show CASE`" in said
+
 
 class TestFormats:
     @pytest.fixture

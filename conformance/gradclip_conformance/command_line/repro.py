@@ -25,7 +25,10 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
     The script needs NumPy and the framework only, has the numbers written out, and fails by itself where the
-    framework does. Without --subject it is about the first subject whose cell is not as expected.
+    framework breaks the neutral rule by more than the error bound: that of a `documented` cell that is a few ulp off
+    passes. Without --subject it is about the first subject whose cell is not as expected. How to call them is known
+    of the frameworks that have an adapter here, and of plain functions; of others, `gradclip show CASE` prints the
+    input.
     """
     try:
         header, cell = _find(file, case, subject)

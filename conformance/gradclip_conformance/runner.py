@@ -41,6 +41,9 @@ CASE_SECONDS = 30.0
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
 
+#: The statuses of cells in which something differs from the rule: those are worth their input in the record.
+DIFFERING = SPOILING | {"deviation", "documented", "quality"}
+
 RULES = {rule.id: rule for rule in rules.load()}
 
 
@@ -149,7 +152,7 @@ def run_cell(
         seconds=round(time.perf_counter() - start, 6),
         theme=rule.theme,
         behaviour=verdict.behaviour,
-        input=readable_input(case) if verdict.status in SPOILING or verdict.status == "deviation" else None,
+        input=readable_input(case) if verdict.status in DIFFERING else None,
     )
 
 

@@ -103,7 +103,7 @@ class Cell(Line):
     theme: str = ""
     #: What became of the gradients or of the norm, in one word of the suite: what known deviations are pinned by.
     behaviour: str = "none"
-    #: The input in a form short enough to be read, for what spoils a run.
+    #: The input in a form short enough to be read, where something differs from the rule.
     input: Any = None
 
     @classmethod

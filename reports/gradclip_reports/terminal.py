@@ -29,18 +29,18 @@ _VALUE_LENGTH = 320
 _HEIGHT = 25
 
 
-def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False) -> str:
-    """The report as text, with escape codes for colours if asked."""
+def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
+    """The report as text, with escape codes for colours if asked; `record` is how the shell calls the runs' record."""
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
     )
-    console.print(report(runs, width))
+    console.print(report(runs, width, record), crop=False)
     # Tables pad their last column: no reader of a log needs that.
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
 
-def report(runs: Sequence[Run], width: int = 80) -> RenderableType:
+def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> RenderableType:
     """The report as something to print on a console of rich: key, matrix, legend, failures, verdict."""
     matrix = matrix_of(runs)
     groups = failure_groups(runs)
@@ -50,7 +50,7 @@ def report(runs: Sequence[Run], width: int = 80) -> RenderableType:
     blocks += [_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
     blocks += [_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
     blocks += [_not_run(group) for group in not_run_groups(runs)]
-    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(runs, matrix, groups))
+    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(runs, matrix, groups, record))
 
 
 def _about(header: Header) -> tuple[str, str]:
@@ -206,15 +206,18 @@ def _not_run(group: NotRun) -> Text:
     return text.append("\n  " + plain(rules), "not bold default")
 
 
-def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup]) -> Iterator[Text]:
-    if any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL:
-        yield Text("Each cell that did not pass is listed by: gradclip summary --format json FILE", "dim")
+def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
+    tally = matrix.tally
+    told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
+    if told_elsewhere or {"deviation", "documented"} & tally.counts.keys():
+        how = "Each cell that did not pass is listed, with its reason and what came back, by:"
+        # On a line of its own and never cut, to be copied.
+        yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)
     for run in runs:
         # "As expected" is then no praise: nothing was expected.
         if run.cells and {cell.status for cell in run.cells} <= UNJUDGED:
             framework = _about(run.header)[0]
             yield Text(f"Nothing was judged of {framework}: no cell is both supported and specified.", "bold")
-    tally = matrix.tally
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
     verdict = ("Not as expected.", "bold red") if tally.spoiled else ("As expected.", "bold green")

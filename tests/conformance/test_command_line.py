@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
@@ -344,16 +345,22 @@ class TestKeptBesideAnAdaptersFile:
             assert " deviation, " in result.stdout
         assert run("expectations", "update", "pinned.jsonl").exit_code == 0
 
-    def test_claims_apply(self, folder: Path) -> None:
+    def test_claims_apply_and_what_they_document_is_told_with_its_input(self, folder: Path) -> None:
         claim = '[[claim]]\nsubject = "*"\npredicts = "raises"\nphrase = "min raises"\nwhere = "there"\n'
         text = (folder / "my_adapter.py").read_text(encoding="utf-8").replace("g.clip(None, max)", "1 / 0")
         (folder / "claimed.py").write_text(text, encoding="utf-8")
         (folder / "claimed.claims.toml").write_text(claim, encoding="utf-8")
 
-        result = run("check", "./claimed.py", "--rule", "value.bounds", "--format", "json")
+        result = run("check", "./claimed.py", "--rule", "value.bounds", "-o", "my record.jsonl")
 
         assert result.exit_code == 0, result.output
-        assert "min raises" in [cell["quote"] for cell in json.loads(result.stdout)["cells"]]
+        listed = "gradclip summary --format json 'my record.jsonl'"
+        assert listed in result.stdout
+        assert listed in run("summary", "my record.jsonl").stdout
+        cells = json.loads(run(*shlex.split(listed)[1:]).stdout)["cells"]
+        documented = [cell for cell in cells if cell["status"] == "documented"]
+        assert {cell["quote"] for cell in documented} == {"min raises"}
+        assert all(cell["input"]["gradients"] for cell in documented)
 
     @pytest.mark.parametrize(
         ("kind", "text", "said"),

@@ -141,6 +141,22 @@ def test_many_failures_of_one_rule_are_shown_once_and_counted(
     assert "gradclip summary --format json FILE" in text
 
 
+@pytest.mark.parametrize(
+    ("status", "told"), [("deviation", True), ("documented", True), ("quality", False), ("unsupported", False)]
+)
+def test_where_reasons_stand_is_said_where_a_run_has_some(
+    status: str,
+    told: bool,
+    make_header: Callable[..., Header],
+    make_cell: Callable[..., Cell],
+    make_run: Callable[..., Run],
+) -> None:
+    name = f"a {'very ' * 20}long name.jsonl"
+    text = terminal([make_run(make_header(), [make_cell(status=status)])], record=name)
+
+    assert (f"\n  gradclip summary --format json {name}\n" in text) == told
+
+
 def test_a_run_as_expected_says_so(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:

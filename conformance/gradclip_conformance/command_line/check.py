@@ -119,7 +119,7 @@ def check(
         except OSError as error:
             say(f"Cannot write the record of {target.name}: {error}")
             problems += 1
-    print_runs(runs, format_)
+    print_runs(runs, format_, [output] if output else [])
     # A narrowed run says nothing about the pins of cells that it leaves out.
     faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
     for fault in faults:

@@ -36,5 +36,5 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
     for run in runs:
         if not run.cells:
             say(f"The record of {run.header.adapter} has no cells.")
-    print_runs(runs, format_)
+    print_runs(runs, format_, [str(file) for file in files])
     sys.exit(exit_code(runs, problems or not runs))

@@ -482,7 +482,7 @@ class TestOtherVerbs:
         result = run("show", rule.id)
 
         assert result.exit_code == 0
-        assert rule.statement in result.stdout
+        assert rule.statement in " ".join(result.stdout.split())
         assert "Source(" not in result.stdout
         assert all(source.where.split()[0] in result.stdout for source in rule.source)
         assert ("the documents are silent here" in result.stdout) == (not rule.source)
@@ -496,12 +496,22 @@ class TestOtherVerbs:
             assert result.stdout.startswith(case.id)
             assert "\nSource" in result.stdout
             assert "Expected:" in result.stdout
+            assert max(map(len, result.stdout.splitlines())) <= 80
+
+    def test_show_gives_numbers_to_be_read_and_exactly(self) -> None:
+        called, expected = run("show", "norm.scaled-above/three-four-five/float16").stdout.split("\nExpected:\n")
+
+        assert "gradients: [float16[2] [3.0, 4.0]]" in " ".join(called.split())
+        assert '"0x1.8000000000000p+1"' in called
+        assert expected.startswith("[float16[2] [0.6, 0.8]]\n")
+        assert '"0x1.3340000000000p-1"' in expected
+        assert "the norm 5.0 (0x1.4" in run("show", "global-norm.returned-norm/above/float32").stdout
 
     @pytest.mark.parametrize(
         ("case", "says"),
         [
             ("norm.twice-is-once/clipped/float32", "the results of the first are clipped again"),
-            ("value.tensor-order/clipped/float32", "in reverse order. { "),
+            ("value.tensor-order/clipped/float32", "in reverse order. {operation: clip_by_value, "),
             ("global-norm.splitting-and-joining/clipped/float32", "Its results, joined again, must be those of"),
             ("norm.power-of-two-scaling/clipped-up-by-four/float32", '"clip_norm": "0x1.4000000000000p+2"'),
             ("norm.power-of-two-scaling/clipped-up-by-four/float32", "at most 0 ulp apart pass"),

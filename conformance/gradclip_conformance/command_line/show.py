@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
+from gradclip_reports.values import readable
 from gradclip_spec import rules as rule_book
 
 from ..case import (
@@ -57,7 +60,7 @@ def show(name: str) -> None:
 
 def _rule_text(rule: rule_book.Rule) -> str:
     cases = [case.id for case in all_cases() if case.rule == rule.id]
-    lines = [f"{rule.id}  ({rule.level})", "", rule.statement]
+    lines = [f"{rule.id}  ({rule.level})", "", _wrapped(rule.statement)]
     if rule.formula:
         lines += ["", f"In LaTeX: {rule.formula}"]
     lines += ["", *_sources_text(rule)]
@@ -69,24 +72,38 @@ def _sources_text(rule: rule_book.Rule) -> list[str]:
     for source in rule.source:
         gloss = f" ({source.gloss})" if source.gloss else ""
         quotation = f'  {source.document}, {source.where}: "{source.phrase}"{gloss}'
-        lines.append(textwrap.fill(quotation, 80, subsequent_indent="    ", break_on_hyphens=False))
+        lines.append(_wrapped(quotation, subsequent_indent="    "))
     return lines
+
+
+def _wrapped(text: str, subsequent_indent: str = "") -> str:
+    """The text in lines that fit the terminal."""
+    width = max(60, shutil.get_terminal_size((80, 24)).columns)
+    return textwrap.fill(
+        text, width, subsequent_indent=subsequent_indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _values_text(value: Any) -> str:
+    """Values to be read, and below them all that is known of them, with every bit."""
+    return f"{_wrapped(readable(value))}\n\nThe same exactly:\n{json.dumps(value, indent=2)}"
 
 
 def _case_text(case: Case) -> str:
     rule = next(rule for rule in rule_book.load() if rule.id == case.rule)
-    lines = [case.id, "", f"{rule.statement} ({rule.level})", "", *_sources_text(rule), "", "Call:", _call_text(case)]
-    return "\n".join([*lines, "", "Expected:", _expected_text(case)])
+    lines = [case.id, "", _wrapped(f"{rule.statement} ({rule.level})"), "", *_sources_text(rule)]
+    return "\n".join([*lines, "", "Call:", _call_text(case), "", "Expected:", _expected_text(case)])
 
 
 def _call_text(case: Case) -> str:
-    return json.dumps({"operation": case.operation, **readable_input(case)}, indent=2)
+    return _values_text({"operation": case.operation, **readable_input(case)})
 
 
 def _expected_text(case: Case) -> str:
     match case.expectation:
         case NotSilent():
-            return "the formula's result, NaN everywhere, or an error; not the gradients as if nothing had happened"
+            right = "the formula's result, NaN everywhere, or an error"
+            return _wrapped(f"{right}; not the gradients as if nothing had happened")
         case Refused():
             return "an error, and unchanged gradients"
         case RaisesOnNonfinite(atomic):
@@ -98,17 +115,18 @@ def _expected_text(case: Case) -> str:
             return f"the same call {how} gives the same bits"
         case CompiledAgrees():
             says = "the same call inside the framework's compiler gives the same results, or both raise an error."
-            return f"{says}\n{_distance_text(case, exact=False)}\n{WHAT_IS_EXACT}"
+            return "\n".join(map(_wrapped, (says, _distance_text(case, exact=False), WHAT_IS_EXACT)))
         case Metamorphic(relation, exponent) if relation in RELATIONS:
             return _relation_text(case, RELATIONS[relation], exact=exponent != 0)
         case Metamorphic(relation):
-            return HOLDS[relation]
+            return _wrapped(HOLDS[relation])
     prediction = predict(case)
     if isinstance(case.expectation, ReturnedNorm):
         bounds = prediction.norms[0]
-        exact = "not finite" if bounds is None else float(bounds.middle).hex()
-        return f"the norm {exact}, within {norm_budget(case):g} ulp"
-    gradients = json.dumps(expected_arrays(case, prediction.gradients), indent=2)
+        middle = None if bounds is None else float(bounds.middle)
+        norm = "not finite" if middle is None else f"{middle!r} ({middle.hex()})"
+        return f"the norm {norm}, within {norm_budget(case):g} ulp"
+    gradients = _values_text(expected_arrays(case, prediction.gradients))
     return f"{gradients}\n{type(case.expectation).__name__}; elements that are scaled within {clip_budget(case):g} ulp"
 
 
@@ -117,7 +135,7 @@ def _relation_text(case: Case, relation: Relation, *, exact: bool) -> str:
     says = f"A second call follows, in which {relation.says}."
     # Without the first results there is no call to show that is made of them.
     second = "" if relation.of_results else f"\n{_call_text(relation.second(case, ()))}"
-    return f"{says}{second}\n{relation.holds} {_distance_text(case, exact)}"
+    return f"{_wrapped(says)}{second}\n{_wrapped(f'{relation.holds} {_distance_text(case, exact)}')}"
 
 
 def _distance_text(case: Case, exact: bool) -> str:

@@ -65,3 +65,6 @@ __all__ = [
     "clip_by_value",
     "global_norm",
 ]
+
+#: Here, because the reference also runs where the distribution, and with it its metadata, is not installed.
+__version__ = "0.1.0"

@@ -195,6 +195,7 @@ class About:
     """The framework that an adapter has found, and where."""
 
     framework: str
+    #: Empty where it has none.
     version: str
     #: Anything that may change a result: devices, threads, environment variables, build flags.
     environment: Mapping[str, str] = field(default_factory=dict)

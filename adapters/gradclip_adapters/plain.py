@@ -102,13 +102,13 @@ class PlainFunction(Adapter):
         self._early: List[Tuple[Call, Union[Reply, BaseException]]] = []
 
     def about(self) -> About:
-        """The function's module and name, and the `__version__` of the module or of its package."""
+        """The function's module and name, and the `__version__` of the module or of its package, if there is one."""
         module = self._source.split(":")[0]
         for candidate in (module, module.split(".")[0]):
             version = getattr(sys.modules.get(candidate), "__version__", None)
             if version is not None:
                 return About(self._source, str(version), {"numpy": np.__version__})
-        return About(self._source, "unknown", {"numpy": np.__version__})
+        return About(self._source, "", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[Subject]:
         """The one function; one that clips by global norm is called, because no signature tells what is returned."""

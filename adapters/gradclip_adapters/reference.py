@@ -7,7 +7,6 @@ Each factory at the end of this module makes an adapter for one library: `numpy(
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -65,7 +64,7 @@ class ReferenceAdapter(Adapter):
     def about(self) -> About:
         """The version of the reference; the library and its version are its environment."""
         name = "gradclip_spec on {}".format(self._backend.name)
-        return About(name, _version(), {self._backend.name: self._backend.version})
+        return About(name, gradclip_spec.__version__, {self._backend.name: self._backend.version})
 
     def subjects(self) -> Sequence[Subject]:
         """Each operation, functional, and in place where the library's arrays can be written into."""
@@ -113,14 +112,6 @@ class ReferenceAdapter(Adapter):
     def _read_norm(self, norm: Any) -> Array:
         # That of no array at all is of no array's library.
         return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("gradclip-spec")
-    except importlib.metadata.PackageNotFoundError:
-        # A host may run it from a checkout, in a framework's own environment.
-        return "unknown"
 
 
 def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:

@@ -49,7 +49,7 @@ def page(made: Mapping[str, Any]) -> str:
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
-        blocks.append(f"## {framework['framework']} {framework['version']}")
+        blocks.append(f"## {framework['framework']} {framework['version']}".rstrip())
         blocks.append(f"{_escaped(environment)}." if environment else "")
         for names, rows in _alike(framework["rows"]):
             blocks.append("\n".join(f"- `{name}`" for name in names))

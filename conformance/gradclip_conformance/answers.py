@@ -77,6 +77,11 @@ class Description:
     environment: dict[str, str]
     subjects: tuple[Subject, ...]
 
+    @property
+    def heading(self) -> str:
+        """The framework and, if it has one, its version."""
+        return f"{self.framework} {self.version}".rstrip()
+
 
 class StartError(Exception):
     """An adapter did not start; the text says why and what to do.

@@ -37,7 +37,8 @@ def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
     deviations
         The pins by which it was judged: those of its adapter unless given.
     """
-    adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0]
+    # A plain function has no version, and a pin must name one.
+    adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
     known = load_deviations(adapter) if deviations is None else deviations
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}

@@ -121,7 +121,7 @@ def _compiled(subject: str, known: Mapping[str, str]) -> str:
 
 def _docstring(header: Header, cell: Cell) -> str:
     rule = next(rule for rule in rules.load() if rule.id == cell.rule)
-    source = f"{cell.subject}, {header.framework['name']} {header.framework['version']}, case {cell.case}"
+    source = f"{cell.subject}, {header.heading}, case {cell.case}"
     texts = [f"{rule.id} ({rule.level}): {rule.statement}", "", source]
     lines = [line for text in texts for line in textwrap.wrap(text, 112, break_on_hyphens=False) or [""]]
     return 'r"""' + "\n".join(lines) + '\n"""'

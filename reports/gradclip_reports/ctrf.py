@@ -54,7 +54,7 @@ def _test(run: Run, item: Outcome) -> dict[str, Any]:
         "name": plain(item.case),
         "status": _STATUS[item.outcome],
         "duration": round(1000 * item.seconds),
-        "suite": [plain(f"{run.header.adapter} {run.header.framework['version']}"), plain(item.subject)],
+        "suite": [plain(f"{run.header.adapter} {run.header.framework['version']}".rstrip()), plain(item.subject)],
         "rawStatus": item.status,
         "type": "conformance",
     }

@@ -36,7 +36,7 @@ def _counts(found: Sequence[Outcome]) -> Counter[str]:
 
 def _suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementTree.Element:
     header = run.header
-    suite = ElementTree.Element("testsuite", name=plain(f"{header.adapter} {header.framework['version']}"))
+    suite = ElementTree.Element("testsuite", name=plain(f"{header.adapter} {header.framework['version']}".rstrip()))
     suite.attrib.update({name: str(counts[name]) for name in ("tests", "failures", "errors", "skipped")})
     suite.attrib["timestamp"] = header.started
     suite.attrib["time"] = f"{sum(item.seconds for item in found):.3f}"

@@ -71,6 +71,11 @@ class Header(Line):
     started: str
     seed: int | None = None
 
+    @property
+    def heading(self) -> str:
+        """The framework and, if it has one, its version."""
+        return f"{self.framework['name']} {self.framework['version']}".rstrip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Line):

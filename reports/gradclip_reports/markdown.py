@@ -61,7 +61,7 @@ def _runs(runs: Sequence[Run]) -> str:
     rows = [["adapter", "framework", "Python", "platform", "date (UTC)", "suite", "passed", "all cells"]]
     for run in runs:
         header, tally = run.header, matrix_of([run]).tally
-        facts = [header.adapter, f"{header.framework['name']} {header.framework['version']}"]
+        facts = [header.adapter, header.heading]
         facts += [header.environment["python"], header.environment["platform"], header.started[:10]]
         facts += [header.suite["version"], f"{tally.passed} of {tally.total}"]
         rows.append([*map(_escaped, facts), _counts(tally)])
@@ -79,7 +79,7 @@ def _key(matrix: Matrix) -> str:
 def _table(table: Table) -> str:
     versioned = any(column.version for column in table.columns)
     heads = [
-        f"{_escaped(column.name)} {_escaped(column.version)}" if versioned else str(column.number)
+        f"{_escaped(column.name)} {_escaped(column.version)}".rstrip() if versioned else str(column.number)
         for column in table.columns
     ]
     rows = [["rule", "level", *heads]]

@@ -55,9 +55,8 @@ def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> Render
 
 def _about(header: Header) -> tuple[str, str]:
     """The framework, and where and when it was checked."""
-    framework = f"{header.framework['name']} {header.framework['version']}"
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    return plain(framework), plain(where)
+    return plain(header.heading), plain(where)
 
 
 def _columns() -> Grid:

@@ -105,6 +105,12 @@ class TestSignature:
         assert about.framework == "numpy.linalg:clip"
         assert about.version == np.__version__
 
+    def test_a_function_of_a_module_without_a_version_has_none(self) -> None:
+        def clip(grads: Any, clip_norm: float) -> Any:
+            return grads
+
+        assert PlainFunction(clip, "clip_by_norm").about().version == ""
+
 
 class TestWhatIsPassed:
     def test_only_what_the_case_sets_and_the_flags(self) -> None:

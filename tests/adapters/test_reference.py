@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gradclip_spec
 from gradclip_adapters import reference
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Subject, Unsupported
 from gradclip_adapters.reference import ReferenceAdapter
@@ -24,6 +26,15 @@ def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
         pytest.skip(f"{request.param} is not installed in this environment: {error}")
     assert isinstance(made, ReferenceAdapter)
     return made
+
+
+def test_the_reference_knows_its_version_where_no_distribution_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+
+    assert reference.numpy().about().version == gradclip_spec.__version__
 
 
 def array_of(values: Any, dtype: str = "float32") -> Array:

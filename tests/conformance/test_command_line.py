@@ -152,7 +152,8 @@ class TestDoors:
         result = run("check", "my_clips:clip", "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
 
         assert result.exit_code == 0, result.output
-        assert "my_clips:clip" in result.stdout
+        assert "\nmy_clips:clip  Python " in f"\n{result.stdout}"
+        assert "my_clips:clip: my_clips:clip, " in result.stderr
 
     def test_operation_narrows_what_is_asked(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"

@@ -24,9 +24,7 @@ class _OnTerminal(Progress):
         self._bar, self._spoiled = bar, 0
 
     def started(self, adapter: str, description: Description, planned: int) -> None:
-        self._task = self._bar.add_task(
-            f"{adapter} ({description.framework} {description.version})", total=planned, failures=""
-        )
+        self._task = self._bar.add_task(f"{adapter} ({description.heading})", total=planned, failures="")
 
     def finished(self, cell: Cell) -> None:
         self._spoiled += cell.status in SPOILING
@@ -37,7 +35,7 @@ class _OnTerminal(Progress):
 class _InLines(Progress):
     def started(self, adapter: str, description: Description, planned: int) -> None:
         self._adapter, self._planned, self._done, self._spoiled = adapter, planned, 0, 0
-        say(f"{adapter}: {description.framework} {description.version}, {planned} cells")
+        say(f"{adapter}: {description.heading}, {planned} cells")
 
     def finished(self, cell: Cell) -> None:
         self._done += 1

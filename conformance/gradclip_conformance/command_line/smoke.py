@@ -46,9 +46,7 @@ def _smoke(target: Target, selection: Selection) -> int:
         return 3
     try:
         description = connection.description
-        click.echo(
-            f"{target.name}: {description.framework} {description.version}, Python {description.environment['python']}"
-        )
+        click.echo(f"{target.name}: {description.heading}, Python {description.environment['python']}")
         planned = plan_cells(description.subjects, all_cases(), selection)
         claims, deviations = load_claims(target.name), load_deviations(target.name)
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations) for cell in planned]

@@ -96,8 +96,8 @@ def one_of_each_type(values: Collection[Any]) -> list[Any]:
 def _listed(grads: Sequence[Any], other: Any) -> list[Any]:
     flags = list(other) if isinstance(other, list | tuple | Iterator | ValuesView) else None
     if flags is None or len(flags) != len(grads):
-        got = repr(other) if flags is None else f"{len(flags)} flags"
-        message = f"there are {len(grads)} gradients, got {got}"
+        got = repr(other) if flags is None else f"one of length {len(flags)}"
+        message = f"the sequence of gradients has the length {len(grads)}, got {got}"
         raise ValueError(message)
     return flags
 
@@ -116,9 +116,11 @@ def _flatten_nested(grads: Any) -> Tree:
         flat = type(grads) in (list, tuple, dict)
         values = (grads.values() if type(grads) is dict else grads) if flat else [grads]
         other = next(x for x in values if not (x is None or array_api_compat.is_array_api_obj(x)))
+        kind = type(other).__name__
+        article = "an" if kind[0] in "aeiou" else "a"
         message = (
             f"`grads` must be an array, or a flat list, tuple or dict of arrays and None; it "
-            f"{'holds' if flat else 'is'} a {type(other).__name__}; make a number an array, or install optree for "
+            f"{'holds' if flat else 'is'} {article} {kind}; make a number an array, or install optree for "
             f"nested trees: pip install 'gradclip-spec[trees]'"
         )
         raise TypeError(message) from None

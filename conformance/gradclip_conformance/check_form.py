@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
+from gradclip_reports.values import counted
 
 from .case import Case
 from .show import readable_array
@@ -27,7 +28,7 @@ def broken_form(case: Case, reply: Reply) -> Verdict | None:
     """What makes a reply impossible to compare: the wrong number of gradients, a None, a shape, no numbers."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
-        return Verdict("fail", f"{got} gradients came back for {given}.", expected=given, observed=got)
+        return Verdict("fail", f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
     for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
         before = gradient.array
         if (before is None) != (result is None):

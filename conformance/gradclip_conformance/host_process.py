@@ -133,7 +133,8 @@ class HostProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            text = f"Cannot run {self.command[0]!r}: {error.strerror or error}. Name a Python executable with --python."
+            why = error.strerror or error
+            text = f"Cannot run {self.command[0]!r}: {why}. Name another Python, or another launcher of a host."
             raise StartError("no-host", text) from error
         threading.Thread(target=_write_lines, args=(self._process.stdin, self._sent), daemon=True).start()
         threading.Thread(target=_queue_lines, args=(self._process.stdout, self._lines), daemon=True).start()

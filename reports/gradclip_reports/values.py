@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cells", "plain", "readable", "shortened"]
+__all__ = ["cells", "counted", "plain", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
@@ -32,9 +32,14 @@ def plain(text: str) -> str:
     )
 
 
-def cells(count: int) -> str:
+def counted(count: int, noun: str) -> str:
     """The count with its noun."""
-    return f"{count} cell" if count == 1 else f"{count} cells"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def cells(count: int) -> str:
+    """The count of cells."""
+    return counted(count, "cell")
 
 
 def shortened(text: str, length: int) -> str:

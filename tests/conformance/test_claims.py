@@ -82,6 +82,7 @@ def test_command_exits_with_1_on_drift(claim: Claim, code: int, monkeypatch: pyt
     result = CliRunner().invoke(gradclip, ["expectations", "drift", "numpy"])
 
     assert result.exit_code == code, result.output
+    assert ("As quoted: 1 claim." in result.output) == (code == 0)
 
 
 def test_command_says_when_the_framework_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

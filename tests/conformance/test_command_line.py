@@ -95,6 +95,8 @@ class TestExitCodes:
             (["check", "math:pi", "--op", "clip_by_norm"], 3, "'math:pi' is a float, not a function"),
             (["check", "numpy", "--python", "/no/such/python"], 3, "Cannot run '/no/such/python'"),
             (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
+            (["check", "numpy", "--command", "no-such-launcher"], 3, "Name another Python, or another launcher"),
+            (["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch that "),
             (["summary"], 2, "Missing argument"),
             (["summary", "no-such-record.jsonl"], 2, "'no-such-record.jsonl' does not exist"),
             (["repro", "no-such-record.jsonl", "x"], 2, "'no-such-record.jsonl' does not exist"),
@@ -130,7 +132,7 @@ class TestExitCodes:
         assert result.exit_code == 3
         assert "missing-framework" in result.stderr
         assert "torch" in result.stderr
-        assert "--venv makes" in result.stderr
+        assert "'torch'. --venv makes" in result.stderr
 
     def test_no_module_is_shadowed_by_the_working_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -465,6 +467,10 @@ class TestOtherVerbs:
         assert "Exit codes" in result.stdout
         assert set(gradclip.commands) <= set(result.stdout.split())
 
+    @pytest.mark.parametrize("group", [[], ["expectations"]])
+    def test_help_cuts_no_summary(self, group: list[str]) -> None:
+        assert "..." not in run(*group, "--help").stdout.partition("\nCommands:\n")[2]
+
     @pytest.mark.parametrize(
         ("verb", "example"),
         [
@@ -545,6 +551,7 @@ class TestOtherVerbs:
         assert listed.endswith("Without a case: none. Cases without a rule: none.\n")
 
         assert all(rule.id in listed for rule in rules.load())
+        assert "\n1 rule, " in run("rules", "value.bounds").stdout
         assert "value.bounds" in some
         assert "norm.at-threshold" not in some
 
@@ -553,6 +560,7 @@ class TestOtherVerbs:
 
         assert result.exit_code == 0
         assert {"numpy", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
+        assert not re.search("-$", result.stdout, re.MULTILINE)
 
     def test_smoke_asks_each_subject_one_question(self) -> None:
         result = run("smoke", "numpy")

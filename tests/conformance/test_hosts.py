@@ -39,7 +39,7 @@ ADAPTERS = {
     "returns_nothing": ("error", "The adapter itself failed"),
     "framework_raises": ("fail", "raised NotImplementedError: not implemented on this device"),
     "declines": ("unsupported", "no thresholds of 5 here"),
-    "wrong_count": ("fail", "1 gradients came back for 2"),
+    "wrong_count": ("fail", "1 gradient came back for 2"),
     "wrong_shape": ("fail", "came back as (1, 2)"),
     "none_instead": ("fail", "None came back"),
     "other_dtype": ("fail", "came back as int32"),

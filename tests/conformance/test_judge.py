@@ -437,7 +437,7 @@ class TestForm:
     @pytest.mark.parametrize(
         ("results", "said"),
         [
-            ([array(TRIANGLE)], "1 gradients came back for 2"),
+            ([array(TRIANGLE)], "1 gradient came back for 2"),
             ([array(TRIANGLE), array([0.0])], "there was none, and one came back"),
             ([None, None], "there was one, and None came back"),
             ([array(TRIANGLE, shape=(2, 1)), None], "shape"),

@@ -31,7 +31,7 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32")
 
     assert done.returncode == 1
-    assert "1 gradients came back for 2." in done.stdout
+    assert "1 gradient came back for 2." in done.stdout
     assert "1 failed, 2 passed" in done.stdout
 
 

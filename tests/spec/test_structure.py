@@ -111,7 +111,12 @@ def test_nested_trees_without_optree_say_what_to_install(monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "optree", None)
-    for grads, says in ([[three()]], "it holds a list"), ({"a": 1.0}, "it holds a float"), (1.0, "it is a float"):
+    for grads, says in (
+        ([[three()]], "it holds a list"),
+        ({"a": 1.0}, "it holds a float"),
+        ({"a": 1}, "it holds an int"),
+        (1.0, "it is a float"),
+    ):
         with pytest.raises(TypeError, match=f"{says}; .* install optree"):
             global_norm(grads)
 

@@ -25,7 +25,7 @@ from .targets import Target, chosen_targets, python_options, say, say_that_it_do
 __all__ = ["accuracy"]
 
 
-@click.command()
+@click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
 @click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="Elements at most.")

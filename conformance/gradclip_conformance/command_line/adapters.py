@@ -13,7 +13,7 @@ from ..environments import framework_is_here, recipes
 __all__ = ["adapters"]
 
 
-@click.command()
+@click.command(short_help="List the adapters, and where their frameworks are.")
 def adapters() -> None:
     """List the adapters by name: where they are, and whether this Python has their framework."""
     for name, where in sorted(registry.installed().items()):
@@ -21,7 +21,9 @@ def adapters() -> None:
         click.echo(f"{click.style(name, bold=True)}  {'its framework is here' if here else 'not here'}")
         lines = [where, *([] if here else [_with_venv(name)])]
         for line in lines:
-            click.echo(textwrap.fill(line, 78, initial_indent="    ", subsequent_indent="      "))
+            click.echo(
+                textwrap.fill(line, 78, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
+            )
 
 
 def _with_venv(name: str) -> str:

@@ -41,7 +41,7 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
-@click.command()
+@click.command(short_help="Check adapters against every case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
 @click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")

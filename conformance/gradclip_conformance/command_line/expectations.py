@@ -11,6 +11,7 @@ import click
 from gradclip_adapters import registry
 from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import RecordError, Run, read_runs
+from gradclip_reports.values import counted
 
 from ..cases import all_cases
 from ..claims import docstrings, drift, load_claims
@@ -22,7 +23,7 @@ from .targets import say
 __all__ = ["expectations"]
 
 
-@click.group()
+@click.group(short_help="Keep pins and claims in step with the frameworks.")
 def expectations() -> None:
     """Keep pinned deviations and claims about documentation in step with the frameworks."""
 
@@ -78,7 +79,7 @@ def _missing(run: Run) -> int:
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 
 
-@expectations.command("drift")
+@expectations.command("drift", short_help="Compare what is quoted with the documentation.")
 @click.argument("adapter")
 @click.option("--python", default=sys.executable, metavar="EXE", help="The Python that has the framework.")
 def drift_command(adapter: str, python: str) -> None:
@@ -98,5 +99,5 @@ def drift_command(adapter: str, python: str) -> None:
         say(f"{python} cannot read the documentation of {adapter!r}: {said[-1]}")
         sys.exit(3)
     sentences = drift(claims, found)
-    click.echo("\n".join(sentences) or f"{len(claims)} claims stand as they were quoted.")
+    click.echo("\n".join(sentences) or f"As quoted: {counted(len(claims), 'claim')}.")
     sys.exit(1 if sentences else 0)

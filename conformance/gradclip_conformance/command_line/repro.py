@@ -16,7 +16,7 @@ from .targets import say
 __all__ = ["repro"]
 
 
-@click.command()
+@click.command(short_help="Write a script that shows a cell without this suite.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("case")
 @click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")

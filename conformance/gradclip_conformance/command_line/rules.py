@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import click
 
+from gradclip_reports.values import counted
 from gradclip_spec import rules as rule_book
 
 from ..cases import all_cases
@@ -15,7 +16,7 @@ from ..cases import all_cases
 __all__ = ["rules"]
 
 
-@click.command()
+@click.command(short_help="List the rules, their levels and numbers of cases.")
 @click.argument("pattern", default="*", metavar="[GLOB]")
 def rules(pattern: str) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` tells all about one.
@@ -28,9 +29,10 @@ def rules(pattern: str) -> None:
         msg = f"No rule matches {pattern!r}."
         raise click.UsageError(msg)
     for rule in chosen:
-        click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counts[rule.id]} cases")
+        click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counted(counts[rule.id], 'case')}")
         click.echo(textwrap.indent(textwrap.fill(rule.statement, 76), "    "))
     lone = [rule.id for rule in chosen if not counts[rule.id]]
     stray = sorted(set(counts) - {rule.id for rule in rule_book.load()})
-    click.echo(f"\n{len(chosen)} rules, {sum(counts[rule.id] for rule in chosen)} cases.")
+    total = counted(sum(counts[rule.id] for rule in chosen), "case")
+    click.echo(f"\n{counted(len(chosen), 'rule')}, {total}.")
     click.echo(f"Without a case: {', '.join(lone) or 'none'}. Cases without a rule: {', '.join(stray) or 'none'}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gradclip_reports.values import readable
+from gradclip_reports.values import counted, readable
 from gradclip_spec import rules as rule_book
 
 from ..case import (
@@ -36,7 +36,7 @@ from ..show import readable_input
 __all__ = ["show"]
 
 
-@click.command()
+@click.command(short_help="Show a rule or a case, whole.")
 @click.argument("name", metavar="RULE|CASE")
 def show(name: str) -> None:
     """Show a rule with its source and cases, or a case with its input and exactly what is expected."""
@@ -64,7 +64,7 @@ def _rule_text(rule: rule_book.Rule) -> str:
     if rule.formula:
         lines += ["", f"In LaTeX: {rule.formula}"]
     lines += ["", *_sources_text(rule)]
-    return "\n".join([*lines, "", f"{len(cases)} cases:", *(f"  {case}" for case in cases)])
+    return "\n".join([*lines, "", f"{counted(len(cases), 'case')}:", *(f"  {case}" for case in cases)])
 
 
 def _sources_text(rule: rule_book.Rule) -> list[str]:

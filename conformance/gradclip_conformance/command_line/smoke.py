@@ -21,7 +21,7 @@ __all__ = ["smoke"]
 SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")
 
 
-@click.command()
+@click.command(short_help="Start adapters, and ask each subject one question.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @python_options
 def smoke(

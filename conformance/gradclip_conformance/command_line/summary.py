@@ -17,7 +17,7 @@ from .targets import say
 __all__ = ["summary"]
 
 
-@click.command()
+@click.command(short_help="Show the records of one or more runs.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
 def summary(files: tuple[Path, ...], format_: str) -> None:
@@ -27,10 +27,16 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
     paths = [path for file in files for path in (sorted(file.glob("*.jsonl")) if file.is_dir() else [file])]
     for path in paths:
         try:
-            runs += read_runs(path)
+            read = read_runs(path)
         except (RecordError, OSError) as error:
             problems += 1
             say(str(error))
+            continue
+        for run in read:
+            if run in runs:
+                msg = f"The run of {run.header.adapter} that {path} holds has been read before: give each record once."
+                raise click.UsageError(msg)
+            runs.append(run)
     if not paths:
         say(f"There is no record (*.jsonl) in {', '.join(map(str, files))}.")
     for run in runs:

@@ -160,8 +160,10 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
     """Why an adapter does not start, and where its framework may come from."""
     recipe = recipes().get(target.name)
     known = error.kind == "missing-framework" and recipe is not None and recipe.requirements
-    hint = " --venv makes an environment for it; --python names a Python that has it." if known else ""
-    say(f"{target.name} does not start ({error.kind}): {error}{hint}")
+    text = f"{target.name} does not start ({error.kind}): {error}"
+    if known:
+        text = f"{text.rstrip('.')}. --venv makes an environment for it; --python names a Python that has it."
+    say(text)
 
 
 def say(text: str) -> None:

@@ -75,16 +75,17 @@ def _connection(config: pytest.Config, target: str) -> HostProcess:
     from .host_process import HostProcess, host_command
 
     if _CONNECTION not in config.stash:
+        # Of these errors, raised while tests are collected, pytest shows the text alone; of any other, the traceback.
         operation = config.getoption("--adapter-op")
         if operation is None and registry.kind_of(target) == "function":
             msg = f"{target!r} is a plain function: say with --adapter-op which operation it performs"
-            raise pytest.UsageError(msg)
+            raise pytest.Collector.CollectError(msg)
         arguments = [target, *(["--op", operation] if operation else [])]
         try:
             connection = HostProcess([*host_command(config.getoption("--adapter-python")), *arguments])
         except StartError as error:
             msg = f"the adapter {target!r} does not start ({error.kind}): {error}"
-            raise pytest.UsageError(msg) from error
+            raise pytest.Collector.CollectError(msg) from error
         config.stash[_CONNECTION] = connection
         config.add_cleanup(connection.close)
     held: HostProcess = config.stash[_CONNECTION]

@@ -78,7 +78,8 @@ def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     texts: dict[Deviation | None, str] = {}
     if len(pins) == len(known):
         texts.update(zip(known, pins, strict=True))
-    if parts and "[[deviation]]" not in parts[0]:
+    # A shell that prints to the file has emptied it.
+    if parts[0] and "[[deviation]]" not in parts[0]:
         texts[None] = parts[0]
     return texts
 

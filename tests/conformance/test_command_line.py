@@ -339,8 +339,11 @@ class TestKeptBesideAnAdaptersFile:
 
     def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
         assert run("check", "./my_adapter.py", "-o", "record.jsonl").exit_code == 1
-        (folder / "new.toml").write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
-        (folder / "new.toml").rename("my_adapter.expectations.toml")
+        pins = folder / "my_adapter.expectations.toml"
+        # As the shell does with the file that is printed to.
+        pins.touch()
+        pins.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
+        assert pins.read_text(encoding="utf-8").startswith("# Known failures of ")
 
         for spelling in ("./my_adapter.py", "my_adapter.py", folder / "my_adapter.py"):
             result = run("check", spelling, "-o", "pinned.jsonl")

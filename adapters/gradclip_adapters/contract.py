@@ -33,6 +33,7 @@ __all__ = [
     "Subject",
     "Unsupported",
     "framework_call",
+    "text_of",
 ]
 
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")

@@ -13,12 +13,31 @@ __all__ = ["cases"]
 #: Powers of two by which 3, 4 and 5 are representable, and their squares neither finite nor above zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
+#: Powers of two whose squares are in the range, and sixteen of them together are not.
+HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
+#: Powers of two; the square of seven times one is 1.53 or 0.77 of the smallest subnormal: no square is zero, and
+#: each is off by 30 %. That of bfloat16 is float32's, in which the squares of bfloat16 are commonly reckoned.
+TINY_TOGETHER = {"float16": 2.0**-15, "bfloat16": 2.0**-77, "float32": 2.0**-77, "float64": 2.0**-540}
+#: So unlike that the quotient of the second by the first is out of the range; the second's square is as well.
+UNLIKE = {
+    "float16": (2.0**-12, 2.0**14),
+    "bfloat16": (2.0**-60, 2.0**70),
+    "float32": (2.0**-60, 2.0**70),
+    "float64": (2.0**-500, 2.0**600),
+}
 #: Threshold and size of the gradients whose quotient underflows, while the result does not.
 FAR_APART = {
     "float16": (2.0**-11, 2.0**13),
     "bfloat16": (2.0**-100, 2.0**100),
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
+}
+#: The same of those whose quotient is 1.6 of the smallest subnormal: 2, where it is rounded to the dtype.
+HARDLY_APART = {
+    "float16": (2.0**-9, 2.0**12),
+    "bfloat16": (2.0**-70, 2.0**60),
+    "float32": (2.0**-86, 2.0**60),
+    "float64": (2.0**-571, 2.0**500),
 }
 
 
@@ -34,14 +53,32 @@ def cases() -> Iterator[Case]:
                     yield case(rule, "two-tensors", dtype, apart, options, Values(wide=True))
                     returned = ReturnedNorm(wide=True)
                     yield case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
+            yield from _together(operation, dtype)
             yield from _subnormal(operation, dtype)
-            small, large = FAR_APART[dtype]
-            distant = [tensor([3 * large, 4 * large], dtype)]
             rule = f"{operation}.coefficient-underflow"
-            yield case(rule, "far-apart", dtype, distant, {"clip_norm": small}, Values(leaves_range=True))
+            for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
+                distant = [tensor([3 * large, 4 * large], dtype)]
+                yield case(rule, name, dtype, distant, {"clip_norm": small}, Values(leaves_range=True))
             rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
             four = [tensor([largest, -largest, largest, largest], dtype)]
             yield case(rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, Values(leaves_range=True))
+
+
+def _together(operation: str, dtype: str) -> Iterator[Case]:
+    """Where a look at the largest square alone, or at the first tensor, finds nothing out of the range."""
+    unit, exact = HUGE_TOGETHER[dtype], Values(wide=True)
+    overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
+    yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
+    if operation == "global-norm":
+        sixteen = [tensor([unit], dtype)] * 16
+        yield case(overflow, "sum-of-tensors-alone", dtype, sixteen, threshold, exact)
+        small, large = UNLIKE[dtype]
+        unlike, options = [tensor([3 * small], dtype), tensor([large], dtype)], {"clip_norm": large / 2}
+        yield case(overflow, "tiny-before-huge", dtype, unlike, options, exact)
+        yield case(overflow, "huge-before-tiny", dtype, unlike[::-1], options, exact)
+    seven = 7 * TINY_TOGETHER[dtype]
+    rule, four = f"{operation}.underflow-of-squares", [tensor([seven, -seven, seven, seven], dtype)]
+    yield case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
 
 
 def _subnormal(operation: str, dtype: str) -> Iterator[Case]:

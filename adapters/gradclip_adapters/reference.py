@@ -20,7 +20,7 @@ from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, 
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
 
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
 COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
 FEATURES = {
     "clip_by_value": (*COMMON, "min_max"),

@@ -26,7 +26,7 @@ COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "sin
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: "type of the used p-norm. Can be 'inf' for infinity norm": any p, so the ones that cases use.
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
 
 #: What the functions take.
 Parameters = Union[Parameter, Iterable[Parameter]]

@@ -109,7 +109,13 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     scalar = [tensor([12.0], dtype, (), need_clip=False), tensor([3.0, 4.0], dtype)]
     yield case(rule, "zero-dimensional", dtype, scalar, {"clip_norm": 5.0}, Untouched((1,)))
     if dtype == "float32":
-        for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
+        for name, p in (
+            ("norm-half", 0.5),
+            ("norm-one", 1.0),
+            ("norm-three-halves", 1.5),
+            ("norm-three", 3.0),
+            ("norm-infinity", math.inf),
+        ):
             yield case(rule, name, dtype, tensors, {"clip_norm": 2.5, "norm_type": p}, Values())
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
     yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -20,6 +20,9 @@ from .build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor, tensor_of
 
 __all__ = ["cases"]
 
+#: Orders of the norm that is returned, beside the Euclidean one.
+NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
+
 #: Where vectors and blocks end.
 LENGTHS = {
     "every-length": range(1, 33),
@@ -139,6 +142,8 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
         ("three", 3.0, [3.0, -4.0, 5.0], 3.0),
         ("half", 0.5, [1.0, 4.0], 3.0),
         ("three-halves", 1.5, [1.0, 4.0], 2.0),
+        ("four", 4.0, [2.0, -4.0, 4.0], 3.0),
+        ("three-as-an-integer", 3, [3.0, -4.0, 5.0], 3.0),
     ):
         yield case(rule, name, dtype, [tensor(values, dtype)], {"clip_norm": threshold, "norm_type": p}, Values())
     between = {"clip_norm": 4.75, "norm_type": 3.0}
@@ -158,6 +163,7 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
             ("two-tensors-three", 3.0, 2.0),
             ("two-tensors-half", 0.5, 12.0),
             ("two-tensors-three-halves", 1.5, 3.0),
+            ("two-tensors-four", 4.0, 2.0),
         ):
             yield case(rule, name, dtype, uneven, {"clip_norm": threshold, "norm_type": p}, Values())
         bounded = {"clip_norm": 4.0, "norm_type": math.inf}
@@ -200,13 +206,7 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
     apart = [tensor([3.0], dtype), tensor([4.0], dtype)]
     for name, threshold in (("above", 1.0), ("at-threshold", 5.0), ("below", 8.0)):
         yield case(rule, name, dtype, apart, {"clip_norm": threshold}, ReturnedNorm(), ["returns_norm"])
-    for name, p in (
-        ("p-one", 1.0),
-        ("infinity", math.inf),
-        ("p-three", 3.0),
-        ("p-half", 0.5),
-        ("p-three-halves", 1.5),
-    ):
+    for name, p in NORM_TYPES.items():
         options = {"clip_norm": 1.0, "norm_type": p}
         yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])
     if dtype == "float32":
@@ -228,6 +228,10 @@ def _returned_with(rule: str, dtype: str, apart: list[Gradient]) -> Iterator[Cas
         ("hundred", [tensor([1.0, -2.0, 2.0], dtype)] * 100, small),
     ):
         yield case(rule, name, dtype, gradients, options, ReturnedNorm(), ["returns_norm"])
+    # Of any order the norm of these is below 14.
+    for name, p in NORM_TYPES.items():
+        options = {"clip_norm": 14.0, "norm_type": p}
+        yield case(rule, f"{name}-below", dtype, apart, options, ReturnedNorm(), ["returns_norm"])
 
 
 def _deep(dtype: str) -> list[Gradient]:

@@ -94,7 +94,7 @@ def _error_flag(dtype: str) -> Iterator[Case]:
         yield case(
             "global-norm.error-if-nonfinite-atomic", name, dtype, tensors, options, RaisesOnNonfinite(atomic=True)
         )
-        for norm, p in (("one", 1.0), ("infinity", math.inf)):
+        for norm, p in (("one", 1.0), ("three", 3.0), ("infinity", math.inf)):
             of_order = {**options, "norm_type": p}
             variant = f"{name}-norm-{norm}"
             yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, RaisesOnNonfinite())
@@ -130,7 +130,7 @@ def _returned(dtype: str) -> Iterator[Case]:
         tensors = [tensor([3.0, value], dtype), tensor([4.0], dtype)]
         yield case(rule, name, dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
         if dtype == "float32":
-            for norm, p in (("one", 1.0), ("infinity", math.inf)):
+            for norm, p in (("one", 1.0), ("three", 3.0), ("infinity", math.inf)):
                 options = {"clip_norm": 1.0, "norm_type": p}
                 yield case(rule, f"{name}-norm-{norm}", dtype, tensors, options, ReturnedNorm(), ["returns_norm"])
     both = [tensor([3.0, math.inf], dtype), tensor([math.nan], dtype)]

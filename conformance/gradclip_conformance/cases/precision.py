@@ -26,6 +26,11 @@ def cases() -> Iterator[Case]:
             yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, Values(wide=True))
             magnitudes = {"clip_norm": 64.0, "norm_type": 1.0}
             yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, Values(wide=True))
+            cubes = {"clip_norm": 4.0, "norm_type": 3.0}
+            yield case(rule, "running-sum-norm-three", dtype, ones, cubes, Values(wide=True))
+            # Each cube is in float16's range, and so is the norm, 64; the sum of the cubes is not.
+            few = [_constant(16.0, 64, dtype)]
+            yield case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, Values(wide=True))
             # The norm is 1024; its square is out of float16's range.
             sixteens = [_constant(16.0, 4096, dtype)]
             yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))

@@ -13,6 +13,9 @@ __all__ = ["cases"]
 #: Powers of two by which 3, 4 and 5 are representable, and their squares neither finite nor above zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
+#: The same of the cubes, whose squares are in the range.
+HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float64": 2.0**343}
+TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
 #: Powers of two whose squares are in the range, and sixteen of them together are not.
 HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
 #: Powers of two; the square of seven times one is 1.53 or 0.77 of the smallest subnormal: no square is zero, and
@@ -53,6 +56,10 @@ def cases() -> Iterator[Case]:
                     yield case(rule, "two-tensors", dtype, apart, options, Values(wide=True))
                     returned = ReturnedNorm(wide=True)
                     yield case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
+            for rule, unit in (("overflow-of-squares", HUGE_CUBES), ("underflow-of-squares", TINY_CUBES)):
+                three = [tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
+                options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
+                yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, Values(wide=True))
             yield from _together(operation, dtype)
             yield from _subnormal(operation, dtype)
             rule = f"{operation}.coefficient-underflow"

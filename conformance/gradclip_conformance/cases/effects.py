@@ -19,7 +19,7 @@ def cases() -> Iterator[Case]:
     for dtype in DTYPES:
         for operation in OPERATIONS:
             tensors = [tensor([3.0, -4.0], dtype), tensor([12.0], dtype)]
-            for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0)):
+            for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0), ("threshold-zero", 0.0)):
                 options = clipping_options(operation, threshold)
                 yield case(
                     f"{operation}.inputs-not-mutated", name, dtype, tensors, options, InputsKept(), ["functional"]
@@ -51,7 +51,7 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 2.0)
     values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
     # In half precision the error bound of a long sum would hide a part that is not written.
-    long = [tensor_of(np.tile([4.0, -1.0, 2.0], 1367), dtype)] if dtype in ("float32", "float64") else []
+    long = [tensor_of(np.tile([4.0, -1.0, 2.0], 6701), dtype)] if dtype in ("float32", "float64") else []
     single, beside = dtype == "float32", tensor([3.0, -0.0], dtype)
     excluded = tensor([6.0, -0.0], dtype, need_clip=False)
     other = "float32" if dtype == "float64" else "float64"
@@ -61,6 +61,8 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
         ("matrix", [tensor(values, dtype, (2, 3))]),
         ("strided", [tensor(values, dtype, (2, 3), layout="strided")]),
         ("transposed", [tensor(values, dtype, (2, 3), layout="transposed")]),
+        ("reversed", [tensor(values, dtype, layout="reversed")]),
+        ("three-dimensional", [tensor(values, dtype, (1, 3, 2))]),
         ("long", long),
         ("nonfinite", [tensor([3.0, math.nan, math.inf], dtype), beside]),
         ("excluded", [beside, excluded, tensor([-4.0], dtype)]),

@@ -106,8 +106,15 @@ def _not_counted(dtype: str) -> Iterator[Case]:
         Values(),
     )
     yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
-    scalar = [tensor([12.0], dtype, (), need_clip=False), tensor([3.0, 4.0], dtype)]
-    yield case(rule, "zero-dimensional", dtype, scalar, {"clip_norm": 5.0}, Untouched((1,)))
+    yield case(rule, "returned-norm-below", dtype, tensors, {"clip_norm": 8.0}, ReturnedNorm(), ["returns_norm"])
+    for name, shape in (
+        ("zero-dimensional", ()),
+        ("matrix", (2, 3)),
+        ("three-dimensional", (2, 3, 2)),
+        ("long", (203,)),
+    ):
+        other = replace(tensor_of(np.full(shape, 12.0), dtype), need_clip=False)
+        yield case(rule, name, dtype, [other, tensor([3.0, 4.0], dtype)], {"clip_norm": 5.0}, Untouched((1,)))
     if dtype == "float32":
         for name, p in (
             ("norm-half", 0.5),

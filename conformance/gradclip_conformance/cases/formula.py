@@ -67,6 +67,10 @@ def _by_value(dtype: str) -> Iterator[Case]:
     # In float32 longer than 16 bits count.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
     yield case("value.bounds", "uneven-length", dtype, uneven, {"max": 1.5}, Values())
+    # Beside bounds that are each other's opposites no form shows which one is taken.
+    matrix, scalar = tensor(spread[:6], dtype, (2, 3)), tensor(spread[:1], dtype, ())
+    forms = [matrix, scalar, *_deep(dtype), _uneven_length(dtype, 203)]
+    yield case("value.bounds", "min-and-max-of-every-form", dtype, forms, {"min": -0.5, "max": 2.0}, Values())
     two = [tensor([8.0, -8.0, 0.125], dtype), tensor([0.5, 2.0, -2.0, 1.5], dtype, (2, 2))]
     yield case("value.bounds", "two-tensors", dtype, two, {"min": -1.0, "max": 1.0}, Values())
     inside = [tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -4.0], dtype)]
@@ -209,21 +213,22 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
     for name, p in NORM_TYPES.items():
         options = {"clip_norm": 1.0, "norm_type": p}
         yield case(rule, name, dtype, apart, options, ReturnedNorm(), ["returns_norm"])
+    matrix = tensor([2.0, -4.0, 4.0, 0.0], dtype, (2, 2))
+    with_scalar = [matrix, tensor([-9.0], dtype, ())]
+    yield case(rule, "matrix", dtype, with_scalar, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
     if dtype == "float32":
-        yield from _returned_with(rule, dtype, apart)
+        yield from _returned_with(rule, dtype, apart, matrix)
 
 
-def _returned_with(rule: str, dtype: str, apart: list[Gradient]) -> Iterator[Case]:
+def _returned_with(rule: str, dtype: str, apart: list[Gradient], matrix: Gradient) -> Iterator[Case]:
     """The norm where something else is special: of other forms than vectors, beside what is not counted."""
     small = {"clip_norm": 1.0}
-    matrix = tensor([2.0, -4.0, 4.0, 0.0], dtype, (2, 2))
     for name, gradients, options in (
         ("threshold-zero", apart, {"clip_norm": 0.0}),
         ("threshold-infinite", apart, {"clip_norm": math.inf}),
         ("error-flag", apart, {**small, "error_if_nonfinite": True}),
         ("beside-none", [*apart, tensor(None, dtype)], small),
         ("beside-empty", [tensor([], dtype), *apart], small),
-        ("matrix", [matrix, tensor([-9.0], dtype, ())], small),
         ("strided", [replace(matrix, layout="strided"), *apart], small),
         ("hundred", [tensor([1.0, -2.0, 2.0], dtype)] * 100, small),
     ):

@@ -22,6 +22,7 @@ def cases() -> Iterator[Case]:
         yield from _by_value(dtype)
         for operation in NORM_OPERATIONS:
             yield from _not_silent(operation, dtype)
+            yield from _not_silent_in_any_form(operation, dtype)
             if dtype == "float32":
                 yield from _not_silent_anywhere(operation, dtype)
             threshold = {"clip_norm": math.inf}
@@ -36,11 +37,10 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case("value.nan-stays", "min-and-max", dtype, some, bounds, Values())
     yield case("value.nan-stays", "max-only", dtype, some, {"max": 1.0}, Values())
     yield case("value.nan-stays", "equal-bounds", dtype, some, {"min": 0.5, "max": 0.5}, Values())
-    if dtype == "float32":
-        values = [math.nan, 3.0, -math.inf, -3.0, math.inf, 0.5]
-        forms = [tensor(values, dtype, (2, 3)), tensor([math.nan], dtype, ()), tensor([-math.inf], dtype, ())]
-        yield case("value.nan-stays", "every-form", dtype, forms, bounds, Values())
-        yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, Values())
+    values = [math.nan, 3.0, -math.inf, -3.0, math.inf, 0.5]
+    forms = [tensor(values, dtype, (2, 3)), tensor([math.nan], dtype, ()), tensor([-math.inf], dtype, ())]
+    yield case("value.nan-stays", "every-form", dtype, forms, bounds, Values())
+    yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, Values())
     infinite = [tensor([math.inf, -math.inf, 0.5], dtype)]
     yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, Values())
     yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, Values())
@@ -66,18 +66,30 @@ def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
         yield case(f"{operation}.{rule}", "one-among-many", dtype, many, {"clip_norm": 1.0}, NotSilent())
 
 
+def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
+    """What is not finite stands in every form of gradient."""
+    for rule, value in (("nan-not-silent", math.nan), ("infinity-not-silent", math.inf)):
+        six = [3.0, 1.0, -2.0, value, 0.0, 5.0]
+        for name, gradient in (
+            ("zero-dimensional", tensor([value], dtype, ())),
+            ("matrix", tensor(six, dtype, (2, 3))),
+            ("three-dimensional", tensor(six, dtype, (1, 3, 2))),
+            ("strided", tensor(six, dtype, layout="strided")),
+            ("transposed", tensor(six, dtype, (2, 3), layout="transposed")),
+            ("long", tensor_of(np.append(np.full(1003, 0.25), value), dtype)),
+        ):
+            beside = tensor([4.0, -2.0], dtype)
+            yield case(f"{operation}.{rule}", name, dtype, [beside, gradient], {"clip_norm": 1.0}, NotSilent())
+
+
 def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
-    """What is not finite stands in every form of gradient, beside both kinds, and under other norms and thresholds."""
+    """What is not finite stands beside both kinds, and under other norms and thresholds."""
     small = {"clip_norm": 1.0}
     nan, infinity = f"{operation}.nan-not-silent", f"{operation}.infinity-not-silent"
     for rule, value in ((nan, math.nan), (infinity, math.inf)):
         beside = tensor([4.0, -2.0], dtype)
         last = tensor_of(np.tile([*[1.0] * 30, value], 4), dtype)
-        for name, gradients in (
-            ("matrix", [beside, tensor([3.0, 1.0, 2.0, value], dtype, (2, 2))]),
-            ("last-of-many-elements", [beside, last]),
-        ):
-            yield case(rule, name, dtype, gradients, small, NotSilent())
+        yield case(rule, "last-of-many-elements", dtype, [beside, last], small, NotSilent())
         one_of_two = [tensor([3.0, value], dtype), beside]
         for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
             yield case(rule, name, dtype, one_of_two, {**small, "norm_type": p}, NotSilent())
@@ -98,6 +110,10 @@ def _error_flag(dtype: str) -> Iterator[Case]:
             of_order = {**options, "norm_type": p}
             variant = f"{name}-norm-{norm}"
             yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, RaisesOnNonfinite())
+    forms = [tensor([3.0], dtype, ()), tensor([1.0, -2.0], dtype, (2, 1)), tensor([4.0] * 4, dtype, (2, 1, 2))]
+    every = [tensor([2.0], dtype), *forms, tensor([1.0, math.nan], dtype, (1, 2)), *forms]
+    atomic = RaisesOnNonfinite(atomic=True)
+    yield case("global-norm.error-if-nonfinite-atomic", "nan-among-every-form", dtype, every, options, atomic)
     finite = [tensor([3.0], dtype), tensor([4.0], dtype)]
     yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, Values())
     excluded = [*finite, tensor([math.nan, math.inf], dtype, need_clip=False)]

@@ -24,6 +24,8 @@ def cases() -> Iterator[Case]:
             # A running sum of ones in 11 bits stops at 2048, in 8 bits at 256.
             ones = [_constant(1.0, 4096, dtype)]
             yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, Values(wide=True))
+            matrix = [tensor_of(np.ones((64, 64), dtype=np.float32), dtype)]
+            yield case(rule, "running-sum-of-a-matrix", dtype, matrix, {"clip_norm": 1.0}, Values(wide=True))
             magnitudes = {"clip_norm": 64.0, "norm_type": 1.0}
             yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, Values(wide=True))
             cubes = {"clip_norm": 4.0, "norm_type": 3.0}

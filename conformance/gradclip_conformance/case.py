@@ -63,7 +63,10 @@ class Structure:
 
 @dataclass(frozen=True)
 class NotSilent:
-    """A NaN or an infinity is not passed over: the formula's result, NaN everywhere, or an error."""
+    """A NaN or an infinity is not passed over: the formula's result, NaN everywhere, or an error.
+
+    Where a subject has an option that asks for the error, it does not raise without it.
+    """
 
 
 @dataclass(frozen=True)

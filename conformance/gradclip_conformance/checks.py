@@ -56,7 +56,7 @@ def check(context: Context, answers: Sequence[Answer]) -> Verdict:
             return check_effects.nothing_changed(case, answer)
         case InputsWritten() if isinstance(answer, Raised) and _may_raise(context):
             return Verdict("pass", observed=observed_answer(answer))
-        case NotSilent() if isinstance(answer, Raised):
+        case NotSilent() if isinstance(answer, Raised) and "error_if_nonfinite" not in context.subject.features:
             return Verdict("pass", observed=observed_answer(answer))
     for each in answers:
         if not isinstance(each, Replied):

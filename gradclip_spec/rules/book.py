@@ -39,8 +39,9 @@ that error. Where the norm is exact, as that of (3, 4) is, only one branch is.
 
 ## A norm that is not finite
 
-Where the norm is NaN or infinite, what the formula gives, NaN everywhere, and an error are all accepted. Gradients that
-come back as if nothing had happened are not.
+Where the norm is NaN or infinite, what the formula gives, NaN everywhere, and an error are all accepted; a function
+with an option that asks for the error raises none without it. Gradients that come back as if nothing had happened are
+not.
 
 ## Rounding
 

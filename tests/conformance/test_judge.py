@@ -480,6 +480,11 @@ class TestNotSilent:
     def test_answers(self, answer: Any, status: str) -> None:
         assert verdict(self.asked, answer).status == status
 
+    def test_an_error_is_no_answer_where_an_option_asks_for_it(self) -> None:
+        about = subject("clip_by_global_norm", "error_if_nonfinite")
+
+        assert verdict(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
+
     def test_a_gradient_of_its_own_norm_is_not_touched(self) -> None:
         asked = a_case(NotSilent(), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 

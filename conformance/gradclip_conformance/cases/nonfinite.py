@@ -110,6 +110,12 @@ def _error_flag(dtype: str) -> Iterator[Case]:
             of_order = {**options, "norm_type": p}
             variant = f"{name}-norm-{norm}"
             yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, RaisesOnNonfinite())
+        # Whether the option is given as False, or not given at all.
+        without = [("", {"clip_norm": 1.0}), ("-where-it-is-false", {"clip_norm": 1.0, "error_if_nonfinite": False})]
+        for suffix, passing in without:
+            needed = ["error_if_nonfinite"]
+            variant = f"{name}-passes{suffix}"
+            yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, passing, NotSilent(), needed)
     forms = [tensor([3.0], dtype, ()), tensor([1.0, -2.0], dtype, (2, 1)), tensor([4.0] * 4, dtype, (2, 1, 2))]
     every = [tensor([2.0], dtype), *forms, tensor([1.0, math.nan], dtype, (1, 2)), *forms]
     atomic = RaisesOnNonfinite(atomic=True)

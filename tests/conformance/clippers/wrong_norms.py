@@ -145,7 +145,17 @@ class HundredIsInfinity(NormClipper):
         return super().norm(tensors, 100.0 if p == math.inf else p)
 
 
-@caught_by("scaled-above", dtypes=("float16", "float32"))
+@caught_by("intermediate-range", dtypes=("float16", "float32", "float64"))
+class ThresholdFirst(NormClipper):
+    """Multiplies by clip_norm in the gradient's dtype, where small elements lose their digits, and divides then."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        with np.errstate(all="ignore"):
+            product = grad * grad.dtype.type(clip_norm)
+        return self.wide_scale(product, 1.0, norm).astype(grad.dtype)
+
+
+@caught_by("intermediate-range", dtypes=("float16", "float32"))
 class QuotientFirst(NormClipper):
     """Divides by the norm in the gradient's dtype, where small elements vanish, and multiplies then."""
 

@@ -41,8 +41,8 @@ __all__ = ["PlainFunction"]
 #: The parameters that the suite may pass for an operation; the first is passed in every call.
 PARAMETERS = {
     "clip_by_value": ("max", "min", "need_clip"),
-    "clip_by_norm": ("clip_norm", "norm_type", "eps", "need_clip"),
-    "clip_by_global_norm": ("clip_norm", "norm_type", "eps", "need_clip", "error_if_nonfinite"),
+    "clip_by_norm": ("clip_norm", "norm_type", "need_clip"),
+    "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
 }
 
 #: The feature that a parameter brings.

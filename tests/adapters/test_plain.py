@@ -51,7 +51,6 @@ class TestSignature:
 
         assert set(full.features) - set(bare.features) == {
             "norm_type",
-            "eps",
             "excludes",
             "optional_flags",
             "error_if_nonfinite",
@@ -121,9 +120,9 @@ class TestWhatIsPassed:
             return grads
 
         gradients = (Gradient("a", Array.of(THREE_FOUR)), Gradient("b", Array.of(THREE_FOUR), need_clip=False))
-        PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0, "eps": 0.5}))
+        PlainFunction(record, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0, "norm_type": 0.5}))
 
-        assert seen == {"clip_norm": 1.0, "eps": 0.5, "need_clip": [True, False]}
+        assert seen == {"clip_norm": 1.0, "norm_type": 0.5, "need_clip": [True, False]}
 
     def test_flags_with_a_default_are_left_out_where_nothing_is_excluded(self) -> None:
         seen = []

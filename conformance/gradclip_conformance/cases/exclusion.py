@@ -123,6 +123,8 @@ def _not_counted(dtype: str) -> Iterator[Case]:
             ("norm-three", 3.0),
             ("norm-infinity", math.inf),
         ):
-            yield case(rule, name, dtype, tensors, {"clip_norm": 2.5, "norm_type": p}, Values())
+            options, returned = {"clip_norm": 2.5, "norm_type": p}, ["returns_norm"]
+            yield case(rule, name, dtype, tensors, options, Values())
+            yield case(rule, f"returned-{name}", dtype, tensors, options, ReturnedNorm(), returned)
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
     yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())

@@ -64,6 +64,8 @@ def cases() -> Iterator[Case]:
             for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
                 triangle, options = [tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
                 yield case(rule, "three-four-five", dtype, triangle, options, Values(wide=True))
+                # Magnitudes need no squares.
+                yield case(rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, Values(wide=True))
                 if operation == "global-norm":
                     apart = [tensor([3 * unit[dtype]], dtype), tensor([4 * unit[dtype]], dtype)]
                     yield case(rule, "two-tensors", dtype, apart, options, Values(wide=True))

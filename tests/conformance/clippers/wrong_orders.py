@@ -62,6 +62,17 @@ class CubesInTheDtype(_PowersInOneDtype):
     """Cubes the elements as they are, though it is careful with squares."""
 
 
+@caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float32", "float64"))
+class MagnitudesByWayOfSquares(NormClipper):
+    """Takes the root of the square, in the dtype, for the magnitude."""
+
+    def norm(self, tensors: Sequence[Array], p: float) -> float:
+        if p != 1:
+            return super().norm(tensors, p)
+        with np.errstate(all="ignore"):
+            return super().norm([np.sqrt(np.square(tensor)) for tensor in tensors], p)
+
+
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class CubesInHalf(_PowersInOneDtype):
     """Adds the cubes up in float16, though it adds squares up in a wider format."""
@@ -76,6 +87,20 @@ class CountsTheExcludedInOtherOrders(ByGlobalNorm):
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         every = [i for i, grad in enumerate(grads) if grad is not None]
         return super().norms(grads, every if p in (0.5, 1.5) else counted, p)
+
+
+@caught_by("global-norm.excluded-not-counted")
+class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
+    """Clips by the norm of the included gradients, and returns that of all where it is not the Euclidean one."""
+
+    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        counted_norms = super().norms(grads, counted, p)
+        every = [grad for grad in grads if grad is not None]
+        self.returned = counted_norms[0] if p == 2 else self.global_norm(every, p)
+        return counted_norms
+
+    def returned_norm(self, total: float, clip_norm: float) -> Any:
+        return self.returned
 
 
 @caught_by("global-norm.returned-norm")

@@ -2,9 +2,9 @@
 
 The function is called as `fn(grads, *, clip_norm)` (clip by norm, by global norm) or `fn(grads, *, max, min)` (by
 value). `grads` is a list of NumPy arrays, with None where a parameter has no gradient. It is also given, if it takes
-them, `need_clip` (a list of bool; left out where it has a default and the case excludes nothing), and `norm_type`,
-`error_if_nonfinite` and `eps` (when the case sets them). `**kwargs` counts as taking them all, and shows no default. A
-parameter that it does not take makes the ability `unsupported`.
+them, `need_clip` (a list of bool; left out where it has a default and the case excludes nothing), and `norm_type` and
+`error_if_nonfinite` (when the case sets them). `**kwargs` counts as taking them all, and shows no default. A parameter
+that it does not take makes the ability `unsupported`.
 
 It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
 the norm alone, and then what it was given is the result. That a clip by global norm returns the norm is seen in one or
@@ -49,7 +49,7 @@ PARAMETERS = {
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: What a case may leave out, so that a function must have a default for it.
-OPTIONAL = ("norm_type", "eps", "error_if_nonfinite")
+OPTIONAL = ("norm_type", "error_if_nonfinite")
 
 
 class PlainFunction(Adapter):
@@ -94,7 +94,7 @@ class PlainFunction(Adapter):
             getattr(function, "__qualname__", type(function).__qualname__),
         )
         self._taken, self._required, with_default = _parameters(function, operation, self._source)
-        norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")) if "norm_type" in self._taken else (2.0,)
+        norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _features(self._taken, self._required, with_default, in_place)
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
         self._asked = False

@@ -102,7 +102,7 @@ def _call_text(case: Case) -> str:
 def _expected_text(case: Case) -> str:
     match case.expectation:
         case NotSilent():
-            right = "the formula's result, NaN everywhere, or an error"
+            right = "the formula's result, NaN everywhere, or (unless an error can be asked for, and was not) an error"
             return _wrapped(f"{right}; not the gradients as if nothing had happened")
         case Refused():
             return "an error, and unchanged gradients"

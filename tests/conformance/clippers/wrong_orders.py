@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-
-from gradclip_adapters.plain import PlainFunction
 
 from .steps import Array, ByGlobalNorm, Gradients, NormClipper
 from .table import caught_by
@@ -18,15 +15,7 @@ from .table import caught_by
 OTHERS = (0.5, 1.5, 3.0)
 
 
-class TakesFour(PlainFunction):
-    """A function of which the norm of the order 4 is asked too."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._subject = replace(self._subject, norm_types=(*self._subject.norm_types, 4.0))
-
-
-@caught_by("p-norm", adapter=TakesFour)
+@caught_by("p-norm")
 class KnownOrdersOnly(NormClipper):
     """Takes the Euclidean norm for those of orders that it does not know."""
 

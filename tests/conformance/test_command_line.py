@@ -221,12 +221,15 @@ class TestRecords:
         assert run("summary", folder).exit_code == 0
 
     def test_two_records_of_one_name_are_refused_before_anything_runs(self, tmp_path: Path) -> None:
-        folder = f"{tmp_path}/new/"
+        folder, files = f"{tmp_path}/new/", [tmp_path / name / "clip.py" for name in "ab"]
+        for file in files:
+            file.parent.mkdir()
+            file.write_text("Not even Python")
 
-        result = run("check", "./a/clip.py", "./b/clip.py", *NARROW, "-o", folder)
+        result = run("check", *files, *NARROW, "-o", folder)
 
         assert result.exit_code == 2
-        assert "./a/clip.py and ./b/clip.py would both be written to clip.jsonl" in result.stderr
+        assert f"{files[0]} and {files[1]} would both be written to clip.jsonl" in result.stderr
         assert not Path(folder).exists()
 
     def test_functions_of_one_package_have_records_of_their_own(self, tmp_path: Path) -> None:

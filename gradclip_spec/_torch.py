@@ -20,9 +20,6 @@ __all__ = ["primitives"]
 Tensor = Any
 Array = np.ndarray[Any, Any]
 
-#: Elements of a part of a large tensor of float32, read by itself, and scaled so. Each of torch's threads takes its
-#: share of a part both times: of the parts that were read last, it finds its share in the caches of its own core.
-_PART = 1 << 22
 #: Elements that are converted at a time, so that both forms stay in the cache.
 _CONVERTED = 1 << 18
 #: Elements that torch converts in one thread.
@@ -63,10 +60,8 @@ def primitives(standard: Primitives) -> Primitives:
             factor = torch.tensor(k, dtype=wide, device="cpu") if inplace or dtype == wide else k
             if not inplace:
                 return list(torch._foreach_mul(arrays, factor))
-            whole = max(map(torch.Tensor.numel, arrays)) <= _PART
-            parts = arrays if whole else [part for x in arrays for part in _parts(x, _PART)]
             # Backwards, because what was read last is still in the cache.
-            torch._foreach_mul_(parts[::-1], factor)
+            torch._foreach_mul_(arrays[::-1], factor)
             return list(arrays)
         if isinstance(k, float) and dtype == torch.float32:
             # In float64, which NumPy does without a copy of the whole.
@@ -159,7 +154,9 @@ def _sum_of_large(tensors: Sequence[Tensor], dtype: Any) -> Sum:
             sums += squares
 
     if dtype == torch.float32:
-        read, tensor_of, widen, piece = torch.Tensor.numpy, torch.from_numpy, widen_arrays, _PART
+        read, tensor_of, widen = torch.Tensor.numpy, torch.from_numpy, widen_arrays
+        # Whole tensors: each call of torch waits for all its threads, one of which may be doing something else.
+        piece = max(tensor.numel() for tensor in tensors)
     else:
         # NumPy knows no bfloat16, but can hold the bits. Torch makes a copy in float32.
         read, tensor_of = _bits, functools.partial(_tensor_of_bits, dtype=dtype)

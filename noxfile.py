@@ -57,7 +57,7 @@ def python_with(session: nox.Session, name: str) -> str:
         session.install(*recipe["requirements"])
         return str(Path(session.bin, "python"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    make = f"from gradclip_conformance.environments import make_environment; print(make_environment({name!r}))"
+    make = f"from gradclip_conformance.run.environments import make_environment; print(make_environment({name!r}))"
     made = session.run("python", "-c", make, silent=True)
     assert made is not None
     return made.strip()

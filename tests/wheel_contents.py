@@ -20,7 +20,7 @@ DATA = (
     "gradclip_adapters/schemas/*.json",
     "gradclip_adapters/scripts/*.toml",
     "gradclip_adapters/launch.py",
-    "gradclip_conformance/expectations/*.toml",
+    "gradclip_conformance/known/expectations/*.toml",
     "gradclip_conformance/cases/*.toml",
     "gradclip_conformance/test_conformance.py",
     "gradclip_reports/schemas/*.json",

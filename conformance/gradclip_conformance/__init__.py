@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .plain_functions import check_clipper
+    from .api import check_clipper
 
 __all__ = ["check_clipper"]
 
@@ -21,6 +21,6 @@ def __getattr__(name: str) -> Any:
     if name == "check_clipper":
         from importlib import import_module
 
-        return import_module(".plain_functions", __name__).check_clipper
+        return import_module(".api", __name__).check_clipper
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

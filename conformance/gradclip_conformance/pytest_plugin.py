@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .host_process import HostProcess
-    from .plan import PlannedCell
+    from .run.host_process import HostProcess
+    from .run.plan import PlannedCell
 
 __all__ = ["gradclip_cell", "pytest_addoption", "pytest_generate_tests"]
 
@@ -36,8 +36,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         reason = "no adapter is named: give --adapter NAME"
         metafunc.parametrize("gradclip_cell", [pytest.param(None, marks=pytest.mark.skip(reason=reason))], ids=["none"])
         return
-    from .cases import all_cases
-    from .plan import Selection, plan_cells
+    from .cases.catalogue import all_cases
+    from .run.plan import Selection, plan_cells
 
     connection = _connection(metafunc.config, target)
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
@@ -54,10 +54,10 @@ def gradclip_cell(request: pytest.FixtureRequest) -> Any:
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
     """Ask and judge one cell, as the outcome of a pytest test."""
     __tracebackhide__ = True
-    from .claims import load_claims
-    from .deviations import load_deviations
-    from .runner import run_cell
-    from .verdict import SPOILING
+    from .judge.verdict import SPOILING
+    from .known.claims import load_claims
+    from .known.pins import load_deviations
+    from .run.runner import run_cell
 
     cell = run_cell(connection, planned, timeout, load_claims(target), load_deviations(target))
     if cell.status in SPOILING:
@@ -71,8 +71,8 @@ def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeo
 def _connection(config: pytest.Config, target: str) -> HostProcess:
     from gradclip_adapters import registry
 
-    from .answers import StartError
-    from .host_process import HostProcess, host_command
+    from .judge.answers import StartError
+    from .run.host_process import HostProcess, host_command
 
     if _CONNECTION not in config.stash:
         # Of these errors, raised while tests are collected, pytest shows the text alone; of any other, the traceback.

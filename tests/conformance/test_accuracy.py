@@ -15,14 +15,16 @@ from click.testing import CliRunner
 
 from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance import accuracy, exact, exact_arrays
-from gradclip_conformance.accuracy_page import document, page
-from gradclip_conformance.answers import TimedOut
-from gradclip_conformance.command_line import gradclip
-from gradclip_conformance.distances import largest_distance
-from gradclip_conformance.expected import Expected
-from gradclip_conformance.formats import FORMATS, decode, to_doubles
-from gradclip_conformance.in_process import InProcess
+from gradclip_conformance.accuracy import measure as accuracy
+from gradclip_conformance.accuracy.page import document, page
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.judge.answers import TimedOut
+from gradclip_conformance.oracle import bulk as exact_arrays
+from gradclip_conformance.oracle import integers as exact
+from gradclip_conformance.oracle.distances import largest_distance
+from gradclip_conformance.oracle.formats import FORMATS, decode, to_doubles
+from gradclip_conformance.oracle.model import Expected
+from gradclip_conformance.run.in_process import InProcess
 from gradclip_reports.records import read_runs
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
@@ -197,7 +199,7 @@ def test_a_terminal_that_is_called_dumb_has_its_width_too(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LINES", raising=False)
 
-    importlib.import_module("gradclip_conformance.command_line.accuracy")._print([{**row, **inputs}])
+    importlib.import_module("gradclip_conformance.cli.accuracy")._print([{**row, **inputs}])
 
     assert max(map(len, capsys.readouterr().out.splitlines())) > 80
 

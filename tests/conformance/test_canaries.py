@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from frameworks import MODULES, python_with
 
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.host_process import HostProcess, host_command
-from gradclip_conformance.plan import Selection
-from gradclip_conformance.runner import RunRequest, run_adapter
-from gradclip_conformance.verdict import SPOILING
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.judge.verdict import SPOILING
+from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run
 
 CANARIES = Path(__file__).with_name("canaries")

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance import claims
-from gradclip_conformance.claims import CLAIMS, Claim, claims_for, docstrings, drift, load_claims
-from gradclip_conformance.command_line import gradclip
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.known import claims
+from gradclip_conformance.known.claims import CLAIMS, Claim, claims_for, docstrings, drift, load_claims
 
 #: The module; the package's attribute of this name is the command.
-COMMAND = importlib.import_module("gradclip_conformance.command_line.expectations")
+COMMAND = importlib.import_module("gradclip_conformance.cli.expectations")
 
 TEXT = inspect.getdoc(np.clip) or ""
 TRUE = Claim(

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.command_line import gradclip
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cli import gradclip
 from gradclip_reports.records import read_runs
 from gradclip_spec import rules
 

@@ -9,10 +9,10 @@ import pytest
 from clippers.steps import Array, ByGlobalNorm, ByNorm, ByValue, Clipper
 from clippers.wrong_adapters import Compiles
 
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.in_process import InProcess
-from gradclip_conformance.plan import Selection, plan_cells
-from gradclip_conformance.runner import run_cell
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.records import Cell
 
 

@@ -12,16 +12,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance import deep
-from gradclip_conformance.case import Case, Metamorphic, ReturnedNorm, Untouched, Values
-from gradclip_conformance.cases import found
+from gradclip_conformance.cases import regressions as found
 from gradclip_conformance.cases.build import tensor
-from gradclip_conformance.command_line import gradclip
-from gradclip_conformance.formats import FORMATS
-from gradclip_conformance.in_process import InProcess
-from gradclip_conformance.plan import Selection
-from gradclip_conformance.predict import decoded, predict
-from gradclip_conformance.show import float64_values, readable_input
+from gradclip_conformance.cases.model import Case, Metamorphic, ReturnedNorm, Untouched, Values
+from gradclip_conformance.cases.readable import float64_values, readable_input
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.oracle.formats import FORMATS
+from gradclip_conformance.oracle.predict import decoded, predict
+from gradclip_conformance.run import search as deep
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import read_runs
 
 SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))

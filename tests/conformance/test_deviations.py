@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance import behaviour, deviations
-from gradclip_conformance.case import Case
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.deviations import (
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import Case
+from gradclip_conformance.judge import fingerprint as behaviour
+from gradclip_conformance.judge.verdict import Verdict
+from gradclip_conformance.known import pins as deviations
+from gradclip_conformance.known.patterns import matches
+from gradclip_conformance.known.pins import (
     EXPECTATIONS,
     Deviation,
     load_deviations,
@@ -25,9 +28,7 @@ from gradclip_conformance.deviations import (
     unmatched,
     version_satisfies,
 )
-from gradclip_conformance.patterns import matches
-from gradclip_conformance.proposals import proposal
-from gradclip_conformance.verdict import Verdict
+from gradclip_conformance.known.propose import proposal
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
 PUBLISHED_FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"

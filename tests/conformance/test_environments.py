@@ -13,7 +13,7 @@ import pytest
 MAKE = """
 import sys
 from pathlib import Path
-from gradclip_conformance import environments
+from gradclip_conformance.run import environments
 
 environments.recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")

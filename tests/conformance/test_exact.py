@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradclip_conformance import distances as bulk
-from gradclip_conformance import exact
-from gradclip_conformance.expected import Expected, nonfinite_consequence, nonfinite_norm
-from gradclip_conformance.formats import (
+from gradclip_conformance.oracle import distances as bulk
+from gradclip_conformance.oracle import integers as exact
+from gradclip_conformance.oracle.formats import (
     FORMATS,
     Exact,
     decode,
@@ -27,6 +26,7 @@ from gradclip_conformance.formats import (
     to_doubles,
     value_of,
 )
+from gradclip_conformance.oracle.model import Expected, nonfinite_consequence, nonfinite_norm
 
 fixed = settings(derandomize=True, deadline=None, database=None)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradclip_conformance.formats import (
+from gradclip_conformance.oracle.formats import (
     FORMATS,
     bits_of,
     decode,

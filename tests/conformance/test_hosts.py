@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_conformance.answers import StartError, TimedOut
-from gradclip_conformance.host_process import HostProcess, host_command
-from gradclip_conformance.plan import Selection
-from gradclip_conformance.runner import RunRequest, run_adapter
+from gradclip_conformance.judge.answers import StartError, TimedOut
+from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run
 
 HOSTS = Path(__file__).with_name("hosts")

@@ -16,7 +16,7 @@ import pytest
 from gradclip_reports.records import RecordError, read_runs
 
 HOSTS = Path(__file__).with_name("hosts")
-MAIN = [sys.executable, "-c", "from gradclip_conformance.command_line import main; main()"]
+MAIN = [sys.executable, "-c", "from gradclip_conformance.cli import main; main()"]
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--timeout", "100"]
 
 pytestmark = [

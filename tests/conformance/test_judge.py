@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Reply, Subject
-from gradclip_conformance import oracles
-from gradclip_conformance.answers import Answer, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
-from gradclip_conformance.case import (
+from gradclip_conformance.cases.build import case, tensor
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import (
     Case,
     Expectation,
     InputsKept,
@@ -28,15 +28,15 @@ from gradclip_conformance.case import (
     Untouched,
     Values,
 )
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.cases.build import case, tensor
-from gradclip_conformance.claims import Claim
-from gradclip_conformance.expected import Clipped
-from gradclip_conformance.formats import FORMATS, encode, next_down, next_up
-from gradclip_conformance.judge import Context, judge
-from gradclip_conformance.predict import predict
-from gradclip_conformance.relations import follow_up
-from gradclip_conformance.verdict import Verdict
+from gradclip_conformance.judge.answers import Answer, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
+from gradclip_conformance.judge.judging import Context, judge
+from gradclip_conformance.judge.relations import follow_up
+from gradclip_conformance.judge.verdict import Verdict
+from gradclip_conformance.known.claims import Claim
+from gradclip_conformance.oracle import agreement as oracles
+from gradclip_conformance.oracle.formats import FORMATS, encode, next_down, next_up
+from gradclip_conformance.oracle.model import Clipped
+from gradclip_conformance.oracle.predict import predict
 
 nan, inf = math.nan, math.inf
 
@@ -705,7 +705,7 @@ class TestOwnEdges:
 
 def test_oracles_that_disagree_are_the_suites_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = pytest.importorskip(
-        "gradclip_conformance.arbitrary_precision", reason="the second oracle needs python-flint", exc_type=ImportError
+        "gradclip_conformance.oracle.balls", reason="the second oracle needs python-flint", exc_type=ImportError
     )
 
     class Liar:

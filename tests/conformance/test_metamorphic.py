@@ -11,10 +11,10 @@ import pytest
 
 from gradclip_adapters.contract import Array
 from gradclip_conformance import check_clipper
-from gradclip_conformance.case import Metamorphic
-from gradclip_conformance.cases import all_cases, metamorphic
-from gradclip_conformance.relations import RELATIONS, _times_power_of_two
-from gradclip_conformance.relations_of_one import OF_ONE
+from gradclip_conformance.cases.catalogue import all_cases, metamorphic
+from gradclip_conformance.cases.model import Metamorphic
+from gradclip_conformance.judge.relations import RELATIONS, _times_power_of_two
+from gradclip_conformance.judge.single_call import OF_ONE
 
 Grads = list[Any]
 Clipper = Callable[..., Grads]

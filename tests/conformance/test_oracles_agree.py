@@ -14,12 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradclip_conformance import exact
-from gradclip_conformance.expected import Bounds, Clipped, Expected
-from gradclip_conformance.formats import FORMATS, Exact, decode, encode, next_down, next_up, power_of_two, value_of
+from gradclip_conformance.oracle import integers as exact
+from gradclip_conformance.oracle.formats import (
+    FORMATS,
+    Exact,
+    decode,
+    encode,
+    next_down,
+    next_up,
+    power_of_two,
+    value_of,
+)
+from gradclip_conformance.oracle.model import Bounds, Clipped, Expected
 
 arbitrary_precision = pytest.importorskip(
-    "gradclip_conformance.arbitrary_precision", reason="the second oracle needs python-flint", exc_type=ImportError
+    "gradclip_conformance.oracle.balls", reason="the second oracle needs python-flint", exc_type=ImportError
 )
 
 fixed = settings(derandomize=True, deadline=None, database=None)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.deviations import load_deviations
-from gradclip_conformance.in_process import InProcess
-from gradclip_conformance.plan import Selection, plan_cells
-from gradclip_conformance.runner import run_cell
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.known.pins import load_deviations
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
 
 Gradients = list[Any]
 Factor = Callable[[Any, Any], Any]

@@ -11,7 +11,7 @@ import pytest
 from gradclip_adapters.contract import DTYPES, Call, Reply
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import check_clipper
-from gradclip_conformance.cases import all_cases
+from gradclip_conformance.cases.catalogue import all_cases
 
 
 def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:

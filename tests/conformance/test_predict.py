@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_conformance import oracles
-from gradclip_conformance.case import Case, Values
-from gradclip_conformance.cases import all_cases
 from gradclip_conformance.cases.build import case, tensor
-from gradclip_conformance.errors import error_bounds
-from gradclip_conformance.exact import NoExactNormError
-from gradclip_conformance.exact import clip_by_value as exact_clip_by_value
-from gradclip_conformance.formats import FORMATS, Exact
-from gradclip_conformance.measure import norm_distance
-from gradclip_conformance.predict import clip_bound, clip_budget, narrowest, norm_bound, norm_budget, predict
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import Case, Values
+from gradclip_conformance.judge.measure import norm_distance
+from gradclip_conformance.oracle import agreement as oracles
+from gradclip_conformance.oracle.bounds import error_bounds
+from gradclip_conformance.oracle.formats import FORMATS, Exact
+from gradclip_conformance.oracle.integers import NoExactNormError
+from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
+from gradclip_conformance.oracle.predict import clip_bound, clip_budget, narrowest, norm_bound, norm_budget, predict
 
 NUMPY = ("float16", "float32", "float64")
 

@@ -77,7 +77,7 @@ def test_without_an_adapter_it_says_so(tmp_path: Path) -> None:
 
 def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
-        "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.runner' not in sys.modules\n",
+        "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.run.runner' not in sys.modules\n",
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]

@@ -23,16 +23,16 @@ from click.testing import CliRunner
 from frameworks import MODULES, python_with
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.command_line import gradclip
-from gradclip_conformance.deviations import load_deviations, unmatched
-from gradclip_conformance.host_process import HostProcess, host_command
-from gradclip_conformance.in_process import InProcess
-from gradclip_conformance.patterns import matches
-from gradclip_conformance.plan import Selection
-from gradclip_conformance.predict import predict
-from gradclip_conformance.reproduce import NoScript, script
-from gradclip_conformance.runner import RunRequest, run_adapter
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.known.patterns import matches
+from gradclip_conformance.known.pins import load_deviations, unmatched
+from gradclip_conformance.oracle.predict import predict
+from gradclip_conformance.repro.script import NoScript, script
+from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run, read_runs
 
 DRIVER = Path(__file__).with_name("run_scripts.py")

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from clippers import WRONG, Wrong
 
-from gradclip_conformance.cases import all_cases
-from gradclip_conformance.in_process import InProcess
-from gradclip_conformance.plan import Selection, plan_cells
-from gradclip_conformance.runner import run_cell
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 

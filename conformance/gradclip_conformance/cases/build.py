@@ -10,9 +10,9 @@ import numpy as np
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
 
-from ..case import Case, Expectation
-from ..formats import FORMATS, encode
-from ..literals import scattered
+from ..oracle.formats import FORMATS, encode
+from .literals import scattered
+from .model import Case, Expectation
 
 __all__ = [
     "DTYPES",

@@ -1,0 +1,1 @@
+"""Measure how accurate a framework is, in ulp, and draw the table."""

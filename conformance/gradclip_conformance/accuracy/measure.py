@@ -1,0 +1,198 @@
+"""How accurate clips by norm are: the largest errors over sizes and dtypes, with the inputs that gave them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
+
+from ..judge.answers import Answer, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
+from ..judge.measure import norm_distance, norm_value
+from ..known.claims import Claim, claims_for
+from ..oracle.bulk import exact_norm, largest_error, largest_gap
+from ..oracle.formats import FORMATS
+from ..oracle.integers import coefficient
+from ..oracle.model import PLAIN, Bounds
+
+__all__ = ["INPUTS", "THRESHOLD", "Row", "measure_accuracy", "rebuilt", "sizes_up_to"]
+
+Doubles = npt.NDArray[np.float64]
+
+THRESHOLD = 1.0
+SEEDS = (1, 2)
+#: From this size on, one seed and the two arrangements that differ most: the numbers are so many that another draw of
+#: them says little more, and to send them takes seconds.
+LARGE = 10**5
+
+#: Seconds that one call may take.
+LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """The largest errors of one subject in one dtype at one size."""
+
+    subject: str
+    dtype: str
+    size: int
+    #: In ulp; None where no norm is returned.
+    norm: float | None
+    norm_input: str
+    elements: float
+    elements_input: str
+    #: How far, in ulp, the norm or an element comes out apart when the tensors come in another order or grouping.
+    spread: float
+    #: What was raised or is missing, where there are no numbers.
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of a file."""
+        return {
+            "record": "accuracy",
+            **{k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()},
+        }
+
+
+def normal(size: int, dtype: str, seed: int) -> Array:
+    """Standard normal numbers, rounded to the dtype."""
+    return _packed(np.random.default_rng(seed).standard_normal(size), dtype)
+
+
+def swamped(size: int, dtype: str, seed: int) -> Array:
+    """A one, and numbers whose squares are each too small to change a sum of 1 in the dtype; their places by seed."""
+    values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
+    values[seed % size] = 1.0
+    return _packed(values, dtype)
+
+
+INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": normal, "swamped": swamped}
+
+
+def _packed(values: Doubles, dtype: str) -> Array:
+    if dtype != "bfloat16":
+        return Array.of(values.astype(dtype))
+    bits = values.astype(np.float32).view(np.uint32)
+    # To nearest, as far as float32 shows it; which neighbour it is does not matter here.
+    return Array.of(((bits + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16), dtype="bfloat16")
+
+
+def sizes_up_to(largest: int) -> list[int]:
+    """The powers of ten from 100 on."""
+    return [10**k for k in range(2, 1 + round(math.log10(largest)))]
+
+
+def measure_accuracy(
+    connection: Connection, subject: Subject, dtype: str, size: int, claims: Sequence[Claim] = ()
+) -> Row:
+    """The largest errors of a subject, over all inputs and arrangements of them."""
+    norm: tuple[float, str] | None = None
+    elements, spread = (-1.0, ""), 0.0
+    for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
+        array, exact = _input(name, size, dtype, seed)
+        factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
+        first: tuple[Array, Array | None] | None = None
+        for arrangement in _arrangements(subject.operation, size):
+            label = f"{name}, seed {seed}, {arrangement}"
+            answer = connection.ask(_call(subject, _arranged(array, arrangement)), LIMIT)
+            if not isinstance(answer, Replied):
+                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_said(answer)}"[:300])
+            joined = _joined(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
+            elements = _worse(elements, (largest_error(array, joined, factor), label))
+            if answer.reply.norm is not None:
+                distance = norm_distance(answer.reply.norm, exact.middle, dtype)
+                norm = _worse(norm or (-1.0, ""), (distance, label))
+            first = first or (joined, answer.reply.norm)
+            norms_apart = _norms_apart(first[1], answer.reply.norm, dtype)
+            spread = max(spread, largest_gap(first[0], joined, dtype), norms_apart)
+    norm_ulp, norm_input = norm or (None, "")
+    return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
+
+
+def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
+    """The gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
+    name, seed, arrangement = worst.split(", ")
+    return _arranged(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
+
+
+# For all subjects, of which each asks for the same inputs: of all sizes and dtypes they take some 400 MB.
+@lru_cache(maxsize=256)
+def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Bounds]:
+    array = INPUTS[name](size, dtype, seed)
+    return array, exact_norm(array)
+
+
+def _said(answer: Answer) -> str:
+    """What kept a subject from answering."""
+    match answer:
+        case Raised(kind, text):
+            return f"{kind}: {text}"
+        case Died(text) | Mistaken(text) | NotSupported(text):
+            return text
+        case TimedOut(seconds):
+            return f"no answer within {seconds:g} s"
+    return str(answer)
+
+
+def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:
+    return found if found[0] > known[0] else known
+
+
+def _formula(subject: Subject, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """The subject's own formula, where its documentation has one: that is what its arithmetic is to be near."""
+    rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
+    formulas = [claim.formula for claim in claims_for(claims, subject, rule) if claim.formula is not None]
+    return formulas[0] if formulas else PLAIN
+
+
+def _norms_apart(first: Array | None, second: Array | None, dtype: str) -> float:
+    if first is None or second is None:
+        return 0.0
+    value = norm_value(first)
+    if math.isfinite(value):
+        return norm_distance(second, Fraction(value), dtype)
+    return 0.0 if np.array_equal(value, norm_value(second), equal_nan=True) else math.inf
+
+
+#: The same elements in so many tensors, from the front or from behind.
+ARRANGEMENTS = {
+    "one tensor": (1, 1),
+    "one tensor from behind": (1, -1),
+    "ten tensors": (10, 1),
+    "ten tensors from behind": (10, -1),
+}
+
+
+def _arrangements(operation: str, size: int) -> list[str]:
+    """Those that do not change the results: tensors may be split where they have a common norm."""
+    names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
+    return names if size < LARGE else [names[0], names[-1]]
+
+
+def _arranged(array: Array, arrangement: str) -> list[Array]:
+    count, step = ARRANGEMENTS[arrangement]
+    return [_of_bits(part, array.dtype) for part in np.array_split(array.bits()[::step], count)]
+
+
+def _of_bits(bits: npt.NDArray[Any], dtype: str) -> Array:
+    return Array(dtype, bits.shape, np.ascontiguousarray(bits).tobytes())
+
+
+def _joined(results: Sequence[Array | None], step: int) -> Array:
+    held = [array for array in results if array is not None]
+    dtype = held[0].dtype
+    bits = np.concatenate([np.frombuffer(array.data, dtype=DTYPES[dtype]) for array in held])
+    return _of_bits(bits[::step], dtype)
+
+
+def _call(subject: Subject, pieces: Sequence[Array]) -> Call:
+    gradients = tuple(Gradient(f"g{i}", array) for i, array in enumerate(pieces))
+    return Call(subject.name, gradients, {"clip_norm": THRESHOLD})

@@ -1,0 +1,115 @@
+"""The accuracy table as a document: what was measured with which versions, and as a page in Markdown."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ..judge.answers import Description
+from .measure import LARGE, LIMIT, THRESHOLD, Row
+
+__all__ = ["described", "document", "numbers", "page", "worst_input"]
+
+#: Of a page; a column is a subject's errors in one dtype and size.
+HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
+
+
+def described(adapter: str, description: Description, rows: Sequence[Row]) -> dict[str, Any]:
+    """What was measured of one framework, as data for a document."""
+    return {
+        "adapter": adapter,
+        "framework": description.framework,
+        "version": description.version,
+        "environment": description.environment,
+        "rows": [row.to_json() for row in rows],
+    }
+
+
+def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was measured, with the date and the suite that measured it."""
+    return {
+        "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "suite": version("gradclip-spec"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "threshold": THRESHOLD,
+        "frameworks": list(frameworks),
+    }
+
+
+def page(made: Mapping[str, Any]) -> str:
+    """A document as Markdown; subjects of the same numbers share a table."""
+    blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
+    for framework in made["frameworks"]:
+        environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
+        blocks.append(f"## {framework['framework']} {framework['version']}".rstrip())
+        blocks.append(f"{_escaped(environment)}." if environment else "")
+        for names, rows in _alike(framework["rows"]):
+            blocks.append("\n".join(f"- `{name}`" for name in names))
+            lines = [_line(HEAD), "|---|" + "---:|" * 4 + "---|"]
+            blocks.append("\n".join([*lines, *(_line(_cells(row)) for row in rows)]))
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+_ABOUT = """# How accurate the clips by norm are
+
+Measured by `gradclip accuracy` on {made} with gradclip-spec {suite}, Python {python}, NumPy {numpy}; `nox -s accuracy`
+remakes it.
+
+The largest errors in ulp of the dtype: of the norm that is returned, against the exact one, and of an element, against
+the exact result of the formula that the subject's own documentation gives. *Spread*: how far the norm or one element
+comes out apart when the same elements come in another order, or in ten tensors instead of one. `clip_norm` is
+{threshold:g}. Half an ulp is what a single rounding may cost.
+
+Two kinds of input: `normal` numbers, and a one that is `swamped` by numbers whose squares are each too small to change
+a sum of 1. Below {large} elements two seeds are drawn and four arrangements tried, else one and two. A call has
+{limit:g} s to answer; what was not measured says why in its row. A worst input is rebuilt from its name, the size and
+the dtype:
+`gradclip_conformance.accuracy.measure.rebuilt("normal, seed 1, ten tensors", 1000, "float32")`."""
+
+
+def _alike(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
+    """The rows of each subject, those of the same numbers once, with the names of their subjects."""
+    found: dict[tuple[Any, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
+    for subject, group in groupby(rows, key=lambda row: row["subject"]):
+        of_it = list(group)
+        key = tuple(tuple(value for name, value in row.items() if name != "subject") for row in of_it)
+        found.setdefault(key, ([], of_it))[0].append(subject)
+    yield from found.values()
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (row["dtype"], f"{row['size']:,}", *numbers(row), _escaped(worst_input(row)))
+
+
+def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The three numbers of a row, as they are shown."""
+    if row["problem"]:
+        return ("-", "-", "-")
+    shown = ("-" if row[name] is None else f"{float(row[name]):.3g}" for name in ("norm", "elements", "spread"))
+    norm, elements, spread = shown
+    return norm, elements, spread
+
+
+def worst_input(row: Mapping[str, Any]) -> str:
+    """The input of the largest errors, or why there are none."""
+    if row["problem"]:
+        return str(row["problem"])
+    if row["norm"] is None or row["norm_input"] == row["elements_input"]:
+        return str(row["elements_input"])
+    return f"norm: {row['norm_input']}; elements: {row['elements_input']}"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,48 @@
+"""The cases, theme by theme: `formula.py` holds those of the rules in `gradclip_spec/rules/formula.toml`, and so on."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from . import regressions
+from .model import Case
+from .themes import (
+    arguments,
+    effects,
+    exclusion,
+    formula,
+    metamorphic,
+    nonfinite,
+    optimizer,
+    precision,
+    range,
+    structure,
+    zero,
+)
+
+__all__ = ["THEMES", "all_cases"]
+
+THEMES = {
+    "formula": formula,
+    "exclusion": exclusion,
+    "structure": structure,
+    "zero": zero,
+    "nonfinite": nonfinite,
+    "range": range,
+    "precision": precision,
+    "arguments": arguments,
+    "effects": effects,
+    "optimizer": optimizer,
+    "metamorphic": metamorphic,
+    "found": regressions,
+}
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case, in the order of the themes; each id stands once."""
+    cases = tuple(case for theme in THEMES.values() for case in theme.cases())
+    ids = [case.id for case in cases]
+    twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
+    assert not twice, f"case ids that stand twice: {twice}"
+    return cases

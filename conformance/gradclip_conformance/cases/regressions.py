@@ -1,0 +1,88 @@
+"""Cases that `--deep` found and somebody kept, in `regressions.toml`; and how a find is written down.
+
+An entry gives the rule, a variant, the dtype, the options and the gradients, numbers in hexadecimal. What is expected
+follows from the rule.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gradclip_adapters.contract import Gradient
+
+from .build import case, tensor
+from .model import Case, Expectation, Metamorphic, ReturnedNorm, Untouched, Values
+from .readable import float64_values
+
+__all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of", "from_record", "is_find"]
+
+FOUND = Path(__file__).with_name("regressions.toml")
+
+#: Rules without their operation whose cases do not just expect the formula's values.
+_EXPECTATIONS: Mapping[str, Expectation] = {
+    "returned-norm": ReturnedNorm(),
+    "twice-is-once": Metamorphic("twice"),
+    "tensor-order": Metamorphic("reordered"),
+    "splitting-and-joining": Metamorphic("split"),
+    "direction-kept": Metamorphic("direction"),
+    "norm-bounded": Metamorphic("bounded"),
+}
+
+
+def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expectation:
+    """What a find under a rule expects."""
+    name = rule.partition(".")[2]
+    if name == "excluded-untouched":
+        return Untouched(tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
+    return _EXPECTATIONS.get(name, Values())
+
+
+def case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:
+    """The case of an input under a rule."""
+    needs = ["returns_norm"] if rule.endswith(".returned-norm") else []
+    return case(rule, variant, dtype, gradients, options, expectation_of(rule, gradients), needs)
+
+
+def cases(path: Path = FOUND) -> Iterator[Case]:
+    """All cases that were kept."""
+    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("found", []):
+        gradients = [
+            tensor(
+                [float.fromhex(each) for each in one["values"]], entry["dtype"], need_clip=one.get("need_clip", True)
+            )
+            for one in entry["gradients"]
+        ]
+        options = {name: float.fromhex(value) for name, value in entry["options"].items()}
+        yield case_of(entry["rule"], entry["variant"], entry["dtype"], gradients, options)
+
+
+def is_find(name: str) -> bool:
+    """Whether the name of a case is one that `--deep` gives."""
+    return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
+
+
+def from_record(name: str, shown: Mapping[str, Any]) -> Case:
+    """The case of a find, from its name and its input as a record shows it."""
+    rule, variant, dtype = name.split("/")
+    gradients = [
+        tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
+        for one in shown["gradients"]
+    ]
+    options = {key: float.fromhex(value) for key, value in shown["options"].items()}
+    return case_of(rule, variant, dtype, gradients, options)
+
+
+def as_toml(found: Case) -> str:
+    """A find as an entry of `regressions.toml`."""
+    lines = ["[[found]]", *(f"{key} = {json.dumps(getattr(found, key))}" for key in ("rule", "variant", "dtype"))]
+    options = ", ".join(f'{name} = "{float(value).hex()}"' for name, value in found.options.items())
+    lines += [f"options = {{ {options} }}", "gradients = ["]
+    for gradient in found.gradients:
+        assert gradient.array is not None
+        values = json.dumps([value.hex() for value in float64_values(gradient.array).tolist()])
+        lines.append(f"  {{ values = {values}{'' if gradient.need_clip else ', need_clip = false'} }},")
+    return "\n".join([*lines, "]"]) + "\n"

@@ -1,0 +1,113 @@
+"""Cases of what happens to the gradients that were passed, of repetition, and of several threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
+from ..build import DTYPES, OPERATIONS, case, clipping_options, every_digit, scattered_tensor, tensor, tensor_of
+from ..model import Case, CompiledAgrees, InputsKept, InputsWritten, Repeatable
+
+__all__ = ["cases"]
+
+#: Long enough for vectors, with a rest that fills none.
+COMPILED_LONG = 1003
+
+#: The calls in which a rounding may differ. The others are made in one dtype only, because compilers take their time.
+COMPILED_IN_EVERY_DTYPE = ("clipped", "long")
+COMPILED_OTHERWISE_IN = "float32"
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        for operation in OPERATIONS:
+            tensors = [tensor([3.0, -4.0], dtype), tensor([12.0], dtype)]
+            for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0), ("threshold-zero", 0.0)):
+                options = clipping_options(operation, threshold)
+                yield case(
+                    f"{operation}.inputs-not-mutated", name, dtype, tensors, options, InputsKept(), ["functional"]
+                )
+                yield case(
+                    f"{operation}.in-place-written", name, dtype, tensors, options, InputsWritten(), ["in_place"]
+                )
+            yield from _passed(operation, dtype)
+            options = options_of_two = clipping_options(operation, 2.0)
+            uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
+            yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, Repeatable())
+            # Long enough for another thread to have its turn meanwhile.
+            long = [scattered_tensor(length, dtype) for length in (2**14, 2**13)]
+            options = clipping_options(operation, 2.0**-7)
+            agree = f"{operation}.threads-agree"
+            yield case(agree, "eight", dtype, long, options, Repeatable(threads=8), ["threads"])
+            if dtype == "float32":
+                one_excluded = [long[0], replace(long[1], need_clip=False)]
+                yield case(agree, "excluded", dtype, one_excluded, options, Repeatable(threads=8), ["threads"])
+                if operation != "value":
+                    of_order = {"clip_norm": 1.0, "norm_type": 1.0}
+                    yield case(agree, "norm-one", dtype, long, of_order, Repeatable(threads=8), ["threads"])
+                again = Repeatable(reused=True)
+                yield case(f"{operation}.repeatable", "reused", dtype, uneven, options_of_two, again, ["reuses"])
+    yield from _compiled()
+
+
+def _passed(operation: str, dtype: str) -> Iterator[Case]:
+    """Of every form: a write may go astray, or to a copy, for some of them only."""
+    options = clipping_options(operation, 2.0)
+    values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
+    # In half precision the error bound of a long sum would hide a part that is not written.
+    long = [tensor_of(np.tile([4.0, -1.0, 2.0], 6701), dtype)] if dtype in ("float32", "float64") else []
+    single, beside = dtype == "float32", tensor([3.0, -0.0], dtype)
+    excluded = tensor([6.0, -0.0], dtype, need_clip=False)
+    other = "float32" if dtype == "float64" else "float64"
+    for name, tensors in (
+        ("alone", [tensor([3.0, -4.0], dtype)]),
+        ("scalars", [tensor([3.0], dtype, ()), tensor([-4.0], dtype, ())]),
+        ("matrix", [tensor(values, dtype, (2, 3))]),
+        ("strided", [tensor(values, dtype, (2, 3), layout="strided")]),
+        ("transposed", [tensor(values, dtype, (2, 3), layout="transposed")]),
+        ("reversed", [tensor(values, dtype, layout="reversed")]),
+        ("three-dimensional", [tensor(values, dtype, (1, 3, 2))]),
+        ("long", long),
+        ("nonfinite", [tensor([3.0, math.nan, math.inf], dtype), beside]),
+        ("excluded", [beside, excluded, tensor([-4.0], dtype)]),
+        ("beside-none", [beside, tensor(None, dtype), tensor([-4.0], dtype)] if single else []),
+        ("mixed-dtypes", [beside, tensor([4.0, -0.0], other)] if single else []),
+    ):
+        if tensors:
+            kept, written = f"{operation}.inputs-not-mutated", f"{operation}.in-place-written"
+            yield case(kept, name, dtype, tensors, options, InputsKept(), ["functional"])
+            yield case(written, name, dtype, tensors, options, InputsWritten(), ["in_place"])
+
+
+def _compiled() -> Iterator[Case]:
+    """Make each call inside the framework's compiler, beside the same call by itself."""
+    for dtype in DTYPES:
+        for operation in OPERATIONS:
+            for variant, (gradients, threshold) in _calls_to_compile(dtype).items():
+                if variant not in COMPILED_IN_EVERY_DTYPE and dtype != COMPILED_OTHERWISE_IN:
+                    continue
+                options = clipping_options(operation, threshold)
+                yield case(
+                    f"{operation}.compiled-agrees", variant, dtype, gradients, options, CompiledAgrees(), ["compiles"]
+                )
+
+
+def _calls_to_compile(dtype: str) -> dict[str, tuple[list[Gradient], float]]:
+    digits, zeros = tensor(every_digit(dtype), dtype), tensor([0.0, -0.0], dtype)
+    excluded = tensor([math.nan, -math.inf, *every_digit(dtype)], dtype, need_clip=False)
+    return {
+        "clipped": ([digits, zeros], 1.25),
+        "not-clipped": ([digits, zeros], 512.0),
+        "long": ([scattered_tensor(COMPILED_LONG, dtype), digits], 2.0**-7),
+        "nan": ([tensor([3.0, math.nan, 0.0], dtype), digits], 1.25),
+        "infinity": ([tensor([3.0, math.inf, -math.inf, 0.0], dtype), digits], 1.25),
+        "zeros": ([zeros, zeros], 1.25),
+        "excluded": ([digits, excluded], 1.25),
+        "none": ([tensor(None, dtype), digits], 1.25),
+    }

@@ -1,0 +1,90 @@
+"""Cases of what holds without knowing the exact numbers: relations between two calls, and of a result to its input.
+
+The numbers have all the digits of their dtype, so that everything rounds, and look random; each case has them above the
+threshold, and so near it that a rounding error decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from gradclip_adapters.contract import Array, Gradient
+
+from ...oracle.formats import FORMATS, decode, round_to, to_doubles
+from ...oracle.integers import norm
+from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
+from ..model import Case, Metamorphic
+
+__all__ = ["cases"]
+
+#: Rule and relation of two calls that do not depend on the operation, and what a subject needs for them.
+RELATED = (
+    ("twice-is-once", Metamorphic("twice"), ()),
+    ("tensor-order", Metamorphic("reordered"), ()),
+    ("zeros-added", Metamorphic("zeros-added"), ()),
+    ("excluded-added", Metamorphic("excluded-added"), ("excludes",)),
+    ("none-added", Metamorphic("none-added"), ("none_grads",)),
+)
+
+#: Powers of two by which nothing leaves the normal range on any way to the result.
+EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        tensors = [scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
+        for operation in OPERATIONS:
+            for variant, threshold in _thresholds(operation, tensors, dtype).items():
+                options = clipping_options(operation, threshold)
+                yield from _of_two_calls(operation, variant, dtype, tensors, options)
+                yield from _of_one_call(operation, variant, dtype, tensors, options)
+
+
+def _of_two_calls(
+    operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
+) -> Iterator[Case]:
+    for name, relation, needs in RELATED:
+        yield case(f"{operation}.{name}", variant, dtype, tensors, options, relation, needs)
+    # Of a clip by norm each part would have a norm of its own.
+    if operation != "norm":
+        split = f"{operation}.splitting-and-joining"
+        yield case(split, variant, dtype, tensors, options, Metamorphic("split"))
+    for name, exponent in EXPONENTS.items():
+        scaled = Metamorphic("scaled", exponent)
+        rule = f"{operation}.power-of-two-scaling"
+        yield case(rule, f"{variant}-{name}", dtype, tensors, options, scaled)
+
+
+def _of_one_call(
+    operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
+) -> Iterator[Case]:
+    with_zeros = [*tensors, tensor([0.0, -0.0], dtype)]
+    yield case(f"{operation}.signs-kept", variant, dtype, with_zeros, options, Metamorphic("signs"))
+    if operation in NORM_OPERATIONS:
+        yield case(f"{operation}.direction-kept", variant, dtype, with_zeros, options, Metamorphic("direction"))
+        yield case(f"{operation}.norm-bounded", variant, dtype, tensors, options, Metamorphic("bounded"))
+
+
+def _thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:
+    """Well below the norm, and the number of the dtype that is next to it."""
+    clipped = {"clipped": 1.25}
+    if operation == "value":
+        return clipped
+    counted = tensors if operation == "global-norm" else tensors[:1]
+    exact = norm([decode(g.array.data, dtype) for g in counted if g.array is not None]).middle
+    return {**clipped, "at-the-norm": float(_rounded(exact, dtype))}
+
+
+def scattered(count: int, dtype: str, start: int) -> Gradient:
+    """Numbers between -4 and 4 with all digits of the dtype, the same everywhere: squares modulo a power of two."""
+    values = [Fraction((k * k * 6_074_001_000_003) % (1 << 43), 1 << 40) - 4 for k in range(start, start + count)]
+    bits = [round_to(value, FORMATS[dtype]) for value in values]
+    data = b"".join(each.to_bytes(FORMATS[dtype].width // 8, "little") for each in bits)
+    return Gradient("", Array(dtype, (count,), data))
+
+
+def _rounded(value: Fraction, dtype: str) -> float:
+    form = FORMATS[dtype]
+    return float(to_doubles(round_to(value, form).to_bytes(form.width // 8, "little"), dtype)[0])

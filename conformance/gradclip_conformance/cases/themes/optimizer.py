@@ -1,0 +1,25 @@
+"""Cases of the order in an optimizer: the clip comes before the update.
+
+A reply of an optimizer subject is minus the parameters after one step of plain gradient descent from zero, that is the
+learning rate times the clipped gradient. With a rate other than 1 an update that is clipped is something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..build import DTYPES, OPERATIONS, case, clipping_options, tensor
+from ..model import Case, Values
+
+__all__ = ["cases"]
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        for operation in OPERATIONS:
+            rule = f"{operation}.clip-before-update"
+            tensors = [tensor([2.0, -4.0, 0.0, 4.0], dtype, (2, 2)), tensor([3.0, 4.0], dtype)]
+            for name, rate in (("rate-one", 1.0), ("rate-quarter", 0.25)):
+                options = {**clipping_options(operation, 2.0), "learning_rate": rate}
+                yield case(rule, name, dtype, tensors, options, Values(), ["optimizer"])

@@ -1,0 +1,49 @@
+"""Cases of accuracy: half precision is not accumulated in half precision, and large tensors keep their digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
+from ..build import DTYPES, NORM_OPERATIONS, case, scattered_tensor, tensor_of
+from ..model import Case, ReturnedNorm, Values
+
+__all__ = ["cases"]
+
+LARGE = {"float16": 2**16, "bfloat16": 2**16, "float32": 2**20, "float64": 2**16}
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for operation in NORM_OPERATIONS:
+        for dtype in ("float16", "bfloat16"):
+            rule = f"{operation}.half-not-accumulated-in-half"
+            # A running sum of ones in 11 bits stops at 2048, in 8 bits at 256.
+            ones = [_constant(1.0, 4096, dtype)]
+            yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, Values(wide=True))
+            matrix = [tensor_of(np.ones((64, 64), dtype=np.float32), dtype)]
+            yield case(rule, "running-sum-of-a-matrix", dtype, matrix, {"clip_norm": 1.0}, Values(wide=True))
+            magnitudes = {"clip_norm": 64.0, "norm_type": 1.0}
+            yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, Values(wide=True))
+            cubes = {"clip_norm": 4.0, "norm_type": 3.0}
+            yield case(rule, "running-sum-norm-three", dtype, ones, cubes, Values(wide=True))
+            # Each cube is in float16's range, and so is the norm, 64; the sum of the cubes is not.
+            few = [_constant(16.0, 64, dtype)]
+            yield case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, Values(wide=True))
+            # The norm is 1024; its square is out of float16's range.
+            sixteens = [_constant(16.0, 4096, dtype)]
+            yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))
+        for dtype in DTYPES:
+            large = [scattered_tensor(LARGE[dtype], dtype)]
+            rule = f"{operation}.large-tensor-accuracy"
+            yield case(rule, "scattered", dtype, large, {"clip_norm": 2.0}, Values())
+            if operation == "global-norm":
+                returned = ["returns_norm"]
+                yield case(rule, "returned-norm", dtype, large, {"clip_norm": 2.0}, ReturnedNorm(), returned)
+
+
+def _constant(value: float, length: int, dtype: str) -> Gradient:
+    return tensor_of(np.full(length, value, dtype=np.float32), dtype)

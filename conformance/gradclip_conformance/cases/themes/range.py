@@ -1,0 +1,125 @@
+"""Cases at the ends of a dtype's range: the norm is representable, and its square, or the coefficient, is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...oracle.formats import FORMATS
+from ..build import DTYPES, NORM_OPERATIONS, case, tensor
+from ..model import Case, ReturnedNorm, Values
+
+__all__ = ["cases"]
+
+#: Powers of two by which 3, 4 and 5 are representable, and their squares neither finite nor above zero.
+HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
+TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
+#: The same of the cubes, whose squares are in the range.
+HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float64": 2.0**343}
+TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
+#: Powers of two whose squares are in the range, and sixteen of them together are not.
+HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
+#: Powers of two; the square of seven times one is 1.53 or 0.77 of the smallest subnormal: no square is zero, and
+#: each is off by 30 %. That of bfloat16 is float32's, in which the squares of bfloat16 are commonly reckoned.
+TINY_TOGETHER = {"float16": 2.0**-15, "bfloat16": 2.0**-77, "float32": 2.0**-77, "float64": 2.0**-540}
+#: So unlike that the quotient of the second by the first is out of the range; the second's square is as well.
+UNLIKE = {
+    "float16": (2.0**-12, 2.0**14),
+    "bfloat16": (2.0**-60, 2.0**70),
+    "float32": (2.0**-60, 2.0**70),
+    "float64": (2.0**-500, 2.0**600),
+}
+#: A large element, and another one of which the quotient by the norm is too small, while half of it is not.
+SMALL_QUOTIENT = {
+    "float16": (2.0**6, 1.75 * 2.0**-13),
+    "bfloat16": (2.0**60, 1.75 * 2.0**-100),
+    "float32": (2.0**60, 1.75 * 2.0**-100),
+    "float64": (2.0**60, 1.75 * 2.0**-1010),
+}
+#: The same of the product with the threshold; in float16 the square of either would matter, and be too small.
+SMALL_PRODUCT = {
+    "bfloat16": (2.0**-48, 1.75 * 2.0**-100),
+    "float32": (2.0**-48, 1.75 * 2.0**-100),
+    "float64": (2.0**-473, 1.75 * 2.0**-600),
+}
+#: Threshold and size of the gradients whose quotient underflows, while the result does not.
+FAR_APART = {
+    "float16": (2.0**-11, 2.0**13),
+    "bfloat16": (2.0**-100, 2.0**100),
+    "float32": (2.0**-100, 2.0**100),
+    "float64": (2.0**-900, 2.0**900),
+}
+#: The same of those whose quotient is 1.6 of the smallest subnormal: 2, where it is rounded to the dtype.
+HARDLY_APART = {
+    "float16": (2.0**-9, 2.0**12),
+    "bfloat16": (2.0**-70, 2.0**60),
+    "float32": (2.0**-86, 2.0**60),
+    "float64": (2.0**-571, 2.0**500),
+}
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this theme."""
+    for dtype in DTYPES:
+        for operation in NORM_OPERATIONS:
+            for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
+                triangle, options = [tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
+                yield case(rule, "three-four-five", dtype, triangle, options, Values(wide=True))
+                # Magnitudes need no squares.
+                yield case(rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, Values(wide=True))
+                if operation == "global-norm":
+                    apart = [tensor([3 * unit[dtype]], dtype), tensor([4 * unit[dtype]], dtype)]
+                    yield case(rule, "two-tensors", dtype, apart, options, Values(wide=True))
+                    returned = ReturnedNorm(wide=True)
+                    yield case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
+            for rule, unit in (("overflow-of-squares", HUGE_CUBES), ("underflow-of-squares", TINY_CUBES)):
+                three = [tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
+                options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
+                yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, Values(wide=True))
+            yield from _together(operation, dtype)
+            yield from _subnormal(operation, dtype)
+            yield from _on_the_way(operation, dtype)
+            rule = f"{operation}.coefficient-underflow"
+            for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
+                distant = [tensor([3 * large, 4 * large], dtype)]
+                yield case(rule, name, dtype, distant, {"clip_norm": small}, Values(leaves_range=True))
+            rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
+            four = [tensor([largest, -largest, largest, largest], dtype)]
+            yield case(rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, Values(leaves_range=True))
+
+
+def _together(operation: str, dtype: str) -> Iterator[Case]:
+    """Where a look at the largest square alone, or at the first tensor, finds nothing out of the range."""
+    unit, exact = HUGE_TOGETHER[dtype], Values(wide=True)
+    overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
+    yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
+    if operation == "global-norm":
+        sixteen = [tensor([unit], dtype)] * 16
+        yield case(overflow, "sum-of-tensors-alone", dtype, sixteen, threshold, exact)
+        small, large = UNLIKE[dtype]
+        unlike, options = [tensor([3 * small], dtype), tensor([large], dtype)], {"clip_norm": large / 2}
+        yield case(overflow, "tiny-before-huge", dtype, unlike, options, exact)
+        yield case(overflow, "huge-before-tiny", dtype, unlike[::-1], options, exact)
+    seven = 7 * TINY_TOGETHER[dtype]
+    rule, four = f"{operation}.underflow-of-squares", [tensor([seven, -seven, seven, seven], dtype)]
+    yield case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
+
+
+def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
+    """Where c / n is within the range, and what else leads to the result is not."""
+    rule = f"{operation}.intermediate-range"
+    for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
+        if dtype in unlike:
+            large, little = unlike[dtype]
+            tensors = [tensor([large, little, -little], dtype)]
+            yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, Values())
+    if dtype == "float16":
+        # The squares are as small as float16 holds them, and the products with clip_norm smaller.
+        unit = 2.0**-12
+        yield case(rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, Values())
+
+
+def _subnormal(operation: str, dtype: str) -> Iterator[Case]:
+    unit = float(FORMATS[dtype].smallest_subnormal)
+    triangle = [tensor([48 * unit, -64 * unit], dtype)]
+    rule = f"{operation}.subnormal"
+    yield case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, Values(wide=True))

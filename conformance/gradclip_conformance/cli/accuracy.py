@@ -1,0 +1,106 @@
+"""`gradclip accuracy`: the largest errors of each subject over sizes and dtypes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..accuracy.measure import measure_accuracy, sizes_up_to
+from ..accuracy.page import described, document, numbers, page, worst_input
+from ..judge.answers import StartError
+from ..known.claims import load_claims
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+
+__all__ = ["accuracy"]
+
+
+@click.command(short_help="Measure how accurate clips by norm are.")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@python_options
+@click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="Elements at most.")
+@click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
+def accuracy(
+    adapters: tuple[str, ...],
+    operation: str | None,
+    dtypes: tuple[str, ...],
+    pythons: tuple[str, ...],
+    command: str | None,
+    venv: bool,
+    largest: int,
+    output: Path | None,
+) -> None:
+    """Measure how accurate clips by norm are, with the worst input of each.
+
+    Errors are in ulp of the dtype, of the norm that is returned and of the clipped elements, the latter against the
+    formula that the subject's own documentation gives. The spread is how far one element comes out apart when the same
+    elements come in another order, or in other tensors. Clips by value round nothing and are left out.
+    """
+    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
+    if output is not None and not output.parent.is_dir():
+        msg = f"-o {output}: there is no folder {output.parent}."
+        raise click.UsageError(msg)
+    problems, measured = 0, []
+    for target in targets:
+        try:
+            measured.append(_measured(target, operation, dtypes, sizes_up_to(largest)))
+        except StartError as error:
+            problems += 1
+            say_that_it_does_not_start(target, error)
+    for framework in measured:
+        _print(framework["rows"])
+    if not any(framework["rows"] for framework in measured):
+        # What does not start has said so.
+        say("Nothing was measured" + (": clips by value round nothing." if measured else ", and nothing is written."))
+        problems += 1
+    elif output is not None:
+        made = document(measured)
+        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+        try:
+            output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
+            output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
+        except OSError as problem:
+            say(f"Cannot write what was measured: {problem}")
+            problems += 1
+    sys.exit(3 if problems else 0)
+
+
+def _measured(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
+    connection, rows = target.connect(), []
+    try:
+        for subject in connection.description.subjects:
+            if subject.operation == "clip_by_value" or operation not in (None, subject.operation):
+                continue
+            for dtype in subject.dtypes:
+                if dtypes and dtype not in dtypes:
+                    continue
+                say(f"{subject.name} {dtype}")
+                rows += [measure_accuracy(connection, subject, dtype, size, load_claims(target.name)) for size in sizes]
+    finally:
+        connection.close()
+    return described(target.name, connection.description, rows)
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    size = shutil.get_terminal_size()
+    # Without a height, rich does not heed the width of a terminal whose TERM is "dumb".
+    console = Console(width=max(80, size.columns), height=size.lines)
+    for subject, group in groupby(rows, key=lambda row: row["subject"]):
+        # As text: what stands in brackets in a subject's name is no markup.
+        table = Table(title=Text(f"{subject}: largest errors in ulp"), title_justify="left", box=SIMPLE)
+        for column in ("dtype", "size", "norm", "elements", "spread"):
+            table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
+        table.add_column("worst input", overflow="fold")
+        for row in group:
+            table.add_row(row["dtype"], f"{row['size']:,}", *numbers(row), Text(worst_input(row)))
+        console.print(table)

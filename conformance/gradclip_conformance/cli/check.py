@@ -1,0 +1,219 @@
+"""`gradclip check`: run every case against adapters, and say what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TextIO, cast
+
+import click
+
+from gradclip_reports.records import Run
+from gradclip_reports.render import FORMATS
+
+from ..cases.catalogue import all_cases
+from ..cases.model import Case
+from ..cases.regressions import as_toml
+from ..judge.answers import StartError
+from ..judge.verdict import SPOILING
+from ..known.claims import load_claims
+from ..known.pins import load_deviations, pin_faults
+from ..run.plan import Selection
+from ..run.runner import CASE_SECONDS, RunRequest, run_adapter
+from ..run.search import EXAMPLES, search
+from .printing import print_runs
+from .progress import progress_bar
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+
+__all__ = ["check", "exit_code"]
+
+
+def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    # Of NaN no comparison tells that it is out of a range.
+    if math.isnan(value):
+        msg = f"{value} is not a number of seconds."
+        raise click.BadParameter(msg, context, parameter)
+    return value
+
+
+@click.command(short_help="Check adapters against every case.")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@python_options
+@click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at work at once.")
+@click.option(
+    "--timeout",
+    default=CASE_SECONDS,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    callback=_refuse_nan,
+    help="Seconds a case; inf for no limit.",
+)
+@click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis.")
+@click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from.")
+@click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
+@click.option(
+    "--format",
+    "format_",
+    default="terminal",
+    type=click.Choice(FORMATS),
+    help="How the result is shown.",
+    show_default=True,
+)
+def check(
+    adapters: tuple[str, ...],
+    operation: str | None,
+    dtypes: tuple[str, ...],
+    pythons: tuple[str, ...],
+    command: str | None,
+    venv: bool,
+    rules: tuple[str, ...],
+    jobs: int,
+    timeout: float,
+    deep: bool,
+    seed: int,
+    output: str | None,
+    format_: str,
+) -> None:
+    """Check adapters against every case; all whose framework is installed when none is named.
+
+    An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
+    function on NumPy arrays. With several, -o FILE holds one run after another; a folder (an existing one, or a name
+    that ends in /) gets a file for each.
+
+    \b
+    gradclip check numpy torch --venv -o records/
+    gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
+    gradclip check my.module:clip --op clip_by_norm --deep --seed 7
+    gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
+    """  # noqa: D301 - click looks for the character that is written so
+    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
+    selection = Selection((operation,) if operation else (), rules, dtypes)
+    _refuse_patterns_without_a_case(rules)
+    if output is not None and _is_folder(output):
+        _refuse_records_of_one_name(targets)
+    runs: list[Run] = []
+    problems = 0
+    for target in targets:
+        try:
+            found = _searched(target, selection, seed, timeout) if deep else ()
+            request = RunRequest(
+                target.name, target.connect, selection, timeout, jobs, sys.argv[1:], seed if deep else None, found
+            )
+            with _record(output, target, first=not runs) as stream, progress_bar() as progress:
+                runs.append(run_adapter(request, stream, progress))
+            if not runs[-1].cells:
+                say(f"{target.name}: no case that was asked for is about its operations and dtypes.")
+        except StartError as error:
+            problems += 1
+            say_that_it_does_not_start(target, error)
+        except KeyboardInterrupt:
+            say(f"Interrupted: the run of {target.name} is incomplete, and so is its record.")
+            print_runs(runs, format_)
+            sys.exit(3)
+        except OSError as error:
+            say(f"Cannot write the record of {target.name}: {error}")
+            problems += 1
+    print_runs(runs, format_, [output] if output else [])
+    # A narrowed run says nothing about the pins of cells that it leaves out.
+    faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
+    for fault in faults:
+        say(fault)
+    sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
+
+
+def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(Selection(rules=(pattern,)).holds(case) for case in all_cases()):
+            msg = f"No rule and no case matches {pattern!r}; `gradclip rules` lists the rules."
+            raise click.UsageError(msg)
+
+
+def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
+    taken: dict[str, str] = {}
+    for target in targets:
+        name = _file_name(target)
+        if name in taken:
+            msg = f"{taken[name]} and {target.name} would both be written to {name}: check them one after the other."
+            raise click.UsageError(msg)
+        taken[name] = target.name
+
+
+def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
+    """The cases that `--deep` adds; each find is printed as it is kept in `cases/found.toml`."""
+    try:
+        import hypothesis
+    except ModuleNotFoundError as error:
+        msg = "--deep needs hypothesis, which is not installed; run: python -m pip install hypothesis"
+        raise click.UsageError(msg) from error
+    del hypothesis
+    say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
+    connection = target.connect()
+    try:
+        searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
+    finally:
+        connection.close()
+    say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
+    for case in searched.failing:
+        say(as_toml(case))
+    return searched.cases
+
+
+def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
+    """0: as expected; 1: something spoils a run; 3: the suite's fault, or an adapter that did not start."""
+    statuses = {cell.status for run in runs for cell in run.cells}
+    if problems or "error" in statuses or any(not run.cells for run in runs):
+        return 3
+    return 1 if statuses & SPOILING else 0
+
+
+@contextlib.contextmanager
+def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
+    """The stream for one adapter's record; nothing is written before the adapter has started."""
+    if output is None:
+        yield io.StringIO()
+        return
+    path = Path(output)
+    if _is_folder(output):
+        path.mkdir(parents=True, exist_ok=True)
+        path /= _file_name(target)
+        first = True
+    with _LateFile(path, "w" if first else "a") as stream:
+        yield cast(TextIO, stream)
+
+
+def _is_folder(output: str) -> bool:
+    # Before it becomes a path, the name tells whether a folder is meant.
+    return Path(output).is_dir() or output.endswith(("/", os.sep))
+
+
+def _file_name(target: Target) -> str:
+    """What the record of an adapter is called in a folder."""
+    return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
+
+
+class _LateFile(io.TextIOBase):
+    """A file that is opened when something is written: a run that never begins empties no record of an earlier one."""
+
+    def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
+        self._path, self._mode = path, mode
+        self._stream: TextIO | None = None
+
+    def write(self, text: str, /) -> int:
+        if self._stream is None:
+            self._stream = self._path.open(self._mode, encoding="utf-8")
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def close(self) -> None:
+        super().close()
+        if self._stream is not None:
+            self._stream.close()

@@ -1,0 +1,63 @@
+"""`gradclip smoke`: does an adapter start, and does it answer?"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..cases.catalogue import all_cases
+from ..judge.answers import StartError
+from ..judge.verdict import SPOILING
+from ..known.claims import load_claims
+from ..known.pins import load_deviations
+from ..run.plan import Selection, plan_cells
+from ..run.runner import CASE_SECONDS, run_cell
+from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+
+__all__ = ["smoke"]
+
+#: One plain case an operation, above its threshold.
+SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")
+
+
+@click.command(short_help="Start adapters, and ask each subject one question.")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@python_options
+def smoke(
+    adapters: tuple[str, ...],
+    operation: str | None,
+    dtypes: tuple[str, ...],
+    pythons: tuple[str, ...],
+    command: str | None,
+    venv: bool,
+) -> None:
+    """Start adapters and ask each of their subjects one plain question: a check that takes seconds."""
+    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
+    selection = Selection((operation,) if operation else (), SMOKE_RULES, dtypes or ("float32",))
+    sys.exit(max((_smoke(target, selection) for target in targets), default=0))
+
+
+def _smoke(target: Target, selection: Selection) -> int:
+    try:
+        connection = target.connect()
+    except StartError as error:
+        say_that_it_does_not_start(target, error)
+        return 3
+    try:
+        description = connection.description
+        click.echo(f"{target.name}: {description.heading}, Python {description.environment['python']}")
+        planned = plan_cells(description.subjects, all_cases(), selection)
+        claims, deviations = load_claims(target.name), load_deviations(target.name)
+        cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations) for cell in planned]
+    finally:
+        connection.close()
+    for cell in cells:
+        if cell.status != "unsupported":
+            click.echo(
+                f"  {cell.status:11} {cell.subject}  {cell.case}" + (f"\n    {cell.detail}" if cell.detail else "")
+            )
+    if not any(cell.status != "unsupported" for cell in cells):
+        say(f"{target.name} supports none of the cases asked: it answered nothing.")
+        return 3
+    return 1 if any(cell.status in SPOILING for cell in cells) else 0

@@ -1,0 +1,1 @@
+"""Hold an answer against its rule and against the documentation of its framework."""

@@ -1,0 +1,64 @@
+"""The form of a reply: how many gradients, which of them None, their shapes and dtypes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
+from gradclip_reports.values import counted
+
+from ..cases.model import Case
+from ..cases.readable import readable_array
+from .verdict import Verdict
+
+__all__ = ["broken_form", "rows_only", "structure"]
+
+
+def structure(case: Case, aspect: str, reply: Reply) -> Verdict:
+    """One aspect of the form; all but the dtype have been looked at by `broken_form`, as for every case."""
+    for i, (gradient, got) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
+        given = gradient.array
+        if aspect == "dtype" and given is not None and got is not None and given.dtype != got.dtype:
+            detail = f"Gradient {i} was {given.dtype} and came back as {got.dtype}."
+            return Verdict("fail", detail, expected=given.dtype, observed=got.dtype)
+    return Verdict("pass")
+
+
+def broken_form(case: Case, reply: Reply) -> Verdict | None:
+    """What makes a reply impossible to compare: the wrong number of gradients, a None, a shape, no numbers."""
+    given, got = len(case.gradients), len(reply.gradients)
+    if given != got:
+        return Verdict("fail", f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
+    for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
+        before = gradient.array
+        if (before is None) != (result is None):
+            what = ("there was none", "one came back") if before is None else ("there was one", "None came back")
+            return Verdict("fail", f"Gradient {i}: {what[0]}, and {what[1]}.", observed=readable_array(result))
+        if before is None or result is None:
+            continue
+        if before.shape != result.shape:
+            detail = f"Gradient {i} had the shape {before.shape} and came back as {result.shape}."
+            return Verdict("fail", detail, expected=list(before.shape), observed=list(result.shape))
+        if result.dtype not in DTYPES:
+            detail = f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is no float dtype here."
+            return Verdict("fail", detail, expected=before.dtype, observed=result.dtype)
+    return None
+
+
+def rows_only(case: Case, reply: Reply) -> Reply:
+    """The reply with results of row-sparse gradients as rows, where they came back dense and zero elsewhere."""
+    if len(reply.gradients) != len(case.gradients):
+        return reply
+    pairs = zip(case.gradients, reply.gradients, strict=True)
+    return replace(reply, gradients=tuple(_rows_of(gradient, got) for gradient, got in pairs))
+
+
+def _rows_of(gradient: Gradient, got: Array | None) -> Array | None:
+    rows, given = gradient.rows, gradient.array
+    if rows is None or given is None or got is None or len(set(rows)) < len(rows) or got.dtype not in DTYPES:
+        return got
+    if got.shape != (gradient.height, *given.shape[1:]):
+        return got
+    bits = got.bits()
+    others = [row for row in range(len(bits)) if row not in rows]
+    return got if bits[others].any() else Array(got.dtype, given.shape, bits[list(rows)].tobytes())

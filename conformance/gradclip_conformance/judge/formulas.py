@@ -1,0 +1,123 @@
+"""Whether a framework's own formula, and not the neutral one, explains its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradclip_adapters.contract import Array, Reply
+
+from ..cases.model import Case, InputsWritten, Metamorphic, Untouched, Values
+from ..oracle.distances import MANY, distances_in_ulp_of, rounded
+from ..oracle.model import Expected
+from ..oracle.predict import Prediction, predict
+from .answers import Answer, Replied
+from .context import Context
+from .form import broken_form, rows_only
+from .measure import as_dtype, expected_arrays, measure, options_of
+from .relations import cases_of
+from .verdict import Verdict
+from .wording import observed_answer
+
+__all__ = ["documented_by_formula"]
+
+
+def documented_by_formula(
+    context: Context, answers: Sequence[Answer], formula: Mapping[str, Any], found: Verdict
+) -> Verdict | None:
+    """The finding under a framework's own formula; None where that explains no more than the neutral rule does.
+
+    The formula explains an answer that is nearer to its result than to the neutral one, where the two round to
+    different numbers: one within the budget, whatever the neutral rule says of it, and one within the error bound where
+    that says `fail`. Which is nearer is asked in ulp of one of them, because the other may lie in another binade. So
+    near its own threshold that rounding errors decide whether it scales, a formula also explains what was scaled by
+    such an error, where the neutral rule, whose threshold is elsewhere, wants the gradient as it was. A relation
+    between calls is explained where each of the answers is.
+    """
+    case = context.case
+    if case.operation == "clip_by_value" or not isinstance(
+        case.expectation, Values | Untouched | InputsWritten | Metamorphic
+    ):
+        return None
+    related = isinstance(case.expectation, Metamorphic)
+    if related and found.status == "pass":
+        return None
+    replies = [rows_only(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
+    cases = cases_of(case, replies)
+    if len(replies) < len(answers) or len(cases) != len(replies):
+        return None
+    pairs = [_distances(one, reply, formula) for one, reply in zip(cases, replies, strict=True)]
+    allowed = ("pass",) if found.status != "fail" else ("pass", "quality")
+    if any(pair is None or pair.grade not in allowed for pair in pairs):
+        return None
+    farthest = max((pair for pair in pairs if pair is not None), key=lambda pair: pair.from_neutral)
+    if not (farthest.from_own < farthest.from_neutral or farthest.at_own_threshold):
+        return None
+    detail = (
+        f"{farthest.from_neutral:.3g} ulp from the neutral rule, {farthest.from_own:.3g} ulp from its own formula "
+        f"({options_of(formula)}){', at its threshold' if farthest.at_own_threshold else ''}."
+    )
+    return Verdict(
+        "documented",
+        detail,
+        ulp=farthest.from_neutral,
+        expected=found.expected or {"gradients": expected_arrays(case, predict(case).gradients)},
+        observed=observed_answer(answers[0]),
+    )
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """How far an answer lies from the results of two formulas, in ulp of the neutral one's, and the own one's grade."""
+
+    from_neutral: float
+    from_own: float
+    grade: str
+    #: What was to be left alone was changed, and so near the own formula's threshold that rounding errors decide there.
+    at_own_threshold: bool
+
+
+def _distances(case: Case, reply: Reply, formula: Mapping[str, Any]) -> _Distances | None:
+    """From the neutral formula and from the own one; None where the two cannot be told apart."""
+    results = reply.inputs if isinstance(case.expectation, InputsWritten) else reply.gradients
+    if results is None or broken_form(case, replace(reply, gradients=results)) is not None:
+        return None
+    indices = _judged(case)
+    neutral, own = predict(case), predict(case, formula)
+    from_neutral = measure(case, neutral, results, indices)
+    at_own_threshold = from_neutral.touched and own.near[from_neutral.tensor]
+    if not (isinstance(case.expectation, Metamorphic) or at_own_threshold) and not any(
+        _rounds_differently(neutral.gradients[i], own.gradients[i], case.gradients[i].array) for i in indices
+    ):
+        return None
+    return _Distances(
+        from_neutral=from_neutral.ulp,
+        from_own=max((_from_own(neutral, own, i, case, results[i]) for i in indices), default=0.0),
+        grade=measure(case, own, results, indices).grade,
+        at_own_threshold=at_own_threshold,
+    )
+
+
+def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
+    """How far a gradient lies from the own formula's result, in ulp of the neutral one's; 0 where either is missing."""
+    given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
+    if got is None or given is None or expected is None or other is None:
+        return 0.0
+    every = distances_in_ulp_of(other, as_dtype(got, given.dtype), expected, given.dtype)
+    return float(every.max(initial=0.0))
+
+
+def _judged(case: Case) -> list[int]:
+    """The gradients that the case is about, as far as they are clipped."""
+    if isinstance(case.expectation, Untouched):
+        return [i for i in case.expectation.indices if i in case.included]
+    return list(case.included)
+
+
+def _rounds_differently(neutral: Expected | None, own: Expected | None, given: Array | None) -> bool:
+    """Whether two expectations round to different numbers, as far as the first thousands of elements show."""
+    if neutral is None or own is None or given is None or neutral == own:
+        return False
+    one, other = (replace(each, values=each.values.part(0, MANY)) for each in (neutral, own))
+    return rounded(one, given.dtype) != rounded(other, given.dtype)

@@ -1,0 +1,135 @@
+"""Metamorphic relations of one call: what its results have to do with its input, without an oracle for the elements.
+
+- *direction*: with at most two roundings an element, a quotient and a product, `result / input` is the same number for
+  all elements that the same norm scales, to within 2 ulp of each result;
+- *signs*: a result is zero or has the sign of its element;
+- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))` with the `k` errors that an element may have,
+  and half the smallest subnormal number more for each element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from gradclip_adapters.contract import Reply
+
+from ..cases.model import Case
+from ..cases.readable import readable_array
+from ..oracle.formats import FORMATS, decode, ulp
+from ..oracle.integers import norm as exact_norm
+from ..oracle.predict import predict
+from .measure import as_dtype
+from .verdict import Verdict
+
+__all__ = ["HOLDS", "OF_ONE"]
+
+
+def _groups(case: Case) -> list[list[int]]:
+    """The gradients that are scaled together."""
+    return [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
+
+
+def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
+    """Gradient, place, element, result and the result's ulp, for each element of a group."""
+    found = []
+    for i in group:
+        given, got = case.gradients[i].array, reply.gradients[i]
+        if given is None or got is None:
+            continue
+        form = FORMATS[given.dtype]
+        results = decode(as_dtype(got, given.dtype), given.dtype)
+        elements = zip(decode(given.data, given.dtype).fractions(), results.fractions(), strict=True)
+        found += [(i, place, x, y, ulp(y, form)) for place, (x, y) in enumerate(elements)]
+    return found
+
+
+def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
+    """The finding that a result is not finite, though every element was."""
+    for i in case.included:
+        got = reply.gradients[i]
+        if got is not None and not decode(got.data, got.dtype).is_finite:
+            detail = f"Gradient {i} is not finite afterwards, and was before."
+            return Verdict("fail", detail, observed=_shown(reply))
+    return None
+
+
+def _shown(reply: Reply) -> Any:
+    return {"gradients": [readable_array(array) for array in reply.gradients]}
+
+
+def _check_direction(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    for group in _groups(case):
+        least = most = None
+        for i, place, x, y, spacing in _pairs(case, reply, group):
+            if not x:
+                if y:
+                    detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
+                    return Verdict("fail", detail, observed=_shown(reply))
+                continue
+            # The factors that this element's rounding leaves open.
+            low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
+            sign = -1 if x * y < 0 else 1
+            low, high = (low, high) if sign > 0 else (-high, -low)
+            least = low if least is None else max(least, low)
+            most = high if most is None else min(most, high)
+            if least > most:
+                detail = (
+                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
+                    "number that no rounding makes the same: the direction has changed."
+                )
+                return Verdict("fail", detail, observed=_shown(reply))
+    return Verdict("pass")
+
+
+def _check_signs(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    for i, place, x, y, _ in _pairs(case, reply, case.included):
+        if (x * y < 0) or (not x and y):
+            detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
+            return Verdict("fail", detail, observed=_shown(reply))
+    return Verdict("pass")
+
+
+def _check_bounded(case: Case, reply: Reply) -> Verdict:
+    if (broken := _nonfinite(case, reply)) is not None:
+        return broken
+    threshold = Fraction(case.options["clip_norm"])
+    for group in _groups(case):
+        arrays = [array for i in group if (array := reply.gradients[i]) is not None]
+        if not arrays:
+            continue
+        size = exact_norm([decode(array.data, array.dtype) for array in arrays], case.norm_type).lower
+        errors, form = predict(case).errors[group[0]], FORMATS[arrays[0].dtype]
+        slack = sum(math.prod(array.shape) for array in arrays) * form.smallest_subnormal / 2
+        unit = Fraction(1, 2**form.precision)
+        # The errors are ulp with their second order in them already.
+        limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
+        if size > limits[0]:
+            ratio = float(size / threshold) if threshold else float("inf")
+            detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
+            status = "quality" if size <= limits[1] else "fail"
+            return Verdict(status, detail, expected=float(threshold), observed=_shown(reply))
+    return Verdict("pass")
+
+
+#: By the name that a case gives.
+OF_ONE: Mapping[str, Callable[[Case, Reply], Verdict]] = MappingProxyType(
+    {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
+)
+
+#: What must hold, as a sentence.
+HOLDS: Mapping[str, str] = MappingProxyType(
+    {
+        "direction": "One number for all elements that the same norm scales multiplies each of them to its result, to "
+        "within 2 ulp of the result, and zeros stay zero.",
+        "signs": "Each result is zero or has the sign of its element, and zeros stay zero.",
+        "bounded": "The norm of the results is not above the threshold by more than the elements' error bound.",
+    }
+)

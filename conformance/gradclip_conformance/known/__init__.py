@@ -1,0 +1,1 @@
+"""Known failures, and claims of documentations."""

@@ -1,0 +1,261 @@
+"""Known failures of frameworks, pinned to what was observed: `expectations/<adapter>.toml`.
+
+Those of an adapter that is a file, `my_adapter.py`, stand beside it in `my_adapter.expectations.toml`.
+
+A pin turns a `fail` that answers as pinned into `deviation`; a cell that answers otherwise, or passes, is `changed`, so
+that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
+
+================================ ==============================================================================
+`subjects`, `cases`              patterns of names, of which `*` alone is special
+`version`                        a specifier such as ">=2.6,<3" (optional)
+`platform`                       a pattern of the record's platform (optional)
+`device`                         a pattern of the device, or of the devices, that the adapter names (optional)
+`mode`                           a pattern of what stands in brackets at the end of a subject's name (optional)
+`observed`                       the words of `behaviour`, or "formula"
+`formula`                        the formula that explains the answers, as a claim's: then `observed` is "formula"
+`reason`                         what the framework does, and why
+`url`                            the upstream thread, or "none found, <date>"
+`first_seen`, `last_seen`        versions of the framework
+`until`                          the last day on which the pin holds, as "2027-01-31" (optional)
+================================ ==============================================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gradclip_adapters.contract import Subject
+from gradclip_reports.records import Cell, Run
+
+from ..cases.model import Case
+from ..judge.verdict import Verdict
+from .files import kept_file
+from .patterns import matches
+
+__all__ = [
+    "AGREES",
+    "EXPECTATIONS",
+    "FOUND",
+    "Deviation",
+    "load_deviations",
+    "pin_faults",
+    "pinned",
+    "pins_file",
+    "read_deviations",
+    "unmatched",
+    "version_satisfies",
+]
+
+EXPECTATIONS = Path(__file__).parent / "expectations"
+
+#: In the detail of a cell that has `changed` because there is nothing wrong with it any more.
+AGREES = "agrees now"
+
+#: The statuses of cells that a pin has found.
+FOUND = ("deviation", "changed")
+
+_COMPARISONS = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    ">=": lambda a, b: a >= b,
+    ">": lambda a, b: a > b,
+}
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One pin."""
+
+    subjects: tuple[str, ...]
+    cases: tuple[str, ...]
+    observed: str
+    reason: str
+    url: str
+    first_seen: str
+    last_seen: str
+    version: str = ""
+    platform: str = "*"
+    device: str = "*"
+    mode: str = "*"
+    until: str = ""
+    formula: tuple[tuple[str, Any], ...] = ()
+
+    def holds(self, version: str, environment: Mapping[str, str]) -> bool:
+        """Whether the pin is about this version on this platform and device, and has not expired."""
+        device = environment.get("device", environment.get("devices", ""))
+        there = matches(self.platform, environment.get("platform", "")) and matches(self.device, device)
+        return there and version_satisfies(version, self.version) and not self.expired
+
+    def speaks_of(self, case: str, subject: str) -> bool:
+        """Whether a cell is one of those that the pin names."""
+        return (
+            any(matches(p, subject) for p in self.subjects)
+            and any(matches(p, case) for p in self.cases)
+            and matches(self.mode, mode_of(subject))
+        )
+
+    @property
+    def expired(self) -> bool:
+        """Whether the last day of the pin has passed."""
+        return bool(self.until) and datetime.date.fromisoformat(self.until) < datetime.datetime.now(datetime.UTC).date()
+
+
+def mode_of(subject: str) -> str:
+    """What stands in brackets at the end of a subject's name; nothing where there are none."""
+    found = re.search(r"\[([^\[\]]*)\]$", subject)
+    return found[1] if found else ""
+
+
+def version_satisfies(version: str, specifier: str) -> bool:
+    """Whether a version is within a comma-separated specifier; its release numbers alone are compared."""
+    release = _release(version)
+    for part in filter(None, (part.strip() for part in specifier.split(","))):
+        found = re.fullmatch(r"(<=|>=|==|!=|<|>)\s*([0-9.]+)", part)
+        if found is None:
+            msg = f"The version specifier {part!r} is not a comparison such as '>=2.6'."
+            raise ValueError(msg)
+        wanted = _release(found[2])
+        width = max(len(release), len(wanted))
+        padded = [(*numbers, *(0,) * (width - len(numbers))) for numbers in (release, wanted)]
+        if not _COMPARISONS[found[1]](padded[0], padded[1]):
+            return False
+    return True
+
+
+def _release(version: str) -> tuple[int, ...]:
+    found = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    return tuple(int(number) for number in found[0].split(".")) if found else ()
+
+
+def load_deviations(adapter: str) -> tuple[Deviation, ...]:
+    """The pins of an adapter's framework; none where there is no file.
+
+    Raises
+    ------
+    ValueError
+        When a pin is not well-formed.
+    """
+    path = pins_file(adapter)
+    if not path.exists():
+        return ()
+    return read_deviations(path.read_text(encoding="utf-8"), path.name)
+
+
+def pins_file(adapter: str) -> Path:
+    """The file of an adapter's pins, whether it is there or not."""
+    return kept_file(adapter, "expectations", EXPECTATIONS)
+
+
+@cache
+def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
+    """The pins in the text of a file.
+
+    Raises
+    ------
+    ValueError
+        When a pin is not well-formed.
+    """
+    try:
+        entries = tomllib.loads(text).get("deviation", [])
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{file} is not TOML: {error}"
+        raise ValueError(msg) from error
+    return tuple(_deviation(entry, file) for entry in entries)
+
+
+def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
+    known = {field.name for field in fields(Deviation)}
+    required = known - {"version", "platform", "device", "mode", "until", "formula"}
+    lacking = sorted(name for name in required if not entry.get(name))
+    unknown = sorted(set(entry) - known)
+    if lacking or unknown:
+        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}: {dict(entry)}"
+        raise ValueError(msg)
+    if (entry["observed"] == "formula") != ("formula" in entry):
+        msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about: {dict(entry)}"
+        raise ValueError(msg)
+    lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
+    formula = tuple(entry.get("formula", {}).items())
+    return Deviation(**{**entry, **lists, "formula": formula})
+
+
+def pinned(
+    verdict: Verdict,
+    case: Case,
+    subject: Subject,
+    deviations: Iterable[Deviation],
+    explains: Callable[[Mapping[str, Any]], bool],
+) -> Verdict:
+    """The verdict, after what is known about this cell.
+
+    Parameters
+    ----------
+    deviations
+        Pins that hold for the framework that answered.
+    explains
+        Whether the answers are what a formula gives.
+    """
+    for known in deviations:
+        if not known.speaks_of(case.id, subject.name):
+            continue
+        if verdict.status == "fail":
+            if explains(dict(known.formula)) if known.formula else verdict.behaviour == known.observed:
+                detail = f"{verdict.detail} Known: {known.reason}"
+                return verdict.with_status("deviation", detail=detail, url=known.url)
+            detail = f"{verdict.detail} Pinned as {known.observed!r}, answers {verdict.behaviour!r} now."
+            return verdict.with_status("changed", detail=detail, url=known.url)
+        if verdict.status in ("pass", "quality"):
+            detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and {AGREES} ({verdict.status})."
+            return verdict.with_status("changed", detail=detail, url=known.url)
+    return verdict
+
+
+def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
+    """The patterns of pins that match no cell that is as pinned, or changed: each with its pin.
+
+    The cells must be those of a run that was not narrowed.
+    """
+    names = [(cell.case, cell.subject) for cell in cells if cell.status in FOUND]
+    lost = []
+    for known in deviations:
+        of_it = [(case, subject) for case, subject in names if known.speaks_of(case, subject)]
+        lost += [(known, p) for p in known.cases if not any(matches(p, case) for case, _ in of_it)]
+        lost += [(known, p) for p in known.subjects if not any(matches(p, subject) for _, subject in of_it)]
+    return lost
+
+
+def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
+    """What is wrong with the pins, as a run that was not narrowed shows: sentences, none when all is well.
+
+    Parameters
+    ----------
+    run
+        Of all rules, cases and dtypes.
+    deviations
+        Those of the run's adapter unless given.
+    """
+    known = load_deviations(run.header.adapter) if deviations is None else deviations
+    holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
+    faults = [f"The pin of {_name(one)} expired on {one.until}: look again." for one in known if one.expired]
+    faults += [
+        f"The pin of {_name(one)}: nothing that was found matches {pattern!r}; remove it."
+        for one, pattern in unmatched(holding, run.cells)
+    ]
+    for cell in run.cells:
+        if len(by := [one for one in holding if one.speaks_of(cell.case, cell.subject)]) > 1:
+            pins = " and ".join(map(_name, by))
+            faults.append(f"{cell.case} of {cell.subject} is pinned more than once: {pins}.")
+    return faults
+
+
+def _name(known: Deviation) -> str:
+    return f"{known.cases[0]} ({known.subjects[0]}, {known.observed})"

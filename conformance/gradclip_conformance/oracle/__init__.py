@@ -1,0 +1,1 @@
+"""What is right: two oracles that share no code, and error bounds."""

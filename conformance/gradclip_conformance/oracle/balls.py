@@ -1,0 +1,234 @@
+"""The second oracle: the same answers in ball arithmetic of arbitrary precision (python-flint's `arb`).
+
+A ball is a number with a rigorous bound of its error. This oracle serves norms of every order `p > 0`, and confirms the
+first one, `exact`, with which it shares no arithmetic: it powers, sums, takes roots and compares by itself, and
+:func:`disagreement` says where the two do not overlap.
+
+python-flint is needed by this module alone; the extra `test` installs it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from .formats import Exact, power_of_two
+from .model import PLAIN, Bounds, Clipped, Expected, clipped_by, exact_threshold, finite_integers
+
+try:
+    import flint
+except ImportError as error:  # pragma: no cover
+    explanation = (
+        "the second oracle needs python-flint, which is not installed; run: python -m pip install python-flint"
+    )
+    raise ImportError(explanation) from error
+
+__all__ = [
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "coefficient",
+    "compare_to_threshold",
+    "disagreement",
+    "norm",
+]
+
+#: Bits of the balls' centres.
+BITS = 320
+
+#: Bits up to which a comparison is repeated before it counts as equality. The squares of float64 numbers spread over
+#: no more than 4,200 bits.
+COMPARISON_BITS = 16_384
+
+
+#: The library has one precision for all threads, and the suite as many threads as host processes.
+_PRECISION = threading.RLock()
+
+
+@contextmanager
+def _bits(bits: int) -> Iterator[None]:
+    with _PRECISION, flint.ctx.workprec(bits):
+        yield
+
+
+def _ball(value: Fraction) -> Any:
+    return flint.arb(flint.fmpq(value.numerator, value.denominator))
+
+
+def _bounds(ball: Any) -> Bounds:
+    """The ball's ends, exactly."""
+    ends = (ball.lower().man_exp(), ball.upper().man_exp())
+    lower, upper = (int(mantissa) * power_of_two(int(exponent)) for mantissa, exponent in ends)
+    return Bounds(lower, upper)
+
+
+def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
+    magnitudes = [_magnitudes(tensor) for tensor in tensors]
+    if p == math.inf:
+        return max((unit * max(each, default=flint.arb(0)) for unit, each in magnitudes), default=flint.arb(0))
+    if not p > 0:
+        message = f"no norm of order {p!r}: give a number above 0, or infinity"
+        raise ValueError(message)
+    order, total = flint.arb(p), flint.arb(0)
+    for unit, each in magnitudes:
+        powers = (value * value for value in each) if p == 2 else (value**order for value in each)
+        total += sum(powers, flint.arb(0)) * unit**order
+    if total.is_zero():
+        return total
+    return total.sqrt() if p == 2 else total ** (1 / order)
+
+
+def _magnitudes(tensor: Exact) -> tuple[Any, Iterator[Any]]:
+    """The unit of a tensor's elements, and their magnitudes in it, those of zeros left out."""
+    return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
+
+
+def _balls(tensors: Sequence[Exact], p: float) -> Callable[[int], Any]:
+    """The norm to so many bits, reckoned once for each number of them."""
+
+    @cache
+    def ball(bits: int) -> Any:
+        with _bits(bits):
+            return _norm_ball(tensors, p)
+
+    return ball
+
+
+def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = BITS) -> Bounds:
+    r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
+
+    Parameters
+    ----------
+    tensors
+        Finite.
+    p
+        Any order above 0, or infinity.
+    bits
+        The precision to reckon with.
+    """
+    return _norm_bounds(_balls(list(tensors), p), bits)
+
+
+def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Bounds:
+    with _bits(bits):
+        bounds = _bounds(balls(bits))
+    return Bounds(max(bounds.lower, Fraction(0)), bounds.upper)
+
+
+def compare_to_threshold(tensors: Sequence[Exact], threshold: Fraction, p: float = 2.0) -> int:
+    """-1, 0 or 1: the norm is below, at or above the threshold; 0 also where `COMPARISON_BITS` bits do not tell."""
+    return _compare(_balls(tensors, p), threshold)
+
+
+def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
+    bits = BITS
+    while bits <= COMPARISON_BITS:
+        bounds = _norm_bounds(balls, bits)
+        if threshold < bounds.lower:
+            return 1
+        if threshold > bounds.upper:
+            return -1
+        if bounds.lower == bounds.upper:
+            return 0
+        bits *= 2
+    return 0
+
+
+def coefficient(
+    tensors: Sequence[Exact],
+    threshold: float | Fraction,
+    p: float = 2.0,
+    formula: Mapping[str, Any] = PLAIN,
+) -> Bounds:
+    """What the gradients are multiplied by; see `exact.coefficient` for the formulas."""
+    return _coefficient(_balls(tensors, p), threshold, formula)
+
+
+def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Mapping[str, Any]) -> Bounds:
+    kind, eps = formula["kind"], Fraction(formula.get("eps", 0.0))
+    one = Bounds(Fraction(1), Fraction(1))
+    if threshold == math.inf:
+        above, limit = False, Fraction(0)
+        if kind != "min-numerator":
+            return one
+    else:
+        limit = exact_threshold(threshold)
+        above = _compare(balls, limit - eps if kind == "coefficient" else limit) > 0
+    with _bits(BITS):
+        size, clip, small = balls(BITS), _ball(limit), _ball(eps)
+        if kind in ("plain", "coefficient"):
+            quotient = (clip, size + small * (kind == "coefficient")) if above else None
+        elif kind == "max-denominator":
+            quotient = (clip, (size if above else clip) + small)
+        elif kind == "min-numerator":
+            quotient = (clip if above else size, size + small)
+        else:
+            message = f"no formula of kind {kind!r}; exact.coefficient lists those there are"
+            raise ValueError(message)
+        return _bounds(quotient[0] / quotient[1]) if quotient and not quotient[1].is_zero() else one
+
+
+def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) -> Expected:
+    """`min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes the bound it passes."""
+    least, most = exact_threshold(low), exact_threshold(high)
+    clipped = [min(max(value, least), most) for value in values.fractions()]
+    special = dict(values.special)
+    for place, value in values.special.items():
+        if not math.isnan(value):
+            clipped[place] = most if value > 0 else min(least, most)
+            del special[place]
+    denominator = math.lcm(*(value.denominator for value in clipped))
+    integers = [value.numerator * (denominator // value.denominator) for value in clipped]
+    negative = [value < 0 or (not value and sign) for value, sign in zip(clipped, values.negative, strict=True)]
+    return Expected(Exact(integers, 0, negative, special), 1, denominator)
+
+
+def clip_by_norm(
+    values: Exact, clip_norm: float | Fraction, p: float = 2.0, formula: Mapping[str, Any] = PLAIN
+) -> Clipped:
+    """The clip of one gradient by its own norm."""
+    return clip_by_global_norm([values], clip_norm, p, formula=formula)
+
+
+def clip_by_global_norm(
+    tensors: Sequence[Exact | None],
+    clip_norm: float | Fraction,
+    p: float = 2.0,
+    included: Sequence[bool] | None = None,
+    formula: Mapping[str, Any] = PLAIN,
+) -> Clipped:
+    """The clip of all included gradients by their common norm; see `exact.clip_by_global_norm`."""
+    flags = [True] * len(tensors) if included is None else included
+    counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
+    balls = _balls(counted, p)
+    side = -1 if clip_norm == math.inf else _compare(balls, exact_threshold(clip_norm))
+    factor = _coefficient(balls, clip_norm, formula).middle
+    return clipped_by(tensors, flags, _norm_bounds(balls, BITS), side, factor)
+
+
+def disagreement(first: Clipped, second: Clipped) -> str | None:
+    """Where the answers of the two oracles contradict each other, in a sentence; None when they agree.
+
+    The norms must overlap, the sides of the threshold be the same, and the factors agree to 200 bits, far beyond what a
+    distance in ulp shows.
+    """
+    if first.norm.lower > second.norm.upper or second.norm.lower > first.norm.upper:
+        return f"the norms do not overlap: {float(first.norm.middle)!r} and {float(second.norm.middle)!r}"
+    if first.side != second.side:
+        return f"the norm lies on side {first.side} of the threshold, and on side {second.side}"
+    for place, (one, other) in enumerate(zip(first.gradients, second.gradients, strict=True)):
+        if one is None or other is None:
+            if one is not other:
+                return f"gradient {place} exists for one oracle only"
+            continue
+        if one.values != other.values:
+            return f"gradient {place} comes from other values"
+        factor, other_factor = Fraction(one.numerator, one.denominator), Fraction(other.numerator, other.denominator)
+        if abs(factor - other_factor) > abs(factor) / 2**200:
+            return f"gradient {place} is multiplied by {float(factor)!r}, and by {float(other_factor)!r}"
+    return None

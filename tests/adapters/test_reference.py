@@ -14,8 +14,12 @@ from gradclip_adapters import reference
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Subject, Unsupported
 from gradclip_adapters.reference import ReferenceAdapter
 
+LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
 
-@pytest.fixture(scope="module", params=["numpy", "array_api_strict", "torch", "jax", "dask"])
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.library(name), id=name) for name in LIBRARIES]
+)
 def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
     """Return the adapter for one library; skip if the library is missing and not required."""
     try:

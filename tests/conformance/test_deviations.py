@@ -290,6 +290,7 @@ class TestProposal:
     def test_what_is_wrong_with_pins_is_told(self) -> None:
         assert "# The pin of" in proposal(run_of(cell("pass")), [PIN])
 
+    @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
     def test_with_the_proposed_file_a_run_that_answers_alike_is_as_expected(self, path: Path) -> None:
         (run,) = read_runs(path)

@@ -94,6 +94,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
     assert not run.footer.incomplete
 
 
+@pytest.mark.exam(sample=6)
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
@@ -101,6 +102,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     check_run(run_of([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
 
 
+@pytest.mark.exam(sample=6)
 @pytest.mark.parametrize("name", WAYS)
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
@@ -108,6 +110,7 @@ def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     check_run(run_of([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
 
 
+@pytest.mark.exam(sample=4)
 @pytest.mark.parametrize("name", STARTS)
 def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]

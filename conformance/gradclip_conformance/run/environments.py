@@ -47,9 +47,10 @@ def recipes() -> dict[str, Recipe]:
     """The recipes of the built-in adapters, by name."""
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    versions = tables["versions"]
     return {
-        name: Recipe(table["module"], table.get("python"), tuple(table.get("requirements", ())))
-        for name, table in tables.items()
+        name: Recipe(table["module"], table.get("python"), tuple(versions[need] for need in table.get("needs", ())))
+        for name, table in tables["adapters"].items()
     }
 
 

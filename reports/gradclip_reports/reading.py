@@ -159,16 +159,20 @@ def _faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
             yield f"$.subjects: {name!r} stands there {times} times; each subject must stand there once"
     for subject in members["subjects"]:
         for norm_type in subject["norm_types"]:
-            if not _is_positive(norm_type):
+            number = _parse_hex(norm_type)
+            if number is None or not number > 0:
                 yield f"$.subjects: {_shortened(repr(norm_type))} is no order of a norm"
+        for value in (subject["formula"] or {}).values():
+            if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
+                yield f"$.subjects: {_shortened(repr(value))} is no number of a formula"
 
 
-def _is_positive(text: str) -> bool:
-    """Answer whether a text is a hexadecimal float above zero; infinity is one."""
+def _parse_hex(text: Any) -> float | None:
+    """Return a hexadecimal float, infinities and NaN included; None where it is not one of float64."""
     try:
-        return float.fromhex(text) > 0
-    except (ValueError, OverflowError):
-        return False
+        return float.fromhex(text)
+    except (ValueError, OverflowError, TypeError):
+        return None
 
 
 def _shortened(text: str, length: int = 200) -> str:

@@ -537,6 +537,15 @@ class TestContradictions:
         with pytest.raises(RecordError, match="is no order of a norm"):
             read_runs(write_record(text_of(record)))
 
+    @pytest.mark.parametrize("number", ["0x1p+99999", "one", None])
+    def test_what_is_no_number_of_a_formula(
+        self, record: list[dict[str, Any]], write_record: Write, number: str | None
+    ) -> None:
+        record[0]["subjects"][0]["formula"] = {"kind": "coefficient", "eps": {"hex": number}}
+
+        with pytest.raises(RecordError, match="is no number of a formula"):
+            read_runs(write_record(text_of(record)))
+
     def test_messages_hold_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0]["adapter"] = "\x1b[2J\u202etorch"
         del record[-1]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import urllib.request
 from pathlib import Path
 
 import nox
@@ -126,6 +127,29 @@ def bench(session: nox.Session) -> None:
         # fmt: on
         results.append(str(result))
     session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
+
+
+#: Where known vulnerabilities of packages are asked for.
+VULNERABILITIES = "https://pypi.org/pypi/pip/json"
+
+
+@nox.session(default=False)
+def audit(session: nox.Session) -> None:
+    """Ask the Python Packaging Advisory Database for vulnerabilities of what users install."""
+    session.install(".[check,trees]")
+    auditing = session.create_tmp()
+    try:
+        # pip-audit itself ends in a traceback where the service cannot be reached.
+        with urllib.request.urlopen(VULNERABILITIES, timeout=20) as answer:
+            answer.read(1)
+    except OSError as error:
+        session.error(f"The vulnerability service {VULNERABILITIES} cannot be reached ({error}): nothing was audited.")
+    listed = session.run("python", "-m", "pip", "freeze", "--exclude", "gradclip-spec", silent=True)
+    assert listed is not None
+    requirements = Path(auditing, "installed.txt")
+    requirements.write_text(listed, encoding="utf-8")
+    session.install("pip-audit>=2.7")
+    session.run("pip-audit", "--requirement", str(requirements), "--disable-pip", "--no-deps", *session.posargs)
 
 
 @nox.session(default=False)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import urllib.request
 from pathlib import Path
@@ -129,27 +130,28 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
 
 
-#: Where known vulnerabilities of packages are asked for.
-VULNERABILITIES = "https://pypi.org/pypi/pip/json"
+#: The service that pip-audit asks, by a release that has known vulnerabilities.
+VULNERABILITIES = "https://pypi.org/pypi/pip/19.0/json"
 
 
 @nox.session(default=False)
 def audit(session: nox.Session) -> None:
     """Ask the Python Packaging Advisory Database for vulnerabilities of what users install."""
-    session.install(".[check,trees]")
-    auditing = session.create_tmp()
     try:
-        # pip-audit itself ends in a traceback where the service cannot be reached.
+        # A mirror may know packages and no vulnerabilities: pip-audit would then find nothing, and end well.
         with urllib.request.urlopen(VULNERABILITIES, timeout=20) as answer:
-            answer.read(1)
-    except OSError as error:
-        session.error(f"The vulnerability service {VULNERABILITIES} cannot be reached ({error}): nothing was audited.")
+            known = json.load(answer).get("vulnerabilities")
+    except (OSError, ValueError) as error:
+        session.error(f"The vulnerability service {VULNERABILITIES} does not answer ({error}): nothing was audited.")
+    if not known:
+        session.error(f"The vulnerability service {VULNERABILITIES} knows no vulnerabilities: nothing was audited.")
+    session.install(".[check,trees]")
     listed = session.run("python", "-m", "pip", "freeze", "--exclude", "gradclip-spec", silent=True)
     assert listed is not None
-    requirements = Path(auditing, "installed.txt")
+    requirements = Path(session.create_tmp(), "installed.txt")
     requirements.write_text(listed, encoding="utf-8")
     session.install("pip-audit>=2.7")
-    session.run("pip-audit", "--requirement", str(requirements), "--disable-pip", "--no-deps", *session.posargs)
+    session.run("pip-audit", "--requirement", str(requirements), "--disable-pip", "--no-deps", "--strict", *session.posargs)
 
 
 @nox.session(default=False)

@@ -151,7 +151,9 @@ def audit(session: nox.Session) -> None:
     requirements = Path(session.create_tmp(), "installed.txt")
     requirements.write_text(listed, encoding="utf-8")
     session.install("pip-audit>=2.7")
-    session.run("pip-audit", "--requirement", str(requirements), "--disable-pip", "--no-deps", "--strict", *session.posargs)
+    session.run(
+        "pip-audit", "--requirement", str(requirements), "--disable-pip", "--no-deps", "--strict", *session.posargs
+    )
 
 
 @nox.session(default=False)

@@ -49,7 +49,7 @@ sys.modules[__name__] = Anything()
 
 @pytest.fixture
 def parts() -> tuple[Header, Cell]:
-    """The header and one failing cell of a plain function."""
+    """Return the header and one failing cell of a plain function."""
 
     def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
         return [np.asarray(grad * 0.75, grad.dtype) for grad in grads]
@@ -62,7 +62,7 @@ def parts() -> tuple[Header, Cell]:
 
 
 def named(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> tuple[Header, Cell]:
-    """The same record of another subject, and of another adapter if one is given."""
+    """Return the same record of another subject, and of another adapter if one is given."""
     (declared,) = header.subjects
     header = replace(header, subjects=[{**declared, "name": subject}])
     return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=subject)
@@ -210,7 +210,7 @@ def test_no_template_is_loaded_by_a_path(spell: str, parts: tuple[Header, Cell],
 
 
 def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
-    """The record of a find whose input was changed."""
+    """Return the record of a find whose input was changed."""
     header, cell = parts
     case = next(each for each in all_cases() if each.id == CASE)
     shown = readable_input(case)

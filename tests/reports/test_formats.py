@@ -27,7 +27,7 @@ STRINGS = {"type": "array", "items": STRING, "minItems": 1}
 
 
 def closed(required: list[str], **properties: Any) -> dict[str, Any]:
-    """An object with these members and no others."""
+    """Return the schema of an object with these members and no others."""
     return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
 
 

@@ -29,7 +29,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
-    """The lines of a whole record: a header, three cells, a footer."""
+    """Return the lines of a whole record: a header, three cells, a footer."""
     stream = io.StringIO()
     with RunWriter(stream, make_header(), PLAN) as writer:
         for _, case in PLAN:

@@ -227,8 +227,8 @@ def test_an_honest_find_has_a_script(parts: tuple[Header, Cell]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda shown: shown["options"].update({f"q=0); {CODE}; dict(y": "0x1p+0"}),
-        lambda shown: shown["options"].update({"norm_type": "0x1p+1"}),
+        lambda shown: shown["options"].update({f"q=0); {CODE}; dict(y": "0x1.0000000000000p+0"}),
+        lambda shown: shown["options"].update({"norm_type": "0x1.0000000000000p+1"}),
         lambda shown: shown["options"].update({"clip_norm": f"{CODE}"}),
         lambda shown: shown["options"].update({"clip_norm": "0x1p+99999"}),
         lambda shown: shown["options"].update({"clip_norm": [CODE]}),

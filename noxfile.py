@@ -200,6 +200,28 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
 
 
+#: A release with known vulnerabilities: a service that reports none for it knows nothing.
+VULNERABLE = "pip==19.0"
+
+
+@nox.session(default=False)
+def audit(session: nox.Session) -> None:
+    """Ask the Python Packaging Advisory Database for vulnerabilities of what users install."""
+    session.install(".[check,trees]")
+    listed = session.run("python", "-m", "pip", "freeze", "--exclude", "gradclip-spec", silent=True)
+    assert listed is not None
+    session.install("pip-audit>=2.7")
+    folder = Path(session.create_tmp())
+    for name, text in (("probe", VULNERABLE), ("installed", listed)):
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    audit_of = ("pip-audit", "--disable-pip", "--no-deps", "--strict", "--requirement")
+    # A mirror may know packages and no vulnerabilities: pip-audit would then find nothing, and end well.
+    told = session.run(*audit_of, str(folder / "probe.txt"), silent=True, success_codes=[0, 1])
+    if "Found" not in str(told):
+        session.error(f"The vulnerability service is out of reach, or knows none of {VULNERABLE}: nothing was audited.")
+    session.run(*audit_of, str(folder / "installed.txt"), *session.posargs)
+
+
 @nox.session(default=False)
 def published(session: nox.Session) -> None:
     """Check all frameworks, each in an environment of its own, and write the records to reports/published/."""

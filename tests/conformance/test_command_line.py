@@ -276,19 +276,47 @@ class TestRecords:
         assert result.exit_code == 2
         assert "without --rule, --op and --dtype" in result.stderr
 
+    @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
+    def test_pins_are_proposed_for_adapters_that_are_here_alone(self, adapter: str, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", RIGHT, *NARROW, "-o", record)
+        header, rest = record.read_text(encoding="utf-8").split("\n", 1)
+        forged = json.dumps({**json.loads(header), "adapter": adapter})
+        record.write_text(f"{forged}\n{rest}", encoding="utf-8")
+
+        result = run("expectations", "update", record, "--write")
+
+        assert result.exit_code == 2
+        assert "There is no adapter" in result.stderr
+
+    def test_summary_of_a_run_in_which_nothing_was_judged_is_3(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", RIGHT, *NARROW, "-o", record)
+        lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        for line in lines[1:-1]:
+            line.update({"status": "unsupported", "detail": "Not here."})
+        lines[-1]["counts"] = {"unsupported": len(lines) - 2}
+        record.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+        result = run("summary", record)
+
+        assert result.exit_code == 3
+        assert "no cell that was judged" in result.stderr
+        assert " As expected." not in result.stdout
+
     def test_folder_without_records_is_said(self, tmp_path: Path) -> None:
         result = run("summary", tmp_path)
 
         assert result.exit_code == 3
         assert "There is no record" in result.stderr
 
-    def test_several_jobs_give_the_same_cells(self, tmp_path: Path) -> None:
+    def test_several_jobs_give_the_same_cells_in_the_same_order(self, tmp_path: Path) -> None:
         found = []
         for jobs in ("1", "2"):
             record = tmp_path / f"{jobs}.jsonl"
             run("check", "numpy", "--rule", "global-norm.*zero*", "--rule", "*.at-*", "--jobs", jobs, "-o", record)
             (one,) = read_runs(record)
-            found.append({(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells})
+            found.append([(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells])
 
         assert found[0] == found[1]
         assert len(found[0]) > 20
@@ -550,6 +578,44 @@ class TestOtherVerbs:
 
         assert result.exit_code == 2
         assert "Did you mean global-norm.at-threshold/three-four-five/float32" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["show", "at-threshold"], "norm.at-threshold, global-norm.at-threshold"),
+            (["show", "global-norm"], "`gradclip rules global-norm` lists its"),
+            (["show", "at-treshold"], "global-norm.at-threshold"),
+            (["rules", "global-norm.at-treshold"], "Did you mean global-norm.at-threshold"),
+        ],
+    )
+    def test_a_rule_is_found_across_operations(self, arguments: list[str], said: str) -> None:
+        result = run(*arguments)
+
+        assert result.exit_code == 2
+        assert said in " ".join(result.stderr.split())
+
+    @pytest.mark.parametrize("name", ["global-norm", "global_norm", "clip_by_global_norm", "global-norm."])
+    def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
+        assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
+
+    def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
+        assert "\n2 rules, " in run("rules", "at-threshold").stdout
+
+    def test_repro_of_a_rule_is_about_its_first_red_cell(self, tmp_path: Path) -> None:
+        function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
+        function.write_text("def clip(grads, *, clip_norm):\n    return [g * g.dtype.type(0.75) for g in grads]\n")
+        names = ("global-norm.scaled-above", "global-norm.dtype-kept")
+        rules = [word for name in names for word in ("--rule", name)]
+        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+        arguments = ["check", "half_module:clip", "--op", "clip_by_global_norm", *rules, "--dtype", "float32"]
+        CliRunner(env=environment).invoke(gradclip, [*arguments, "-o", str(record)])
+        first = next(cell.case for cell in read_runs(record)[0].cells if cell.status == "fail")
+
+        of_rule = run("repro", record, first.partition("/")[0])
+
+        assert of_rule.stdout == run("repro", record, first).stdout != ""
+        assert "Did you mean global-norm.scaled-above" in run("repro", record, "global-norm.scaled-abve").stderr
+        assert "as expected" in run("repro", record, "global-norm.dtype-kept").stderr
 
     def test_rules_lists_all_of_them_or_some(self) -> None:
         listed = run("rules").stdout

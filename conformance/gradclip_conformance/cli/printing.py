@@ -1,4 +1,4 @@
-"""Results on standard output: with colour and at its width on a terminal, plain elsewhere."""
+"""Print results on standard output: with colour and at its width on a terminal, without elsewhere."""
 
 from __future__ import annotations
 

@@ -32,12 +32,11 @@ from ..judge.verdict import SPOILING, Verdict
 from ..known.claims import Claim, load_claims
 from ..known.pins import Deviation, load_deviations, pinned
 from ..oracle.agreement import second_oracle
+from .host_process import CASE_SECONDS
 from .plan import PlannedCell, Selection, plan_cells
 
 __all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
 
-#: The time limit of a case unless another is given.
-CASE_SECONDS = 30.0
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
 

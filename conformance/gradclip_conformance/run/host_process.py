@@ -30,7 +30,7 @@ from .messages import message_of
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, find_returned_norms
 
-__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command"]
+__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "start_seconds"]
 
 #: What would make a framework answer differently from machine to machine, or chatter. A user's own setting wins.
 PINNED_ENVIRONMENT = {
@@ -44,6 +44,8 @@ PINNED_ENVIRONMENT = {
 
 #: A framework's first import can compile (Jittor's takes two minutes).
 START_SECONDS = 300.0
+#: How long Python, NumPy and this package may take to start on a busy machine.
+IMPORT_SECONDS = 20.0
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
 #: How long the first line of a host may be: the subjects of a framework, and the traceback where there are none.
@@ -51,6 +53,11 @@ START_BYTES = 16 << 20
 SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for longer than about twice this (on the commonest systems, 300 years).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
+
+
+def start_seconds(call_seconds: float) -> float:
+    """Return the limit for the start of a plain function: to import a module takes no longer than a framework does."""
+    return min(START_SECONDS, IMPORT_SECONDS + call_seconds)
 
 
 def host_command(python: str | None = None, command: str | None = None) -> list[str]:

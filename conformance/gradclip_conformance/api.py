@@ -16,8 +16,7 @@ from .cases.catalogue import all_cases
 from .judge.answers import Connection
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
-from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function
-from .run.memory import parse_size
+from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
 from .run.plan import Selection, plan_cells
 from .run.runner import run_cell
 

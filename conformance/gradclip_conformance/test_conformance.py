@@ -1,4 +1,4 @@
-"""What `pytest --pyargs gradclip_conformance --adapter NAME` collects."""
+"""What `pytest --pyargs gradclip_conformance --gradclip-adapter NAME` collects."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ from gradclip_conformance.pytest_plugin import check_cell
 def test_cell(gradclip_cell: Any, request: pytest.FixtureRequest) -> None:
     """One case for one subject."""
     connection, target, planned = gradclip_cell
-    check_cell(connection, target, planned, request.config.getoption("--adapter-timeout"))
+    check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import platformdirs
 from filelock import FileLock
 
 import gradclip_adapters
@@ -102,11 +103,10 @@ def _base(interpreter: str) -> str:
 
 
 def environments_folder() -> Path:
-    """Where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
+    """Return where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
     if chosen := os.environ.get("GRADCLIP_VENVS"):
         return Path(chosen).resolve()
-    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache_home) / "gradclip" / "venvs"
+    return platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
 
 
 def _is_version(version: str) -> bool:

@@ -1,10 +1,11 @@
-"""How another process can import a function, so that a hang, an exit or a crash of it ends that process alone."""
+"""Run a function in a process of its own, so that a hang, an exit, a crash or too much memory ends that one alone."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,15 @@ from typing import Any
 from ..judge.answers import StartError
 from .host_process import CASE_SECONDS, HostProcess, host_command, start_seconds
 
-__all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target"]
+__all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target", "parse_size"]
 
 #: Set in the host of an isolated function: a check that begins while its module is imported would never end.
 HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+#: A Python with NumPy takes about a tenth of this.
+SMALLEST = 256 << 20
 
 
 class CannotIsolate(Exception):
@@ -160,3 +166,22 @@ def _is_harmless(statement: ast.stmt) -> bool:
 
 def _is_main_guard(test: ast.expr) -> bool:
     return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
+def parse_size(text: str | int) -> int:
+    """Return a number of bytes: a whole number, or one with K, M, G or T, such as "4G".
+
+    Raises
+    ------
+    ValueError
+        When it is none, or too small for a host to start.
+    """
+    matched = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
+    if matched is None:
+        msg = f"{text!r} is no size of memory; write 4G or 512M."
+        raise ValueError(msg)
+    size = int(matched[1]) * UNITS[matched[2].upper()]
+    if not SMALLEST <= size < 1 << 63:
+        msg = f"{text} of memory are too {'few' if size < SMALLEST else 'many'}: a host needs at least 256M to start."
+        raise ValueError(msg)
+    return size

@@ -88,11 +88,11 @@ class Array:
     data: bytes
 
     def bits(self) -> np.ndarray[Any, Any]:
-        """The elements' bits as a writable array of unsigned integers, shape kept."""
+        """Return the elements' bits as a writable array of unsigned integers, shape kept."""
         return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape).copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
+        """Return the elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
         return self.bits().view(numpy_dtype(self.dtype))
 
     @classmethod
@@ -107,7 +107,7 @@ class Array:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for a name on the wire."""
+    """Return NumPy's dtype for a name on the wire."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -321,7 +321,7 @@ def framework_call(
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says; its own code tells that, which may raise too."""
+    """Return what an exception says; its own code tells that, and may raise too."""
     try:
         return shorten(str(error))
     except Exception as another:
@@ -332,11 +332,11 @@ class Adapter:
     """Base class of adapters: names its framework, lists its subjects, answers calls."""
 
     def about(self) -> About:
-        """The framework and version this adapter has found."""
+        """Return the framework and the version that this adapter has found."""
         raise NotImplementedError
 
     def subjects(self) -> Sequence[Subject]:
-        """The framework's public entry points that this adapter can call."""
+        """Return the framework's public entry points that this adapter can call."""
         raise NotImplementedError
 
     def call(self, call: Call) -> Reply:
@@ -353,7 +353,7 @@ class Adapter:
 
 
 def options_of(call: Call, *names: str) -> Dict[str, Any]:
-    """The options of a call, checked against those an adapter knows.
+    """Return the options of a call, checked against those an adapter knows.
 
     Raises
     ------

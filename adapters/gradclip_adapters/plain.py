@@ -101,7 +101,7 @@ class PlainFunction(Adapter):
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
 
     def about(self) -> About:
-        """The function's module and name, and the `__version__` of the module or of its package, if there is one."""
+        """Return the function's module and name, and the version of the module or of its package, if there is one."""
         module = self._source.split(":")[0]
         for candidate in (module, module.split(".")[0]):
             version = getattr(sys.modules.get(candidate), "__version__", None)
@@ -149,7 +149,7 @@ class PlainFunction(Adapter):
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
-    """The names of the operation that the function takes, those that it cannot do without, and those with a default."""
+    """Return the names of parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
     except ValueError as error:
@@ -192,7 +192,7 @@ def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_pl
 
 
 def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
-    """One gradient as a NumPy array."""
+    """Return one gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
 
@@ -223,7 +223,7 @@ def _read(
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """The clipped gradients and the norm (None if there is none) in what a function returned."""
+    """Return the clipped gradients and the norm (None if there is none) in what a function returned."""
     if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
@@ -235,7 +235,7 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 
 
 def _on_the_wire(norm: Any) -> Any:
-    """A norm as a dtype that travels; no rule is about the dtype of a norm."""
+    """Return a norm in a dtype that travels; no rule is about the dtype of a norm."""
     # A Python int (the sum over an empty list, say) is a number without a dtype.
     if type(norm) is int:
         return float(norm)
@@ -272,7 +272,7 @@ def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
 
 
 def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Which results are the very objects that were passed; None when the counts differ."""
+    """Return which results are the very objects that were passed; None when the counts differ."""
     if len(clipped) != len(arrays):
         return None
     return tuple(result is array for result, array in zip(clipped, arrays))

@@ -6,6 +6,7 @@ Loaded by every pytest of an environment that has this package, so it imports no
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,17 +52,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     connection = _connection(metafunc.config, target)
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
-    metafunc.parametrize("gradclip_cell", [(connection, target, cell) for cell in planned], ids=ids)
+    cells = [(connection, target, cell) for cell in planned]
+    metafunc.parametrize("gradclip_cell", cells, ids=ids, indirect=True)
 
 
 @pytest.fixture
-def gradclip_cell(request: pytest.FixtureRequest) -> Any:
-    """Return the connection, the adapter's name and the planned cell of one test."""
-    return request.param
+def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Return the check of one cell, which ends as a pytest test does."""
+    connection, target, planned = request.param
+    return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"))
 
 
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
-    """Ask and judge one cell, as the outcome of a pytest test."""
+    """Ask and judge one cell, and end as a pytest test does."""
     __tracebackhide__ = True
     from .judge.verdict import SPOILING
     from .known.claims import load_claims

@@ -15,22 +15,20 @@ from typing import Any, Literal, TextIO, cast
 
 import click
 
-from gradclip_reports.records import Run
+from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
-from gradclip_reports.statuses import UNJUDGED
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.regressions import as_toml
 from ..judge.answers import StartError
-from ..judge.verdict import SPOILING
 from ..known.claims import load_claims
 from ..known.pins import load_deviations, pin_faults
 from ..run.host_process import HostProcess
-from ..run.plan import Selection
-from ..run.runner import CASE_SECONDS, RunRequest, run_adapter
+from ..run.plan import PlannedCell, Selection
+from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .printing import print_runs
+from .printing import exit_code, is_judged, print_runs
 from .progress import progress_bar
 from .targets import (
     Target,
@@ -42,7 +40,7 @@ from .targets import (
     target_options,
 )
 
-__all__ = ["check", "exit_code"]
+__all__ = ["check"]
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -163,11 +161,6 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
         return run_adapter(request, stream, progress)
 
 
-def is_judged(run: Run) -> bool:
-    """Whether anything was judged in a run: of what is unsupported or unspecified nothing is said."""
-    return any(cell.status not in UNJUDGED for cell in run.cells)
-
-
 def _nothing_judged(run: Run) -> str:
     name = run.header.adapter
     if not run.cells:
@@ -198,7 +191,7 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
 
 
 def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
-    """The cases that `--deep` adds; each find is printed as it is kept in `cases/found.toml`."""
+    """Return the cases that `--deep` adds, and print each find as `cases/regressions.toml` keeps it."""
     try:
         import hypothesis
     except ModuleNotFoundError as error:
@@ -208,7 +201,12 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
     say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
     connection = target.connect(timeout)
     try:
-        searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
+        claims, deviations = load_claims(target.name), load_deviations(target.name)
+
+        def ask(planned: PlannedCell) -> Cell:
+            return run_cell(connection, planned, timeout, claims, deviations)
+
+        searched = search(connection.description.subjects, selection, seed, ask)
     finally:
         connection.close()
     say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
@@ -217,21 +215,9 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
     return searched.cases
 
 
-def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
-    """Return the exit code of runs.
-
-    0: as expected; 1: something spoils a run; 3: a fault of the suite or an adapter, an adapter that did not start, or
-    a run in which nothing was judged.
-    """
-    statuses = {cell.status for run in runs for cell in run.cells}
-    if problems or "error" in statuses or not all(map(is_judged, runs)):
-        return 3
-    return 1 if statuses & SPOILING else 0
-
-
 @contextlib.contextmanager
 def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
-    """The stream for one adapter's record; nothing is written before the adapter has started."""
+    """Give the stream for one adapter's record; nothing is written before the adapter has started."""
     if output is None:
         yield io.StringIO()
         return
@@ -250,7 +236,7 @@ def _is_folder(output: str) -> bool:
 
 
 def _file_name(target: Target) -> str:
-    """What the record of an adapter is called in a folder."""
+    """Return the name of an adapter's record in a folder."""
     return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
 
 

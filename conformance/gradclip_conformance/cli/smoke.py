@@ -1,4 +1,4 @@
-"""`gradclip smoke`: does an adapter start, and does it answer?"""
+"""The verb `gradclip smoke`: it tells whether an adapter starts and answers."""
 
 from __future__ import annotations
 

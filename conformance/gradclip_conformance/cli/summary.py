@@ -10,8 +10,7 @@ import click
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS
 
-from .check import exit_code
-from .printing import print_runs
+from .printing import exit_code, print_runs
 from .targets import say
 
 __all__ = ["summary"]

@@ -45,7 +45,7 @@ class Recipe:
 
 @cache
 def recipes() -> dict[str, Recipe]:
-    """The recipes of the built-in adapters, by name."""
+    """Return the recipes of the built-in adapters, by name."""
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return {
@@ -68,7 +68,7 @@ def framework_is_here(adapter: str) -> bool:
 
 
 def make_environment(adapter: str) -> str:
-    """The Python of an adapter's environment, made first if need be.
+    """Return the Python of an adapter's environment, and make the environment first if need be.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def make_environment(adapter: str) -> str:
 
 
 def _base(interpreter: str) -> str:
-    """Where an interpreter is installed: those of all its virtual environments make the same environment."""
+    """Return where an interpreter is installed: all its virtual environments lead to the same place."""
     if interpreter == sys.executable:
         return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
     return os.path.realpath(interpreter)

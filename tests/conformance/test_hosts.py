@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
@@ -220,14 +220,16 @@ def test_several_jobs_have_hosts_of_their_own() -> None:
 
 
 def test_process_that_a_host_leaves_behind_holds_nothing_up(tmp_path: Path) -> None:
-    adapter = tmp_path / "leaves_a_process.py"
+    adapter, number = tmp_path / "leaves_a_process.py", tmp_path / "number"
     # In a session of its own, it outlives the host, and holds the host's standard error open.
-    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(4)'], start_new_session=True)\n"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True).pid"
+    kept = f"open({str(number)!r}, 'w').write(str({child}))\n"
     text = (HOSTS / "right.py").read_text(encoding="utf-8")
-    adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{child}{text}", "utf-8")
+    adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{kept}{text}", "utf-8")
     host = HostProcess([*host_command(), str(adapter)], start_seconds=60)
-    start = time.monotonic()
 
     host.close()
 
-    assert time.monotonic() - start < 3
+    left = psutil.Process(int(number.read_text(encoding="utf-8")))
+    assert left.is_running()
+    left.kill()

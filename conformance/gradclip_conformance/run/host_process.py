@@ -16,7 +16,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from .messages import message_of
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, find_returned_norms
 
-__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "start_seconds"]
+__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped", "start_seconds"]
 
 #: What would make a framework answer differently from machine to machine, or chatter. A user's own setting wins.
 PINNED_ENVIRONMENT = {
@@ -50,6 +52,10 @@ IMPORT_SECONDS = 20.0
 CASE_SECONDS = 30.0
 #: How long the first line of a host may be: the subjects of a framework, and the traceback where there are none.
 START_BYTES = 16 << 20
+#: How soon a host that starts notices that the run was stopped.
+TURN_SECONDS = 0.25
+#: Set by a run for the hosts that are started in it: whether it was stopped.
+run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
 SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for longer than about twice this (on the commonest systems, 300 years).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
@@ -87,6 +93,7 @@ class HostProcess:
         self._errors = Tail()
         self._number = 0
         self._closed = False
+        self._stopped = run_stopped.get()
         self._early = EarlyAnswers()
         found = self._start()
         try:
@@ -141,7 +148,7 @@ class HostProcess:
             _kill_group(process)
 
     def _start(self) -> Description:
-        if self._closed:
+        if self._is_stopped():
             raise StartError("no-host", "the run was stopped")
         self._sent, self._lines, self._errors = LineWriter(), LineReader(), Tail()
         environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}
@@ -168,7 +175,7 @@ class HostProcess:
         self._errors.start(process.stderr)
         try:
             self._send({"message": "hello", "protocol": wire.PROTOCOL})
-            line = self._receive(self.start_seconds, START_BYTES)
+            line = self._receive_first()
         except KeyboardInterrupt:
             self._end()
             raise
@@ -207,6 +214,23 @@ class HostProcess:
 
     def _receive(self, timeout: float, limit: int) -> str | None:
         return self._lines.read(min(timeout, LONGEST_SECONDS), limit)
+
+    def _receive_first(self) -> str | None:
+        """Wait for the first line in short turns, because nobody can reach this host before it has started."""
+        deadline = time.monotonic() + self.start_seconds
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
+            except TimeoutError:
+                if self._is_stopped():
+                    self._end()
+                    raise StartError("no-host", "the run was stopped") from None
+                if left <= TURN_SECONDS:
+                    raise
+
+    def _is_stopped(self) -> bool:
+        return self._closed or (self._stopped is not None and self._stopped.is_set())
 
     def _death(self) -> str:
         """Return how the process ended, and the last of what it said on standard error."""

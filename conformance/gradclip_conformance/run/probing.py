@@ -18,8 +18,10 @@ from ..oracle.formats import FORMATS, round_to
 
 __all__ = ["PROBED", "EarlyAnswers", "find_returned_norms"]
 
-#: The feature that asks for it, and the one that it may become.
-PROBED, FOUND = "may_return_norm", "returns_norm"
+#: The feature that asks for it.
+PROBED = "may_return_norm"
+#: The feature that it may become.
+FOUND = "returns_norm"
 
 #: Below and above the norm of the gradients 3 and 4: some functions return it only where they clip.
 THRESHOLDS = (1.0, 8.0)

@@ -32,7 +32,7 @@ from ..judge.verdict import SPOILING, Verdict
 from ..known.claims import Claim, load_claims
 from ..known.pins import Deviation, load_deviations, pinned
 from ..oracle.agreement import second_oracle
-from .host_process import CASE_SECONDS
+from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, plan_cells
 from .progress import Progress
 
@@ -197,6 +197,8 @@ def _run_share(
     finish: Callable[[Cell], None],
     job: int,
 ) -> None:
+    # Each job is a thread with a context of its own.
+    run_stopped.set(state.stopped)
     connection = state.connections[0] if job == 0 else request.connect()
     if job:
         state.connections.append(connection)

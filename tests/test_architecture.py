@@ -52,7 +52,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 #: Runs in the Python of the framework under test, 3.7 among them.
-OLD_PYTHON = ("contract", "wire", "host", "registry", "launch", "arrays", "plain", "linear_layers", "paddle_fluid")
+OLD_PYTHON = (
+    "arrays",
+    "contract",
+    "host",
+    "launch",
+    "limits",
+    "linear_layers",
+    "paddle_fluid",
+    "plain",
+    "registry",
+    "wire",
+)
 
 
 def imports_of(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Print results, with colour and at its width on a terminal, plain elsewhere; and say by which code to exit."""
+"""Results on standard output: with colour and at its width on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 

@@ -53,7 +53,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 #: Modules that run in the Python of the framework under test, which may be 3.7.
-OLD_PYTHON = ("contract", "wire", "host", "registry", "launch", "arrays", "plain", "linear_layers", "paddle_fluid")
+OLD_PYTHON = (
+    "arrays",
+    "contract",
+    "host",
+    "launch",
+    "limits",
+    "linear_layers",
+    "paddle_fluid",
+    "plain",
+    "registry",
+    "wire",
+)
 
 
 def imports_of(path: Path) -> Iterator[str]:

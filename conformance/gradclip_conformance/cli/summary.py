@@ -11,8 +11,7 @@ from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS
 from gradclip_reports.values import plain_line
 
-from .check import exit_code
-from .printing import print_runs
+from .printing import exit_code, print_runs
 from .targets import say
 
 __all__ = ["summary"]

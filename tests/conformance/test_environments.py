@@ -42,6 +42,7 @@ def marks(process: subprocess.Popen[str]) -> str:
     return Path(python.strip()).with_name("marks").read_text()
 
 
+@pytest.mark.exam(sample=0)
 def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
@@ -53,6 +54,7 @@ def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path
     assert folder.is_dir()
 
 
+@pytest.mark.exam(sample=0)
 def test_who_comes_while_it_is_being_made_waits(folder: Path) -> None:
     both = [start(), start()]
 

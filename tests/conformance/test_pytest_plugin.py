@@ -82,7 +82,8 @@ def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -
         "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.run.runner' not in sys.modules\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", str(tmp_path)]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path)]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
 

@@ -51,6 +51,8 @@ def pin(needs: list[str]) -> list[str]:
 def install_tests(session: nox.Session, *more: str) -> None:
     """Install the project as a developer has it, what the tests need, and more."""
     session.install("-e", ".[check,trees]", *groups("test"), *more)
+    # Tests start hundreds of processes, and each would compile the suite anew.
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
 
 @nox.session

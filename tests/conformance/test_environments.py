@@ -53,6 +53,7 @@ def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monke
     assert environments.environments_folder() == tmp_path.resolve()
 
 
+@pytest.mark.exam(sample=0)
 def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
@@ -64,6 +65,7 @@ def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path
     assert folder.is_dir()
 
 
+@pytest.mark.exam(sample=0)
 def test_who_comes_while_it_is_being_made_waits(folder: Path) -> None:
     both = [start(), start()]
 

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A pytest of its own, in an empty folder, on the installed suite."""
-    command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", "-p", "no:cacheprovider", *arguments]
+    # Hypothesis' plugin, which has no part in it, takes longer to import than all else.
+    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
 
 
@@ -117,7 +119,8 @@ def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -
         "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.run.runner' not in sys.modules\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path)]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
 

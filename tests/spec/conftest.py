@@ -208,6 +208,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
         if (name := parameters_of(item).get("backend")) is not None:
             asked.add(library_of(name))
+        if (library := parameters_of(item).get("library")) is not None:
+            asked.add(library)
         for library in asked:
             item.add_marker(pytest.mark.library(library))
 

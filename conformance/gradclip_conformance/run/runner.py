@@ -117,7 +117,8 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             footer = writer.close()
     finally:
         first.close()
-    return Run(header, tuple(cells), footer)
+    # As in the record: several jobs finish the cells in any order.
+    return Run(header, writer.sort(cells), footer)
 
 
 def run_cell(

@@ -24,7 +24,7 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
     """Show the records of one or more runs; a folder stands for the records in it."""
     runs: list[Run] = []
     problems = 0
-    paths = [path for file in files for path in (sorted(file.glob("*.jsonl")) if file.is_dir() else [file])]
+    paths = [path for file in files for path in (_find_records(file) if file.is_dir() else [file])]
     for path in paths:
         try:
             read = read_runs(path)
@@ -38,9 +38,14 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
                 raise click.UsageError(msg)
             runs.append(run)
     if not paths:
-        say(f"There is no record (*.jsonl) in {', '.join(map(str, files))}.")
+        say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
     for run in runs:
         if not run.cells:
             say(f"The record of {run.header.adapter} has no cells.")
     print_runs(runs, format_, [str(file) for file in files])
     sys.exit(exit_code(runs, problems or not runs))
+
+
+def _find_records(folder: Path) -> list[Path]:
+    """Return the records in a folder, compressed ones included."""
+    return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])

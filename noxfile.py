@@ -232,6 +232,7 @@ def published(session: nox.Session) -> None:
     names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
     # 1 says that something is not as expected: a result like any other here.
     session.run("gradclip", "check", *names, "--venv", "-o", "reports/published/", success_codes=[0, 1])
+    session.run("python", "reports/published/compress.py")
 
 
 @nox.session(default=False)

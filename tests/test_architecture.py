@@ -162,9 +162,11 @@ WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{pr
         "import gradclip_adapters.host, gradclip_adapters.registry, gradclip_adapters.plain",
         "from gradclip_reports.records import RunWriter",
         "from gradclip_adapters import registry\nassert registry.resolve('numpy').subjects()",
-        "from gradclip_conformance import check_clipper\n"
-        "def clip(grads, *, max, min): return [None if g is None else g.clip(min, max) for g in grads]\n"
-        "assert check_clipper(clip, 'clip_by_value', dtypes=['float32'])",
+        (
+            "from gradclip_conformance import check_clipper\n"
+            "def clip(grads, *, max, min): return [None if g is None else g.clip(min, max) for g in grads]\n"
+            "assert check_clipper(clip, 'clip_by_value', dtypes=['float32'])"
+        ),
     ],
     ids=["reference", "rules", "host", "records", "adapter", "check_clipper"],
 )

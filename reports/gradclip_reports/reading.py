@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import importlib.resources
 import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
@@ -33,7 +35,7 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     Parameters
     ----------
     path
-        The file; it may hold several runs, one after another.
+        The file, which may hold several runs, one after another. One whose name ends in `.gz` is decompressed.
     allow_incomplete
         Whether a run that was broken off is returned; its footer names what did not run.
 
@@ -93,12 +95,12 @@ class Place:
         """Return the text of the file; a longer one than the limit is never held in memory."""
         limit = LIMITS["file"].number
         try:
-            # Not the size that the system tells: that of a pipe or a device is 0.
-            with self.path.open("rb") as stream:
+            # Not the size that the system tells: that of a pipe or a device is 0, and a compressed file grows.
+            with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as stream:
                 content = stream.read(limit + 1)
             self.bound("file", len(content))
             return content.decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
 
     def bound(self, name: str, found: int) -> None:

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, U
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     if "paddle-fluid" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        import paddle.fluid as fluid
+        from paddle import fluid
     else:
         fluid = pytest.importorskip("paddle.fluid", reason="paddlepaddle 1.8 is not installed in this Python")
     from gradclip_adapters.paddle_fluid import PaddleFluidAdapter
@@ -185,9 +186,8 @@ def test_answer_comes_from_the_clip_of_the_framework(subject, monkeypatch):
 def test_claims_quote_the_installed_documentation():
     # Python 3.7 has no tomllib; its pytest brings tomli.
     tomli = pytest.importorskip("tomli", reason="tomli is not installed in this Python")
-    folder = os.path.join(os.path.dirname(gradclip_adapters.__file__), "claims")
-    with open(os.path.join(folder, "paddle-fluid.toml"), "rb") as stream:
-        claims = tomli.load(stream)["claim"]
+    path = Path(gradclip_adapters.__file__).parent / "claims" / "paddle-fluid.toml"
+    claims = tomli.loads(path.read_text(encoding="utf-8"))["claim"]
 
     assert claims
     for claim in claims:

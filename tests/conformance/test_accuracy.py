@@ -268,7 +268,7 @@ class TestPublished:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
         found = {(one["adapter"], row["subject"], row["dtype"]) for one in made["frameworks"] for row in one["rows"]}
         expected = set()
-        for path in PUBLISHED.glob("*.jsonl"):
+        for path in PUBLISHED.glob("*.jsonl.gz"):
             (run,) = read_runs(path)
             expected |= {
                 (run.header.adapter, subject["name"], dtype)

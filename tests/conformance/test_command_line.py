@@ -22,7 +22,7 @@ from gradclip_spec import rules
 
 HOSTS = Path(__file__).with_name("hosts")
 RIGHT, WRONG, DEAD = (str(HOSTS / name) for name in ("right.py", "other_dtype.py", "dies_at_start.py"))
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "torch.jsonl"
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "torch.jsonl.gz"
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 

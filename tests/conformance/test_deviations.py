@@ -32,7 +32,7 @@ from gradclip_conformance.known.propose import CannotPin, proposal
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
 PUBLISHED_FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
-PUBLISHED = sorted(PUBLISHED_FOLDER.glob("*.jsonl"))
+PUBLISHED = sorted(PUBLISHED_FOLDER.glob("*.jsonl.gz"))
 
 SUBJECT = Subject("lib.clip_[fast=True]", "clip_by_global_norm", ("float32",))
 CASE = next(case for case in all_cases() if case.id == "global-norm.negative-threshold-refused/minus-one/float32")

@@ -62,7 +62,7 @@ EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observ
 
 
 def published(adapter: str) -> Run:
-    (run,) = read_runs(PUBLISHED / f"{adapter}.jsonl")
+    (run,) = read_runs(PUBLISHED / f"{adapter}.jsonl.gz")
     return run
 
 

@@ -27,7 +27,7 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
     """
     runs: list[Run] = []
     problems = 0
-    paths = [path for file in files for path in (sorted(file.glob("*.jsonl")) if file.is_dir() else [file])]
+    paths = [path for file in files for path in (_find_records(file) if file.is_dir() else [file])]
     for path in paths:
         try:
             read = read_runs(path)
@@ -41,10 +41,15 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
                 raise click.UsageError(plain_line(msg))
             runs.append(run)
     if not paths:
-        say(f"There is no record (*.jsonl) in {', '.join(map(str, files))}.")
+        say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
     for run in runs:
         if not run.is_judged:
             what = "no cell that was judged" if run.cells else "no cells"
             say(plain_line(f"The record of {run.header.adapter} has {what}."))
     print_runs(runs, format_, [str(file) for file in files])
     sys.exit(exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
+
+
+def _find_records(folder: Path) -> list[Path]:
+    """Return the records in a folder, compressed ones included."""
+    return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])

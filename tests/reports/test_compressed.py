@@ -1,0 +1,73 @@
+"""Check that compressed records are read, and that a damaged or oversized one is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import runpy
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from gradclip_reports import reading
+from gradclip_reports.limits import LIMITS
+from gradclip_reports.records import RecordError, Run, read_runs
+
+COMPRESS = Path(__file__).resolve().parents[2] / "reports" / "published" / "compress.py"
+
+
+@pytest.fixture
+def text(record_of: Callable[[Sequence[Run]], str], torch_run: Run) -> str:
+    """Return a whole record as JSON Lines."""
+    return record_of([torch_run])
+
+
+def test_compressed_record_equals_the_plain_one(text: str, tmp_path: Path) -> None:
+    plain, compressed = tmp_path / "record.jsonl", tmp_path / "record.jsonl.gz"
+    plain.write_text(text, encoding="utf-8")
+    compressed.write_bytes(gzip.compress(text.encode()))
+
+    assert read_runs(compressed) == read_runs(plain)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "not compressed"])
+def test_damaged_file_is_refused(text: str, tmp_path: Path, damage: str) -> None:
+    content = bytearray(gzip.compress(text.encode()))
+    if damage == "cut":
+        content = content[:-20]
+    elif damage == "flipped":
+        content[len(content) // 2] ^= 0xFF
+    else:
+        content = bytearray(text.encode())
+    path = tmp_path / "record.jsonl.gz"
+    path.write_bytes(content)
+
+    with pytest.raises(RecordError, match="the file cannot be read"):
+        read_runs(path)
+
+
+def test_limit_holds_for_the_decompressed_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LIMITS", {**LIMITS, "file": dataclasses.replace(LIMITS["file"], number=10_000)})
+    path = tmp_path / "record.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 1_000_000))
+    assert path.stat().st_size < 10_000
+
+    # One byte more than the limit is decompressed, and no further one.
+    with pytest.raises(RecordError, match="10001 bytes in one record"):
+        read_runs(path)
+
+
+def test_compressing_again_gives_the_same_bytes(text: str, tmp_path: Path) -> None:
+    shutil.copy(COMPRESS, tmp_path)
+    plain, compressed = tmp_path / "record.jsonl", tmp_path / "record.jsonl.gz"
+    contents = []
+    for _ in range(2):
+        plain.write_text(text, encoding="utf-8")
+        runpy.run_path(str(tmp_path / COMPRESS.name), run_name="__main__")
+        assert not plain.exists()
+        contents.append(compressed.read_bytes())
+
+    assert contents[0] == contents[1]
+    assert gzip.decompress(contents[0]).decode() == text

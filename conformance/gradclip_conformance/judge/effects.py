@@ -13,6 +13,7 @@ from ..cases.readable import SHOWN_ELEMENTS, readable_array
 from ..oracle.predict import predict
 from .answers import Answer, Raised
 from .context import Context
+from .form import broken_form
 from .measure import same_bits
 from .values import not_silent, untouched, values
 from .verdict import Verdict
@@ -52,7 +53,9 @@ def nothing_changed(case: Case, answer: Raised) -> Verdict:
 
 def _first_changed(case: Case, after: Sequence[Array | None]) -> int | None:
     """The first gradient that no longer holds what was passed."""
-    for i, (gradient, now) in enumerate(zip(case.gradients, after, strict=True)):
+    for i, gradient in enumerate(case.gradients):
+        # What is missing does not hold what was passed.
+        now = after[i] if i < len(after) else None
         if gradient.array is not None and not same_bits(gradient.array, now, False):
             return i
     return None
@@ -69,7 +72,7 @@ def inputs_kept(case: Case, reply: Reply) -> Verdict:
     if changed is None:
         return Verdict("pass")
     expected: Any = readable_array(case.gradients[changed].array)
-    observed = readable_array(reply.inputs[changed])
+    observed = readable_array(reply.inputs[changed]) if changed < len(reply.inputs) else None
     return Verdict("fail", f"Gradient {changed} that was passed has been changed.", None, expected, observed)
 
 
@@ -78,6 +81,8 @@ def inputs_written(context: Context, reply: Reply) -> Verdict:
     if reply.inputs is None:
         return _NOT_READ_BACK
     case, written = context.case, replace(reply, gradients=reply.inputs)
+    if (broken := broken_form(case, written)) is not None:
+        return replace(broken, detail=f"Of the gradients that were passed, afterwards: {broken.detail}")
     excluded = [i for i, gradient in enumerate(case.gradients) if not gradient.need_clip]
     if (found := untouched(context, excluded, written)).status != "pass":
         return found

@@ -110,8 +110,11 @@ def _elements(array: Array) -> int:
 
 def _joined(case: Case, second: Arrays) -> Arrays:
     pairs = zip(case.gradients, second[::2], second[1::2], strict=True)
+    # The halves may come back in different dtypes.
     return tuple(
-        None if a is None or b is None or g.array is None else Array(a.dtype, g.array.shape, a.data + b.data)
+        None
+        if a is None or b is None or g.array is None
+        else replace(g.array, data=as_dtype(a, g.array.dtype) + as_dtype(b, g.array.dtype))
         for g, a, b in pairs
     )
 

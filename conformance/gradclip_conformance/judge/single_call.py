@@ -19,7 +19,7 @@ from gradclip_adapters.contract import Reply
 
 from ..cases.model import Case
 from ..cases.readable import readable_array
-from ..oracle.formats import FORMATS, decode, ulp
+from ..oracle.formats import FORMATS, decode, float_quotient, ulp
 from ..oracle.integers import norm as exact_norm
 from ..oracle.predict import predict
 from .measure import as_dtype
@@ -112,8 +112,9 @@ def _check_bounded(case: Case, reply: Reply) -> Verdict:
         # The errors are ulp with their second order in them already.
         limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
         if size > limits[0]:
-            ratio = float(size / threshold) if threshold else float("inf")
-            detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
+            shown = float_quotient(size, Fraction(1))
+            ratio = float_quotient(size, threshold) if threshold else math.inf
+            detail = f"The norm of the result is {shown:.9g}, {ratio:.9g} times the threshold."
             status = "quality" if size <= limits[1] else "fail"
             return Verdict(status, detail, expected=float(threshold), observed=_shown(reply))
     return Verdict("pass")

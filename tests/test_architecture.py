@@ -25,7 +25,7 @@ import gradclip_spec
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_conformance.cases.catalogue import THEMES, all_cases
-from gradclip_conformance.judge.answers import Raised, Replied
+from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.host_process import HostProcess, host_command
 from gradclip_spec import rules

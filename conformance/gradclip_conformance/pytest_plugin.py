@@ -54,7 +54,8 @@ def gradclip_cell(request: pytest.FixtureRequest) -> Any:
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
     """Ask and judge one cell, as the outcome of a pytest test."""
     __tracebackhide__ = True
-    from .judge.verdict import SPOILING
+    from gradclip_reports.statuses import SPOILING
+
     from .known.claims import load_claims
     from .known.pins import load_deviations
     from .run.runner import run_cell
@@ -71,7 +72,7 @@ def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeo
 def _connection(config: pytest.Config, target: str) -> HostProcess:
     from gradclip_adapters import registry
 
-    from .judge.answers import StartError
+    from .judge.model import StartError
     from .run.host_process import HostProcess, host_command
 
     if _CONNECTION not in config.stash:

@@ -96,7 +96,7 @@ def _table(table: Table) -> str:
 
 def _legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
-    signs = [f"{status.emoji} {status.name}: {status.meaning}" for status in shown]
+    signs = [f"{status.emoji} {status.value}: {status.meaning}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
 
 
@@ -120,7 +120,7 @@ def _failure(group: FailureGroup) -> str:
     facts = [
         f"- {name}: {_code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
     ]
-    title = f"{group.status.emoji} {group.status.name}: {_code_in_html(cell.rule)} ({cell.level}), "
+    title = f"{group.status.emoji} {group.status.value}: {_code_in_html(cell.rule)} ({cell.level}), "
     title += html.escape(plain(header.adapter))
     lines = [f"{_escaped(cell.detail)}", "", *facts, f"- cells: {where}"]
     return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])

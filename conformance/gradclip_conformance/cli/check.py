@@ -15,16 +15,16 @@ import click
 
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS
+from gradclip_reports.statuses import SPOILING
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.regressions import as_toml
-from ..judge.answers import StartError
-from ..judge.verdict import SPOILING
-from ..known.claims import load_claims
+from ..judge.model import StartError
+from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
 from ..run.plan import Selection
-from ..run.runner import CASE_SECONDS, RunRequest, run_adapter
+from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
 from .printing import print_runs
 from .progress import progress_bar
@@ -121,7 +121,9 @@ def check(
             problems += 1
     print_runs(runs, format_, [output] if output else [])
     # A narrowed run says nothing about the pins of cells that it leaves out.
-    faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
+    faults = (
+        [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))] if selection == Selection() else []
+    )
     for fault in faults:
         say(fault)
     sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
@@ -155,7 +157,8 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
     say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
     connection = target.connect()
     try:
-        searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
+        claims, deviations = load_claims(target.name), load_deviations(target.name)
+        searched = search(run_cell, connection, selection, seed, timeout, claims, deviations)
     finally:
         connection.close()
     say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
+from gradclip_reports.statuses import SPOILING
 
-from ..judge.verdict import SPOILING
 from ..repro.script import NoScript, script
 from .targets import say
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from fnmatch import fnmatchcase
 
 import click
 
@@ -12,6 +11,7 @@ from gradclip_reports.values import counted
 from gradclip_spec import rules as rule_book
 
 from ..cases.catalogue import all_cases
+from ..cases.patterns import matches
 
 __all__ = ["rules"]
 
@@ -24,7 +24,7 @@ def rules(pattern: str) -> None:
     The last line tells which rules have no case, and which cases no rule.
     """
     counts = Counter(case.rule for case in all_cases())
-    chosen = [rule for rule in rule_book.load() if fnmatchcase(rule.id, pattern)]
+    chosen = [rule for rule in rule_book.load() if matches(pattern, rule.id)]
     if not chosen:
         msg = f"No rule matches {pattern!r}."
         raise click.UsageError(msg)

@@ -15,14 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from gradclip_reports.records import Cell, Run
+from gradclip_reports.statuses import UNJUDGED
 
-from .patterns import matches
+from ..cases.patterns import matches
+from ..oracle.formula import Formula
 from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file
 
 __all__ = ["proposal"]
-
-#: A pin may match cells of these statuses without making them `changed`.
-UNJUDGED = ("unsupported", "unspecified")
 
 UNEXPLAINED = "To be explained: {}"
 
@@ -116,9 +115,12 @@ def _pin(pin: Deviation) -> str:
         value = getattr(pin, field.name)
         if field.name in ("subjects", "cases") or value == field.default:
             continue
-        shown = json.dumps(value, ensure_ascii=False)
-        if field.name == "formula":
-            shown = "{{ {} }}".format(", ".join(f"{key} = {json.dumps(one)}" for key, one in pin.formula))
+        if isinstance(value, Formula):
+            shown = "{{ {} }}".format(
+                ", ".join(f"{key} = {json.dumps(one)}" for key, one in value.to_mapping().items())
+            )
+        else:
+            shown = json.dumps(value, ensure_ascii=False)
         lines.append(f"{field.name} = {shown}")
     return "\n".join(lines)
 

@@ -47,11 +47,13 @@ from gradclip_spec import rules
 from ..cases import regressions as found
 from ..cases.catalogue import all_cases
 from ..cases.literals import NoScript, array_literal, literal
-from ..cases.model import Case, CompiledAgrees, ReturnedNorm, Structure
-from ..cases.readable import float64_values, readable_input
-from ..known.patterns import matches
+from ..cases.model import Case
+from ..cases.patterns import matches
+from ..cases.readable import readable_input
+from ..judge.judging import expectation_of
+from ..judge.model import Script, ScriptCall
+from ..oracle.formats import float64_values
 from ..run.plan import Selection, plan_cells
-from .assertions import ScriptCall, checked, twice_checked
 from .replay import shown_case
 
 __all__ = ["SCRIPTS", "NoScript", "script"]
@@ -76,15 +78,16 @@ def script(header: Header, cell: Cell) -> str:
         When nobody has said how the subject is called by itself, or the case is none that a script can show.
     """
     subject = next(each for each in map(subject_from_json, header.subjects) if each.name == cell.subject)
-    case = shown_case(_case_of(cell, subject), cell)
+    asked = _case_of(cell, subject)
+    case = shown_case(asked, expectation_of(asked), cell)
+    expectation = expectation_of(case)
     known = _template(header.adapter, cell.subject)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
-    if isinstance(case.expectation, CompiledAgrees):
-        compiled = _template(header.adapter, _compiled(cell.subject, known))
-        calls = (_call(case, subject, known), _call(case, subject, compiled))
-        body = twice_checked(*calls, case, subject, known.get("compiled_before", ""), raised=raised)
-    else:
-        body = checked(_call(case, subject, known), case, subject, raised=raised)
+    compiled = None
+    if expectation.compiles:
+        compiled = _call(case, subject, _template(header.adapter, _compiled(cell.subject, known)))
+    between = known.get("compiled_before", "")
+    body = expectation.write_script(Script(case, subject, _call(case, subject, known), raised, compiled, between))
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
@@ -133,7 +136,7 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
-    if isinstance(case.expectation, Structure):
+    if not expectation_of(case).needs_numbers:
         convert = "$result"
 
     def line(result: str, where: str, exists: bool) -> str:
@@ -209,7 +212,7 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
         "keywords": "".join(keywords),
         "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
-        "norm": "norm = " if isinstance(case.expectation, ReturnedNorm) else "",
+        "norm": "norm = " if expectation_of(case).about == "norm" else "",
         "need_clip": need_clip,
         "excluding": "" if included else known.get("excluding", "").replace("$need_clip", need_clip),
         "each": "gradient" if included else "gradient, need_clip",

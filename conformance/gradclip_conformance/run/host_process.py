@@ -25,7 +25,7 @@ import gradclip_adapters
 from gradclip_adapters import wire
 from gradclip_adapters.contract import DTYPES, Array, Call
 
-from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
+from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
 from .messages import message_of
 
 __all__ = ["PINNED_ENVIRONMENT", "HostProcess", "host_command"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradclip_adapters.contract import Adapter, Call, FrameworkRaised, Unsupported, text_of
 
-from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
+from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 
 __all__ = ["InProcess"]
 

@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_adapters.contract import Subject
-from gradclip_adapters.wire import subject_to_json
+from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Claim, claims_for
 from gradclip_conformance.known.claims import CLAIMS, PREDICTIONS, claim_faults, docstrings, drift, load_claims
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_reports.records import Footer, Header, Run, read_runs
+from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,22 +83,19 @@ def test_shipped_claims_of_torch_leave_out_what_is_no_threshold() -> None:
     assert left_out == {"global-norm.negative-threshold-refused", "global-norm.nan-threshold"}
 
 
-def run_of(*subjects: Subject) -> Run:
-    """Return a run without cells of these subjects."""
-    header = Header(
-        suite={},
-        adapter="lib",
-        framework={"name": "Lib", "version": "1"},
-        environment={},
-        subjects=[subject_to_json(one) for one in subjects],
-        command=[],
-        started="",
+def run_of(subject: str, operation: str) -> Run:
+    """Return a run of all cases of an operation."""
+    header = Header(suite={}, adapter="lib", framework={}, environment={}, subjects=[], command=[], started="")
+    cells = tuple(
+        Cell(subject, operation, case.rule, case.id, "should", case.dtype, "pass")
+        for case in all_cases()
+        if case.operation == operation
     )
-    return Run(header, (), Footer(planned=0, finished=0, counts={}, plan_sha256=""))
+    return Run(header, cells, Footer(planned=0, finished=0, counts={}, plan_sha256=""))
 
 
 def test_claims_that_match_nothing_are_reported() -> None:
-    run = run_of(Subject("lib.clip[fast=True]", "clip_by_norm", ("float32",)))
+    run = run_of("lib.clip[fast=True]", "clip_by_norm")
 
     assert claim_faults(run, [changed(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
     (gone,) = claim_faults(run, [changed(subject="lib.clip_[*]")])

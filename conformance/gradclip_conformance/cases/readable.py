@@ -11,7 +11,7 @@ from gradclip_adapters.contract import DTYPES, Array, Gradient
 from ..oracle.formats import encode, float64_values
 from .model import Case
 
-__all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input"]
+__all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input", "shown_gradients"]
 
 #: Longer arrays are cut; the case's id says how to make the whole.
 SHOWN_ELEMENTS = 16
@@ -33,6 +33,11 @@ def readable_array(array: Array | None) -> Any:
     if len(values) > SHOWN_ELEMENTS:
         shown["elements"] = len(values)
     return shown
+
+
+def shown_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
+    """Return gradients as a record shows them."""
+    return {"gradients": [readable_array(array) for array in arrays]}
 
 
 def array_of(shown: Mapping[str, Any] | None) -> Array | None:

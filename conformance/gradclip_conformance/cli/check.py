@@ -15,7 +15,6 @@ import click
 
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS
-from gradclip_reports.statuses import SPOILING
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
@@ -26,11 +25,11 @@ from ..known.pins import load_deviations, pin_faults
 from ..run.plan import Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .printing import print_runs
 from .progress import progress_bar
+from .summary import exit_code, print_runs
 from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
 
-__all__ = ["check", "exit_code"]
+__all__ = ["check"]
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -165,14 +164,6 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
     for case in searched.failing:
         say(as_toml(case))
     return searched.cases
-
-
-def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
-    """0: as expected; 1: something spoils a run; 3: the suite's fault, or an adapter that did not start."""
-    statuses = {cell.status for run in runs for cell in run.cells}
-    if problems or "error" in statuses or any(not run.cells for run in runs):
-        return 3
-    return 1 if statuses & SPOILING else 0
 
 
 @contextlib.contextmanager

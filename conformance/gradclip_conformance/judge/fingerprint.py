@@ -34,7 +34,7 @@ import numpy as np
 from gradclip_adapters.contract import DTYPES, Array
 
 from ..cases.model import Case
-from ..cases.readable import SHOWN_ELEMENTS, readable_array
+from ..cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
 from ..oracle.arrays import rounded
 from ..oracle.formats import float64_values
 from ..oracle.model import ExpectedArray, Prediction
@@ -49,7 +49,6 @@ __all__ = [
     "exact_behaviour",
     "expected_arrays",
     "observed_answer",
-    "shown_gradients",
     "what_happened",
 ]
 
@@ -170,11 +169,6 @@ def observed_answer(answer: Answer) -> Any:
     if answer.reply.norm is not None:
         shown["norm"] = readable_array(answer.reply.norm)
     return shown
-
-
-def shown_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
-    """Return gradients as a record shows them."""
-    return {"gradients": [readable_array(array) for array in arrays]}
 
 
 def what_happened(case: Case, answer: Answer) -> str:

@@ -18,12 +18,12 @@ from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
+from ..cases.readable import shown_gradients
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS, as_dtype, float_quotient, ulp
 from ..oracle.integers import norm as exact_norm
 from ..oracle.model import Prediction
 from ..oracle.question import norm_groups
-from .fingerprint import shown_gradients
 from .model import Verdict
 
 __all__ = ["HOLDS", "OF_ONE"]

@@ -33,10 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
-from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import Run
 
-from ..cases.catalogue import all_cases
 from ..cases.patterns import did_you_mean, matches, matches_any
 from ..judge.model import Claim
 from ..oracle.formula import Formula
@@ -120,19 +118,17 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
     claims
         Those about the run's adapter unless given.
     """
-    subjects = [subject_from_json(subject) for subject in run.header.subjects]
     faults = []
     for claim in load_claims(run.header.adapter) if claims is None else claims:
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
-        spoken_of = {subject.operation for subject in subjects if matches(claim.subject, subject.name)}
-        if not spoken_of:
+        names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}
+        if not names:
             faults.append(f"{name}: no subject has such a name; the claim says nothing.")
             continue
-        ids = {(case.id, case.rule) for case in all_cases() if case.operation in spoken_of}
         faults += [
             f"{name}: no rule or case of its subjects matches {pattern!r}; correct or remove the pattern."
             for pattern in (*claim.rules, *claim.exclude)
-            if not any(matches_any([pattern], *names) for names in ids)
+            if not any(matches_any([pattern], *both) for both in names)
         ]
     return faults
 

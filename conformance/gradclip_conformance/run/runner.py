@@ -32,8 +32,9 @@ from ..known.claims import load_claims
 from ..known.pins import Deviation, load_deviations, pinned
 from ..oracle.predict import second_oracle
 from .plan import PlannedCell, Selection, plan_cells
+from .progress import Progress
 
-__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
+__all__ = ["CASE_SECONDS", "RunRequest", "run_adapter", "run_cell"]
 
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
@@ -41,16 +42,6 @@ CASE_SECONDS = 30.0
 SIGNAL_SECONDS = 0.25
 
 RULES = {rule.id: rule for rule in rules.load()}
-
-
-class Progress:
-    """Told how a run goes on; does nothing."""
-
-    def started(self, adapter: str, description: Description, planned: int) -> None:
-        """An adapter has started, and this many cells are planned."""
-
-    def finished(self, cell: Cell) -> None:
-        """A cell is known."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from gradclip_reports.statuses import Status
 
 from ...cases.literals import NoScript
 from ...cases.model import Case
-from ...cases.readable import readable_array
+from ...cases.readable import readable_array, shown_gradients
 from ...oracle.arrays import decode
 from ...oracle.distances import distances
 from ...oracle.formats import FORMATS, as_dtype, float64_values
@@ -30,7 +30,7 @@ from ...oracle.predict import predict
 from ...oracle.question import narrowest
 from ..arrays import norm_distance, norm_value, same_bits
 from ..expectation import Expectation, Part
-from ..fingerprint import distance_between_calls, observed_answer, shown_gradients, what_happened
+from ..fingerprint import distance_between_calls, observed_answer, what_happened
 from ..form import broken_form
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import short_tolerance

@@ -11,17 +11,17 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import SHOWN_ELEMENTS, readable_array
+from ...cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
 from ...oracle.distances import measure
 from ...oracle.predict import predict
 from ...oracle.question import norm_groups
 from ..arrays import differs_in_subnormals_only, first_difference, same_bits
-from ..elements import flipped_zero, has_left_range, is_silent, nonfinite_total
 from ..expectation import Expectation, Part, has_option_for_errors, may_raise
-from ..fingerprint import describe_results, expected_arrays, observed_answer, shown_gradients, what_happened
+from ..fingerprint import describe_results, expected_arrays, observed_answer, what_happened
 from ..form import broken_form
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
 from ..script_lines import assert_equal, assert_one_of, inputs, nonfinite_ways, out_of_range_ways, predicted
+from .special_values import flipped_zero, has_left_range, is_silent, nonfinite_total
 
 __all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
 

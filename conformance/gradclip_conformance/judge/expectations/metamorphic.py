@@ -14,14 +14,14 @@ from gradclip_reports.statuses import Status
 from ...cases.literals import NoScript
 from ...cases.model import Case, expect
 from ...cases.patterns import did_you_mean
-from ...cases.readable import array_of, readable_input
+from ...cases.readable import array_of, readable_input, shown_gradients
 from ...oracle.arrays import decode
 from ...oracle.distances import largest_distance, measure
 from ...oracle.formats import as_dtype
 from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
 from ..expectation import Expectation, Part
-from ..fingerprint import distance_between_calls, shown_gradients
+from ..fingerprint import distance_between_calls
 from ..form import broken_form
 from ..model import Answer, Context, Replied, Verdict
 from ..relations import RELATIONS

@@ -20,11 +20,11 @@ from ...oracle.formats import FORMATS, float_quotient
 from ...oracle.predict import predict
 from ...oracle.question import narrowest
 from ..arrays import norm_distance, norm_value
-from ..elements import nonfinite_total
 from ..expectation import Expectation, Part, may_raise
 from ..fingerprint import observed_answer
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import relative_ulps, short_tolerance
+from .special_values import nonfinite_total
 
 __all__ = ["ReturnedNorm"]
 

@@ -11,9 +11,8 @@ from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import SHOWN_ELEMENTS
+from ...cases.readable import SHOWN_ELEMENTS, shown_gradients
 from ..expectation import Expectation, Part
-from ..fingerprint import shown_gradients
 from ..model import Answer, Context, Script, Verdict, join_lines
 
 __all__ = ["Repeatable"]

@@ -9,11 +9,11 @@ import numpy as np
 
 from gradclip_adapters.contract import Array
 
-from ..cases.model import Case
-from ..oracle.arrays import decode
-from ..oracle.formats import float64_values
-from ..oracle.model import nonfinite_consequence, nonfinite_norm
-from .model import Context
+from ...cases.model import Case
+from ...oracle.arrays import decode
+from ...oracle.formats import float64_values
+from ...oracle.model import nonfinite_consequence, nonfinite_norm
+from ..model import Context
 
 __all__ = ["flipped_zero", "has_left_range", "is_silent", "nonfinite_total"]
 

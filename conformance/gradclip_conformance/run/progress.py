@@ -1,0 +1,19 @@
+"""Define what is told how a run goes on."""
+
+from __future__ import annotations
+
+from gradclip_reports.records import Cell
+
+from ..judge.model import Description
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Told how a run goes on; does nothing."""
+
+    def started(self, adapter: str, description: Description, planned: int) -> None:
+        """An adapter has started, and this many cells are planned."""
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is known."""

@@ -87,7 +87,15 @@ def run_of(subject: str, operation: str) -> Run:
     """Return a run of all cases of an operation."""
     header = Header(suite={}, adapter="lib", framework={}, environment={}, subjects=[], command=[], started="")
     cells = tuple(
-        Cell(subject, operation, case.rule, case.id, "should", case.dtype, "pass")
+        Cell(
+            subject=subject,
+            operation=operation,
+            rule=case.rule,
+            case=case.id,
+            level="should",
+            dtype=case.dtype,
+            status="pass",
+        )
         for case in all_cases()
         if case.operation == operation
     )

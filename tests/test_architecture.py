@@ -26,7 +26,7 @@ import gradclip_spec
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_conformance.cases.catalogue import THEMES, all_cases
-from gradclip_conformance.judge.answers import Raised, Replied
+from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.host_process import HostProcess, host_command
 from gradclip_spec import rules
@@ -95,6 +95,90 @@ def test_the_two_oracles_do_not_import_each_other() -> None:
 
     assert not re.search(r"^from .*\bballs\b", texts["integers"], re.MULTILINE)
     assert not re.search(r"^from .*\bintegers\b", texts["balls"], re.MULTILINE)
+
+
+# The suite's own floors.
+
+#: Each room may import the rooms before it, and itself.
+FLOORS = (
+    ("oracle",),
+    ("cases",),
+    ("judge",),
+    ("known",),
+    ("run",),
+    ("repro", "accuracy"),
+    ("cli",),
+)
+DEEPEST = 9
+MODULES_IN_A_ROOM = 12
+
+SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
+
+
+def edges_of(module: str) -> set[str]:
+    """Return the modules of the suite that a module imports, wherever in its file."""
+    path = SUITE[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # What is imported of a package may be one of its modules.
+            names = [f"{base}.{a.name}" if f"{base}.{a.name}" in SUITE else base for a in node.names]
+        else:
+            continue
+        found |= {name for name in names if name in SUITE}
+    return found - {module}
+
+
+EDGES = {module: edges_of(module) for module in SUITE}
+
+
+def room_of(module: str) -> str:
+    """Return the folder right below the suite's in which a module lies; empty for those in none."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 2 or (SUITE[module].name == "__init__.py" and len(parts) > 1) else ""
+
+
+def test_rooms_import_the_rooms_below_them() -> None:
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    assert {room_of(module) for module in SUITE} - {""} == set(floor)
+
+    bad = [
+        f"{module} imports {other}"
+        for module, others in EDGES.items()
+        for other in others
+        if room_of(module) and room_of(other) != room_of(module)
+        if not room_of(other) or floor[room_of(other)] >= floor[room_of(module)]
+    ]
+
+    assert not bad
+
+
+def chain_from(module: str, above: tuple[str, ...] = (), known: dict[str, list[str]] | None = None) -> list[str]:
+    """Return the longest chain of imports from a module down; a circle is an error."""
+    known = {} if known is None else known
+    assert module not in above, f"a circle: {' > '.join([*above, module])}"
+    if module not in known:
+        chains = [chain_from(other, (*above, module), known) for other in sorted(EDGES[module])]
+        known[module] = [module, *max(chains, key=len, default=[])]
+    return known[module]
+
+
+def test_imports_of_the_suite_are_no_circle_and_not_deep() -> None:
+    known: dict[str, list[str]] = {}
+    longest = max((chain_from(module, (), known) for module in SUITE), key=len)
+
+    assert len(longest) <= DEEPEST, " > ".join(longest)
+
+
+def test_no_room_has_too_many_modules() -> None:
+    folders = Counter(path.parent for path in SUITE.values())
+
+    assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_ROOM} == {}
 
 
 # What is public.

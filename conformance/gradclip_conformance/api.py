@@ -13,7 +13,7 @@ from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.plain import PlainFunction
 
 from .cases.catalogue import all_cases
-from .judge.answers import Connection
+from .judge.model import Connection
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size

@@ -66,7 +66,8 @@ def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
     """Ask and judge one cell, and end as a pytest test does."""
     __tracebackhide__ = True
-    from .judge.verdict import SPOILING
+    from gradclip_reports.statuses import SPOILING
+
     from .known.claims import load_claims
     from .known.pins import load_deviations
     from .run.runner import run_cell
@@ -83,7 +84,7 @@ def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeo
 def _connection(config: pytest.Config, target: str) -> HostProcess:
     from gradclip_adapters import registry
 
-    from .judge.answers import StartError
+    from .judge.model import StartError
     from .run.host_process import START_SECONDS, HostProcess, host_command, start_seconds
 
     if _CONNECTION not in config.stash:

@@ -65,7 +65,7 @@ def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
         told = [_together(run.header, cells) for cells in _by(_rule_subject_and_status, _spoiling(run)).values()]
         same = _by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
         merged = [_together(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
-        groups += sorted(merged, key=lambda group: severity.index(group.status.name))
+        groups += sorted(merged, key=lambda group: severity.index(group.status))
     return groups
 
 

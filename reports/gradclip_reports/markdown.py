@@ -76,7 +76,7 @@ def _table(table: Table) -> str:
 
 def _legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
-    signs = [f"{status.emoji} {status.name}: {status.meaning}" for status in shown]
+    signs = [f"{status.emoji} {status.value}: {status.meaning}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
 
 
@@ -100,7 +100,7 @@ def _failure(group: FailureGroup) -> str:
     facts = [
         f"- {name}: {code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
     ]
-    title = f"{group.status.emoji} {group.status.name}: {code_in_html(cell.rule)} ({cell.level}), "
+    title = f"{group.status.emoji} {group.status.value}: {code_in_html(cell.rule)} ({cell.level}), "
     title += escape_html(header.adapter)
     lines = [escape_markdown(shortened(cell.detail, _DETAIL_LENGTH)), "", *facts, f"- cells: {where}"]
     return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])

@@ -1,22 +1,20 @@
-"""The statuses of a cell, worst first, and how each is shown.
+"""Name the statuses of a cell, worst first, and say how each is shown.
 
 The order is the order of severity: where several cells share a place in a table, the worst one is shown. What spoils
-a run comes first; then what differs from the neutral rule with a reason; then what was not judged; `pass` comes last,
+a run comes first; then what differs from the neutral rule with a reason; then what was not judged. `pass` comes last,
 so that a place shows as passed only when every cell in it passed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["CELL_STATUSES", "NOT_RUN", "STATUSES", "UNJUDGED", "Status"]
+__all__ = ["CELL_STATUSES", "DIFFERING", "NOT_RUN", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
 
 
-@dataclass(frozen=True)
-class Status:
-    """A status, its signs, and what it means."""
+class Status(StrEnum):
+    """A status, its signs, and what it means; as text it is what a record holds."""
 
-    name: str
     #: One column wide, told apart without colour.
     glyph: str
     #: For Markdown, where text has no colour of its own.
@@ -27,30 +25,42 @@ class Status:
     spoils: bool
     meaning: str
 
+    def __new__(cls, text: str, glyph: str, emoji: str, style: str, spoils: bool, meaning: str) -> Status:
+        """Make a member of its text, and give it its signs."""
+        status = str.__new__(cls, text)
+        status._value_ = text
+        status.glyph, status.emoji, status.style = glyph, emoji, style
+        status.spoils, status.meaning = spoils, meaning
+        return status
 
-#: Stands in tables for a cell that was planned and did not run; no record has it.
-NOT_RUN = "not-run"
+    ERROR = "error", "E", "⚠️", "bold white on magenta", True, "the suite's own fault"
+    CRASH = "crash", "C", "💥", "bold white on red", True, "the framework's process died"
+    TIMEOUT = "timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"
+    FAIL = "fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"
+    CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known deviation that answers otherwise now"
+    #: Stands in tables for a cell that was planned and did not run; no record has it.
+    NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
+    DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
+    DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"
+    QUALITY = "quality", "≈", "📐", "blue", False, "right, outside the accuracy budget"
+    UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"
+    UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "the framework cannot do it"
+    PASS = "pass", "✓", "✅", "green", False, "agrees with the rule"
 
-STATUSES: dict[str, Status] = {
-    status.name: status
-    for status in (
-        Status("error", "E", "⚠️", "bold white on magenta", True, "the suite's own fault"),
-        Status("crash", "C", "💥", "bold white on red", True, "the framework's process died"),
-        Status("timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"),
-        Status("fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"),
-        Status("changed", "Δ", "🔀", "bold yellow", True, "a known deviation that answers otherwise now"),
-        Status(NOT_RUN, "∅", "🚫", "bold magenta", True, "planned, and did not run"),
-        Status("deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"),
-        Status("documented", "§", "📘", "cyan", False, "differs as its own documentation says"),
-        Status("quality", "≈", "📐", "blue", False, "right, outside the accuracy budget"),
-        Status("unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"),
-        Status("unsupported", "–", "➖", "dim", False, "the framework cannot do it"),
-        Status("pass", "✓", "✅", "green", False, "agrees with the rule"),
-    )
-}
+
+NOT_RUN = Status.NOT_RUN
+
+#: By what a record holds.
+STATUSES: dict[str, Status] = {status.value: status for status in Status}
+
+#: The statuses by which a run is not as expected.
+SPOILING = frozenset(status for status in Status if status.spoils)
 
 #: The statuses of cells about which nothing is said to be right or wrong.
-UNJUDGED = frozenset({"unsupported", "unspecified"})
+UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
+
+#: The statuses of cells in which something differs from the rule.
+DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.QUALITY}
 
 #: The statuses that a record may hold.
-CELL_STATUSES = tuple(name for name in STATUSES if name != NOT_RUN)
+CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)

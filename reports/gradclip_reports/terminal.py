@@ -145,7 +145,7 @@ def _legend(matrix: Matrix) -> RenderableType:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name in matrix.tally.counts:
         status = STATUSES[name]
-        grid.add_row(Text(f"{status.glyph} {status.name}", status.style), Text(status.meaning, "dim"))
+        grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(status.meaning, "dim"))
     grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
     how = "A number counts the cells of the status before it. The worst status stands first, or alone."
     return Group(grid, Text(how, "dim"))
@@ -186,11 +186,11 @@ def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
 
 
 def _signed(status: Status) -> Text:
-    return Text(f"{status.glyph} {status.name}", status.style)
+    return Text(f"{status.glyph} {status.value}", status.style)
 
 
 def _how_many(group: FailureGroup) -> str:
-    return f"{len(group.cells)} {group.status.name}"
+    return f"{len(group.cells)} {group.status.value}"
 
 
 def _failures_in_short(groups: Sequence[FailureGroup]) -> Text:

@@ -11,7 +11,7 @@ import pytest
 
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.judge.answers import Replied
+from gradclip_conformance.judge.model import Replied
 from gradclip_conformance.run.in_process import InProcess
 
 THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)

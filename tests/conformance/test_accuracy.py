@@ -18,12 +18,13 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.accuracy import measure as accuracy
 from gradclip_conformance.accuracy.page import document, page
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.judge.answers import TimedOut
+from gradclip_conformance.judge.model import TimedOut
 from gradclip_conformance.oracle import bulk as exact_arrays
 from gradclip_conformance.oracle import integers as exact
+from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.distances import largest_distance
-from gradclip_conformance.oracle.formats import FORMATS, decode, to_doubles
-from gradclip_conformance.oracle.model import Expected
+from gradclip_conformance.oracle.formats import FORMATS, to_doubles
+from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_reports.records import read_runs
 
@@ -81,7 +82,7 @@ def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
     arrays = [accuracy.normal(400, dtype, 5)]
     arrays += [of_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
-        expected = Expected(decode(array.data, dtype), 1, 7)
+        expected = ExpectedArray(decode(array.data, dtype), 1, 7)
         got = accuracy._packed(to_doubles(array.data, dtype) * float(other), dtype)
         found, place = largest_distance(got.data, expected, dtype)
 

@@ -19,11 +19,11 @@ import pytest
 from frameworks import ADAPTERS, MODULES, python_with
 
 from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.judge.verdict import SPOILING
 from gradclip_conformance.run.host_process import HostProcess, host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run
+from gradclip_reports.statuses import SPOILING
 
 CANARIES = Path(__file__).with_name("canaries")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,15 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_adapters.contract import Subject
+from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.known import claims
-from gradclip_conformance.known.claims import CLAIMS, Claim, claims_for, docstrings, drift, load_claims
+from gradclip_conformance.judge.model import Claim, claims_for
+from gradclip_conformance.known.claims import CLAIMS, PREDICTIONS, claim_faults, docstrings, drift, load_claims
+from gradclip_conformance.oracle.formula import Formula
+from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
+from gradclip_spec import rules
+
+ROOT = Path(__file__).resolve().parents[2]
 
 #: The module; the package's attribute of this name is the command.
 COMMAND = importlib.import_module("gradclip_conformance.cli.expectations")
@@ -41,12 +49,96 @@ def changed(**members: Any) -> Claim:
 def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
     claim = changed(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
     own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
+    formula = Formula("coefficient", 1e-6)
 
-    assert claims_for([claim], own, "norm.scaled-above")[0] is claim
+    assert claims_for([claim], "norm.scaled-above/small/float32", own)[0] is claim
     # What the subject itself declares comes beside it, and last.
-    assert [each.formula for each in claims_for([claim], own, "norm.scaled-above")] == [None, own.formula]
-    assert [each.formula for each in claims_for([claim], own, "norm.identity-below")] == [own.formula]
-    assert claims_for([claim], replace(own, name="other.clip", formula=None), "norm.scaled-above") == []
+    assert [each.formula for each in claims_for([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
+    assert [each.formula for each in claims_for([claim], "norm.identity-below/small/float32", own)] == [formula]
+    assert claims_for([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
+
+
+def test_a_claim_may_name_a_subject_with_brackets() -> None:
+    name = "torch.nn.utils.clip_grad_norm_[foreach=True]"
+
+    assert changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
+    assert not changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name[:-1])
+    assert not changed(subject=name).speaks_of("norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f")
+
+
+def test_a_claim_leaves_out_what_it_excludes() -> None:
+    claim = changed(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
+
+    assert claim.speaks_of("norm.none-stays-none/first/float32", "lib.clip")
+    assert not claim.speaks_of("norm.nan-threshold/nan/float32", "lib.clip")
+    assert not claim.speaks_of("norm.zero-gradient/one/float32", "lib.clip")
+    assert claim.speaks_of("norm.zero-gradient/two/float32", "lib.clip")
+
+
+def test_shipped_claims_of_torch_leave_out_what_is_no_threshold() -> None:
+    (claim,) = load_claims("torch")
+    left_out = {rule.id for rule in rules.load() if rule.id.startswith("global-norm.")}
+    left_out = {rule for rule in left_out if not claim.speaks_of(rule, "torch.nn.utils.clip_grad_norm_[foreach=None]")}
+
+    assert left_out == {"global-norm.negative-threshold-refused", "global-norm.nan-threshold"}
+
+
+def run_of(subject: str, operation: str) -> Run:
+    """Return a run of all cases of an operation."""
+    header = Header(suite={}, adapter="lib", framework={}, environment={}, subjects=[], command=[], started="")
+    cells = tuple(
+        Cell(
+            subject=subject,
+            operation=operation,
+            rule=case.rule,
+            case=case.id,
+            level="should",
+            dtype=case.dtype,
+            status="pass",
+        )
+        for case in all_cases()
+        if case.operation == operation
+    )
+    return Run(header, cells, Footer(planned=0, finished=0, counts={}, plan_sha256=""))
+
+
+def test_claims_that_match_nothing_are_reported() -> None:
+    run = run_of("lib.clip[fast=True]", "clip_by_norm")
+
+    assert claim_faults(run, [changed(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
+    (gone,) = claim_faults(run, [changed(subject="lib.clip_[*]")])
+    (rule,) = claim_faults(run, [changed(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
+    (other,) = claim_faults(run, [changed(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
+    assert "no subject has such a name" in gone
+    assert "'norm.scaled-abuve'" in rule
+    assert "'global-norm.*'" in other
+
+
+@pytest.mark.parametrize("adapter", ["torch", "paddle", "paddle-fluid", "tensorflow"])
+def test_shipped_claims_match_what_was_run(adapter: str) -> None:
+    (run,) = read_runs(ROOT / "reports" / "published" / f"{adapter}.jsonl.gz")
+
+    assert claim_faults(run) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ('predicts = "all-zeros"', "did you mean 'all-zero'"),
+        ('predicts = "unchanged:1"', "which no answer is called"),
+        ('predicst = "all-zero"', "did you mean 'predicts'"),
+        ('formula = { kind = "coeficient" }', "choose among plain"),
+        ("formula = { eps = 1e-6 }", "has no `kind`"),
+        ('formula = { kind = "plain" }\npredicts = "all-zero"', "either a formula or `predicts`"),
+        ("", "either a formula or `predicts`"),
+    ],
+)
+def test_a_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
+    lines = ["[[claim]]", 'subject = "*"', 'phrase = "It clips."', 'where = "there"', entry]
+    (tmp_path / "lib.claims.toml").write_text("\n".join(lines), encoding="utf-8")
+
+    with pytest.raises(ValueError, match=re.escape(said)):
+        load_claims(str(tmp_path / "lib.py"))
 
 
 def test_docstrings_are_read_by_another_python() -> None:
@@ -100,4 +192,4 @@ def test_command_says_when_the_framework_is_not_there(monkeypatch: pytest.Monkey
 def test_each_claim_of_a_docstring_has_its_hash(path: object) -> None:
     for claim in load_claims(getattr(path, "stem", "")):
         assert (claim.docstring is None) == (claim.docstring_sha256 is None)
-        assert (claim.predicts or "").split(":")[0] in ("", *claims.PREDICTIONS)
+        assert (claim.predicts or "").split(":")[0] in ("", *PREDICTIONS)

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases import regressions as found
 from gradclip_conformance.cases.build import tensor
-from gradclip_conformance.cases.model import Case, Metamorphic, ReturnedNorm, Untouched, Values
-from gradclip_conformance.cases.readable import float64_values, readable_input
+from gradclip_conformance.cases.model import Case, expect
+from gradclip_conformance.cases.readable import readable_input
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.oracle.formats import FORMATS
+from gradclip_conformance.oracle.formats import FORMATS, float64_values
 from gradclip_conformance.oracle.predict import decoded, predict
 from gradclip_conformance.run import search as deep
 from gradclip_conformance.run.in_process import InProcess
@@ -117,14 +117,14 @@ def test_an_excluded_gradient_reads_back(tmp_path: Path) -> None:
     path.write_text(found.as_toml(case), encoding="utf-8")
 
     assert list(found.cases(path)) == [case]
-    assert case.expectation == Untouched((1,))
+    assert case.expectation == expect("untouched", indices=(1,))
     assert found.from_record(case.id, readable_input(case)) == case
 
 
 def test_expectations_follow_from_the_rule() -> None:
-    assert found.expectation_of("value.bounds", []) == Values()
-    assert found.expectation_of("global-norm.returned-norm", []) == ReturnedNorm()
-    assert found.expectation_of("norm.twice-is-once", []) == Metamorphic("twice")
+    assert found.expectation_of("value.bounds", []) == expect("values")
+    assert found.expectation_of("global-norm.returned-norm", []) == expect("returned-norm")
+    assert found.expectation_of("norm.twice-is-once", []) == expect("metamorphic", relation="twice")
 
 
 def test_the_finds_that_are_kept_are_read() -> None:

@@ -13,10 +13,10 @@ import pytest
 from gradclip_adapters.contract import Subject
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.model import Case
+from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.judge import fingerprint as behaviour
-from gradclip_conformance.judge.verdict import Verdict
+from gradclip_conformance.judge.model import Verdict
 from gradclip_conformance.known import pins as deviations
-from gradclip_conformance.known.patterns import matches
 from gradclip_conformance.known.pins import (
     EXPECTATIONS,
     Deviation,
@@ -29,6 +29,7 @@ from gradclip_conformance.known.pins import (
     version_satisfies,
 )
 from gradclip_conformance.known.propose import CannotPin, proposal
+from gradclip_conformance.oracle.formula import Formula
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
 PUBLISHED_FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
@@ -51,7 +52,7 @@ ENVIRONMENT = {"platform": "Linux-x86_64", "device": "gpu:0"}
 
 def verdict_of(pin: Deviation, verdict: Verdict = FAILED, version: str = "2.3.1+cpu") -> Verdict:
     holding = [pin] if pin.holds(version, ENVIRONMENT) else []
-    return pinned(verdict, CASE, SUBJECT, holding, lambda formula: formula == {"kind": "coefficient", "eps": 1e-6})
+    return pinned(verdict, CASE, SUBJECT, holding, lambda formula: formula == Formula("coefficient", 1e-6))
 
 
 class TestPinned:
@@ -129,8 +130,8 @@ class TestPinned:
         assert mode_of(subject) == mode
 
     def test_a_formula_excuses_what_it_explains(self) -> None:
-        own = replace(PIN, observed="formula", formula=(("kind", "coefficient"), ("eps", 1e-6)))
-        other = replace(own, formula=(("kind", "coefficient"), ("eps", 1e-3)))
+        own = replace(PIN, observed="formula", formula=Formula("coefficient", 1e-6))
+        other = replace(own, formula=Formula("coefficient", 1e-3))
 
         assert verdict_of(own).status == "deviation"
         assert verdict_of(other).status == "changed"
@@ -276,7 +277,7 @@ class TestProposal:
         assert pin == replace(PIN, last_seen="2.3.1")
 
     def test_pins_of_another_device_stay(self) -> None:
-        elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=(("kind", "plain"),))
+        elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=Formula("plain"))
         elsewhere = replace(elsewhere, observed="formula")
 
         assert read_deviations(proposal(run_of(cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.formats import (
     FORMATS,
     bits_of,
-    decode,
     distance,
     encode,
     next_down,

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_conformance.judge.answers import StartError, TimedOut
+from gradclip_conformance.judge.model import StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter

@@ -15,17 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradclip_conformance.oracle import integers as exact
-from gradclip_conformance.oracle.formats import (
-    FORMATS,
-    Exact,
-    decode,
-    encode,
-    next_down,
-    next_up,
-    power_of_two,
-    value_of,
-)
-from gradclip_conformance.oracle.model import Bounds, Clipped, Expected
+from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.formats import FORMATS, encode, next_down, next_up, power_of_two, value_of
+from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.oracle.model import Clipped, DyadicArray, Enclosure, ExpectedArray
 
 arbitrary_precision = pytest.importorskip(
     "gradclip_conformance.oracle.balls", reason="the second oracle needs python-flint", exc_type=ImportError
@@ -34,21 +27,21 @@ arbitrary_precision = pytest.importorskip(
 fixed = settings(derandomize=True, deadline=None, database=None)
 
 FORMULAS: tuple[dict[str, Any], ...] = (
-    {"kind": "plain"},
-    {"kind": "coefficient", "eps": 1e-6},
-    {"kind": "max-denominator", "eps": 1e-6},
-    {"kind": "min-numerator", "eps": 1e-7},
+    Formula("plain"),
+    Formula("coefficient", 1e-6),
+    Formula("max-denominator", 1e-6),
+    Formula("min-numerator", 1e-7),
 )
 ORDERS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, math.inf)
 
 
-def exactly(values: list[float], dtype: str = "float64") -> Exact:
+def exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
     """These values as the oracles see them."""
     return decode(encode(values, dtype), dtype)
 
 
 @st.composite
-def gradients(draw: st.DrawFn) -> tuple[list[Exact], float]:
+def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
     """Finite tensors of one dtype with all bits likely alike, and a threshold that is one of its numbers."""
     form = FORMATS[draw(st.sampled_from(sorted(FORMATS)))]
     bits = st.integers(0, form.infinity_bits - 1)
@@ -59,11 +52,11 @@ def gradients(draw: st.DrawFn) -> tuple[list[Exact], float]:
     return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
 
 
-@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula["kind"]))
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize("p", ORDERS)
 @settings(fixed, max_examples=40)
 @given(gradients())
-def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tuple[list[Exact], float]) -> None:
+def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tuple[list[DyadicArray], float]) -> None:
     tensors, threshold = call
     first = exact.clip_by_global_norm(tensors, threshold, p, formula=formula)
     second = arbitrary_precision.clip_by_global_norm(tensors, threshold, p, formula=formula)
@@ -71,7 +64,7 @@ def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tup
     assert arbitrary_precision.disagreement(first, second) is None
 
 
-@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula["kind"]))
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize(
     ("values", "p", "norm"),
     [
@@ -101,7 +94,7 @@ def test_side_agrees_where_only_thousands_of_bits_tell() -> None:
 
 @fixed
 @given(gradients(), st.fractions(-4, 4), st.fractions(-4, 4))
-def test_clips_by_value_agree(call: tuple[list[Exact], float], low: Fraction, high: Fraction) -> None:
+def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fraction, high: Fraction) -> None:
     for tensor in call[0]:
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
         assert first.fractions() == second.fractions()
@@ -156,7 +149,7 @@ def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
         ("norms do not overlap", replace(clipped, norm=norm)),
         ("side", replace(clipped, side=-clipped.side)),
         ("multiplied by", replace(clipped, gradients=(gradient.times(tiny),))),
-        ("other values", replace(clipped, gradients=(Expected(exactly([3.0, 6.0]), 1, 5),))),
+        ("other values", replace(clipped, gradients=(ExpectedArray(exactly([3.0, 6.0]), 1, 5),))),
         ("one oracle only", replace(clipped, gradients=(None,))),
     ]
 
@@ -175,7 +168,7 @@ def test_a_wrong_oracle_is_caught(which: int) -> None:
 def test_second_oracle_answers_the_same_from_several_threads() -> None:
     tensors = [exactly(list(np.linspace(0.1, 7.0, 400)))]
 
-    def norms(bits: int) -> list[Bounds]:
+    def norms(bits: int) -> list[Enclosure]:
         return [arbitrary_precision.norm(tensors, 2.0, bits) for _ in range(100)]
 
     alone = {bits: norms(bits)[0] for bits in (53, 2_000)}

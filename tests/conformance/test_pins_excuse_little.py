@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.judge.summary import same_behaviour, write_numbers
 from gradclip_conformance.known.pins import load_deviations
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
@@ -154,3 +156,66 @@ def test_the_answer_that_was_pinned_is_a_deviation(pin: Pinned) -> None:
 )
 def test_another_wrong_answer_is_changed(pin: Pinned, other: Callable[..., Gradients]) -> None:
     assert status_of(pin, other) == "changed"
+
+
+def moved(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
+    """Return an array of which every element is the next number."""
+    return np.nextafter(array, array.dtype.type(towards))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("towards", [-np.inf, np.inf])
+def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towards: float) -> None:
+    random = np.random.default_rng(7)
+    given = random.standard_normal(1000).astype(dtype)
+    got = (given / 3).astype(dtype)
+    both = (got, moved(got, towards))
+    for one in both:
+        one[[10, 20]] = np.nan, np.inf
+    pinned, again = (f"other:{write_numbers([Array.of(one)], [Array.of(given)])}" for one in both)
+
+    assert same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^21 ulp")
+    assert same_behaviour(f"{pinned} then unchanged", f"{again} then unchanged")
+    assert not same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^22 ulp")
+    assert not same_behaviour(f"{pinned} off by 2^20 ulp", again)
+    assert not same_behaviour(f"{pinned} then unchanged", again)
+    assert not same_behaviour(pinned, again.replace("other", "partly-nonfinite"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda got: got * 1.1,
+        lambda got: -got,
+        lambda got: got[::-1],
+        lambda got: np.where(np.arange(got.size) % 3, got, 0),
+        lambda got: np.where(np.arange(got.size) == 500, np.nan, got),
+        lambda got: np.where(np.arange(got.size) == 500, np.inf, got),
+        lambda got: np.where(np.arange(got.size) == 1, 2 * got, got),
+        lambda got: got[:-1],
+        lambda got: np.abs(got),
+    ],
+    ids=["scaled", "other sign", "reversed", "a third lost", "a NaN", "an infinity", "a first one", "shorter", "abs"],
+)
+def test_a_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any]) -> None:
+    given = np.random.default_rng(7).standard_normal(1000).astype("float32")
+    pinned, answered = (
+        f"other:{write_numbers([Array.of(np.asarray(one, 'float32'))], [Array.of(given)])}"
+        for one in (given / 3, other(given / 3))
+    )
+
+    assert same_behaviour(pinned, pinned)
+    assert not same_behaviour(pinned, answered)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e160, 1e307])
+def test_a_summary_stays_within_the_range(scale: float) -> None:
+    given = np.full(100, scale)
+
+    assert ", norm x0.5, along 1, " in write_numbers([Array.of(given / 2)], [Array.of(given)])
+
+
+def test_a_pin_of_few_numbers_is_exact() -> None:
+    assert not same_behaviour("other:1,2,3", "other:1,2,3.01")
+    assert not same_behaviour("other:1,2 off by 2^20 ulp", "other:1,2 off by 2^21 ulp")
+    assert not same_behaviour("all-nan", "all-zero")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -12,14 +14,16 @@ import pytest
 from gradclip_adapters.contract import Array, Gradient
 from gradclip_conformance.cases.build import case, tensor
 from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.cases.model import Case, Values
-from gradclip_conformance.judge.measure import norm_distance
-from gradclip_conformance.oracle import agreement as oracles
+from gradclip_conformance.cases.model import Case, expect
+from gradclip_conformance.judge.arrays import norm_distance
+from gradclip_conformance.oracle import predict as oracles
 from gradclip_conformance.oracle.bounds import error_bounds
-from gradclip_conformance.oracle.formats import FORMATS, Exact
+from gradclip_conformance.oracle.formats import FORMATS
 from gradclip_conformance.oracle.integers import NoExactNormError
 from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
-from gradclip_conformance.oracle.predict import clip_bound, clip_budget, narrowest, norm_bound, norm_budget, predict
+from gradclip_conformance.oracle.model import DyadicArray
+from gradclip_conformance.oracle.predict import predict
+from gradclip_conformance.oracle.question import narrowest
 
 NUMPY = ("float16", "float32", "float64")
 
@@ -27,7 +31,7 @@ NUMPY = ("float16", "float32", "float64")
 def case_of(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
     """A case of these arrays."""
     gradients = [Gradient("", array) for array in arrays]
-    return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, Values())
+    return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
 def naive_norm(arrays: list[Any], p: float) -> Any:
@@ -57,8 +61,8 @@ class TestErrorBounds:
             assert exact is not None
             distance = norm_distance(Array.of(np.asarray(naive_norm(arrays, p))), exact.middle, dtype)
 
-            assert distance <= norm_bound(asked)
-            largest = max(largest, distance / norm_bound(asked))
+            assert distance <= predict(asked).widest.norm_bound
+            largest = max(largest, distance / predict(asked).widest.norm_bound)
         assert largest > 0.02
 
     def test_budgets_are_counts_of_roundings(self) -> None:
@@ -90,7 +94,7 @@ class TestErrorBounds:
         assert exact is not None
         naive = np.sqrt(np.add.accumulate(values * values, dtype=np.float32)[-1]).astype(np.float16)
 
-        assert norm_distance(Array.of(naive), exact.middle, "float16") <= norm_bound(asked) < 10
+        assert norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
 
     def test_no_format_is_wider_than_the_widest(self) -> None:
         assert error_bounds(FORMATS["float64"], 2.0, 2**53, 5.0).norm_bound == math.inf
@@ -103,32 +107,39 @@ class TestErrorBounds:
             "float32",
             [Gradient("", few), Gradient("", many, need_clip=False)],
             {"clip_norm": 1.0},
-            Values(),
+            expect("values"),
         )
 
         assert (
-            norm_bound(case_of(few, clip_norm=1.0))
-            == norm_bound(excluded)
-            < norm_bound(case_of(few, many, clip_norm=1.0))
+            predict(case_of(few, clip_norm=1.0)).widest.norm_bound
+            == predict(excluded).widest.norm_bound
+            < predict(case_of(few, many, clip_norm=1.0)).widest.norm_bound
         )
         alone = predict(case_of(few, many, operation="norm", clip_norm=1.0)).errors
         assert alone[0].norm_bound < alone[1].norm_bound
 
     def test_of_no_gradients_nothing_is_rounded(self) -> None:
-        asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, Values())
+        asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
 
-        assert norm_budget(asked) == clip_budget(asked) == clip_bound(asked) == 0
+        assert (
+            predict(asked).widest.norm_budget
+            == predict(asked).widest.clip_budget
+            == predict(asked).widest.clip_bound
+            == 0
+        )
 
 
 class TestNarrowest:
     def test_excluded_gradients_do_not_count(self) -> None:
         gradients = [tensor([1.0], "float16", need_clip=False), tensor([1.0], "float64")]
-        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, Values())
+        asked = case(
+            "global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
+        )
 
         assert narrowest(asked) == "float64"
 
     def test_of_nothing_it_is_the_cases_own(self) -> None:
-        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, Values())
+        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
 
         assert narrowest(asked) == "float16"
 
@@ -149,13 +160,13 @@ class TestOracles:
     def test_a_clip_by_value_on_which_they_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Liar:
             @staticmethod
-            def clip_by_value(values: Exact, low: Any, high: Any) -> Any:
+            def clip_by_value(values: DyadicArray, low: Any, high: Any) -> Any:
                 return exact_clip_by_value(values, low, high + Fraction(1, 8))
 
         monkeypatch.setattr(oracles, "SECOND", Liar)
 
         with pytest.raises(oracles.OraclesDisagreeError, match="by value"):
-            oracles.clip_by_value(Exact([1, 9], 0, [False, False]), -2.0, 2.0)
+            oracles._clip_by_value(DyadicArray([1, 9], 0, [False, False]), -2.0, 2.0)
 
     @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
     def test_an_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
@@ -163,7 +174,14 @@ class TestOracles:
         array = tensor(values, "float64").array
         assert array is not None
         (expected,) = predict(
-            case("value.infinite-bounds", "x", "float64", [Gradient("", array)], {"min": low, "max": high}, Values())
+            case(
+                "value.infinite-bounds",
+                "x",
+                "float64",
+                [Gradient("", array)],
+                {"min": low, "max": high},
+                expect("values"),
+            )
         ).gradients
         assert expected is not None
 
@@ -180,4 +198,24 @@ def test_predictions_of_every_case_can_be_made() -> None:
 
 def test_every_case_has_an_error_bound() -> None:
     for each in all_cases():
-        assert math.isfinite(clip_bound(each)), each.id
+        assert math.isfinite(predict(each).widest.clip_bound), each.id
+
+
+def test_many_threads_may_predict_at_once() -> None:
+    """More predictions than are kept, from threads that are switched as often as can be."""
+    tensors = [tensor([3.0, 4.0], "float32")]
+    asked = [
+        case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values")) for i in range(6000)
+    ]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(predict, asked))
+    finally:
+        sys.setswitchinterval(interval)
+
+    for one, prediction in zip(asked[::500], found[::500], strict=True):
+        (gradient,) = prediction.gradients
+        assert gradient is not None
+        assert gradient.fractions() == [Fraction(min(x, one.options["max"])) for x in (3, 4)]

@@ -24,8 +24,8 @@ from frameworks import ADAPTERS, MODULES, python_with
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.known.patterns import matches
 from gradclip_conformance.known.pins import load_deviations, unmatched
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.repro.script import NoScript, script

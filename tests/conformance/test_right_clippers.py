@@ -6,7 +6,7 @@ import pytest
 from clippers.right import RIGHT, Right
 
 from gradclip_conformance import check_clipper
-from gradclip_conformance.judge.verdict import SPOILING
+from gradclip_reports.statuses import SPOILING
 
 
 def _may_be_rough(right: Right, rule: str) -> bool:

@@ -25,13 +25,13 @@ class TestTally:
         tally = Tally(["pass", "unsupported", "pass", "fail", "deviation"])
 
         assert list(tally.counts.items()) == [("fail", 1), ("deviation", 1), ("unsupported", 1), ("pass", 2)]
-        assert (tally.worst.name, tally.total, tally.passed, tally.spoiled) == ("fail", 5, 2, True)
+        assert (tally.worst.value, tally.total, tally.passed, tally.spoiled) == ("fail", 5, 2, True)
 
     @pytest.mark.parametrize("status", [name for name in STATUSES if name != "pass"])
     def test_one_cell_of_another_status_is_never_shown_as_a_pass(self, status: str) -> None:
         tally = Tally(["pass", status, "pass"])
 
-        assert tally.worst.name == status
+        assert tally.worst.value == status
         assert tally.passed == 2
 
     def test_what_spoils_is_worse_than_what_does_not(self) -> None:
@@ -111,7 +111,7 @@ class TestMatrix:
         rows = {row.rule: row for section in matrix.tables[0].sections for row in section.rows}
         (tally,) = rows["norm.identity-below"].tallies
         assert tally is not None
-        assert tally.worst.name == NOT_RUN
+        assert tally.worst.value == NOT_RUN
 
 
 class TestFailures:
@@ -130,8 +130,8 @@ class TestFailures:
         ]
         crashed, failed = failure_groups([make_run(make_header(), cells)])
 
-        assert (crashed.status.name, crashed.cells) == ("crash", (cells[2],))
-        assert (failed.status.name, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
+        assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
+        assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
 
     def test_subjects_are_told_together_only_where_they_tell_the_same(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
@@ -145,7 +145,7 @@ class TestFailures:
 
     def test_the_worst_stands_first_within_a_run(self, torch_run: Run) -> None:
         order = list(STATUSES)
-        places = [order.index(group.status.name) for group in failure_groups([torch_run])]
+        places = [order.index(group.status.value) for group in failure_groups([torch_run])]
 
         assert places == sorted(places)
         assert len(set(places)) > 1

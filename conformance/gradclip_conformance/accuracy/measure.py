@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
 
-from ..judge.answers import Answer, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
-from ..judge.measure import norm_distance, norm_value
-from ..known.claims import Claim, claims_for
+from ..judge.arrays import norm_distance, norm_value
+from ..judge.model import Answer, Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, claims_for
 from ..oracle.bulk import exact_norm, largest_error, largest_gap
-from ..oracle.formats import FORMATS
+from ..oracle.formats import FORMATS, round_all
+from ..oracle.formula import PLAIN, Formula
 from ..oracle.integers import coefficient
-from ..oracle.model import PLAIN, Bounds
+from ..oracle.model import Enclosure
 
 __all__ = ["INPUTS", "THRESHOLD", "Row", "measure_accuracy", "rebuilt", "sizes_up_to"]
 
@@ -78,11 +78,7 @@ INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": normal, "swa
 
 
 def _packed(values: Doubles, dtype: str) -> Array:
-    if dtype != "bfloat16":
-        return Array.of(values.astype(dtype))
-    bits = values.astype(np.float32).view(np.uint32)
-    # To nearest, as far as float32 shows it; which neighbour it is does not matter here.
-    return Array.of(((bits + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16), dtype="bfloat16")
+    return Array(dtype, values.shape, round_all(values, dtype))
 
 
 def sizes_up_to(largest: int) -> list[int]:
@@ -125,7 +121,7 @@ def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
 
 # For all subjects, of which each asks for the same inputs: of all sizes and dtypes they take some 400 MB.
 @lru_cache(maxsize=256)
-def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Bounds]:
+def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
     return array, exact_norm(array)
 
@@ -146,10 +142,10 @@ def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, s
     return found if found[0] > known[0] else known
 
 
-def _formula(subject: Subject, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def _formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
     """The subject's own formula, where its documentation has one: that is what its arithmetic is to be near."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
-    formulas = [claim.formula for claim in claims_for(claims, subject, rule) if claim.formula is not None]
+    formulas = [claim.formula for claim in claims_for(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..judge.answers import Description
+from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
 
 __all__ = ["described", "document", "numbers", "page", "worst_input"]

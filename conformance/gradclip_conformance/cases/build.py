@@ -10,9 +10,9 @@ import numpy as np
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
 
-from ..oracle.formats import FORMATS, encode
+from ..oracle.formats import FORMATS, encode, round_all
 from .literals import scattered
-from .model import Case, Expectation
+from .model import Case, Expect
 
 __all__ = [
     "DTYPES",
@@ -56,9 +56,8 @@ def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
     """A gradient of an array, each element made a number of the dtype: fast, and so for long ones."""
     if dtype == "bfloat16":
         # Cut to its upper 16 bits, a float32 is a bfloat16: which neighbour it becomes does not matter here.
-        bits = (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-        return Gradient("", Array.of(bits, dtype="bfloat16"))
-    return Gradient("", Array.of(values.astype(dtype)))
+        values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return Gradient("", Array(dtype, values.shape, round_all(values.astype(np.float64), dtype)))
 
 
 def scattered_tensor(length: int, dtype: str) -> Gradient:
@@ -72,7 +71,7 @@ def case(
     dtype: str,
     gradients: Iterable[Gradient],
     options: dict[str, Any],
-    expectation: Expectation,
+    expectation: Expect,
     needs: Iterable[str] = (),
 ) -> Case:
     """A case, its gradients named by their place, its needs completed by what the call plainly uses."""

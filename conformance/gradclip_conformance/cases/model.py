@@ -1,4 +1,4 @@
-"""What a case is: one call, and what its rule expects of the answer."""
+"""Define a case: one call, and what its rule expects of the answer."""
 
 from __future__ import annotations
 
@@ -8,134 +8,24 @@ from typing import Any
 
 from gradclip_adapters.contract import Call, Gradient
 
-__all__ = [
-    "Case",
-    "CompiledAgrees",
-    "Expectation",
-    "InputsKept",
-    "InputsWritten",
-    "Metamorphic",
-    "NotSilent",
-    "RaisesOnNonfinite",
-    "Recorded",
-    "Refused",
-    "Repeatable",
-    "ReturnedNorm",
-    "Structure",
-    "Untouched",
-    "Values",
-]
+__all__ = ["Case", "Expect", "expect"]
 
 
 @dataclass(frozen=True)
-class Values:
-    """The elements are what the formula gives, to within the error bound of the arithmetic.
+class Expect:
+    """The name of an expectation, and its parameters.
 
-    `wide`: the bound does not grow with the number of elements, because the rule forbids an accumulation so poor that
-    it would. `leaves_range`: a step of the formula is beyond the dtype's range, so that what IEEE arithmetic makes of
-    that, zeros, infinities or NaN everywhere, is of poor quality and no failure.
+    This is data: the class of this name in `judge.expectations` knows what it means.
     """
 
-    wide: bool = False
-    leaves_range: bool = False
+    name: str
+    #: Sorted by name.
+    parameters: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True)
-class ReturnedNorm:
-    """The norm that is returned is that of the included gradients before the clip."""
-
-    wide: bool = False
-
-
-@dataclass(frozen=True)
-class Untouched:
-    """The gradients at these indices come back bit for bit."""
-
-    indices: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """One thing about the form of the results is kept: "count", "none", "dtype" or "shape"."""
-
-    aspect: str
-
-
-@dataclass(frozen=True)
-class NotSilent:
-    """A NaN or an infinity is not passed over: the formula's result, NaN everywhere, or an error.
-
-    Where a subject has an option that asks for the error, it does not raise without it.
-    """
-
-
-@dataclass(frozen=True)
-class Refused:
-    """The arguments are refused with an error."""
-
-
-@dataclass(frozen=True)
-class RaisesOnNonfinite:
-    """An error is raised; `atomic`: and nothing has been changed when it is."""
-
-    atomic: bool = False
-
-
-@dataclass(frozen=True)
-class InputsKept:
-    """The gradients that were passed hold afterwards what they held before."""
-
-
-@dataclass(frozen=True)
-class InputsWritten:
-    """The gradients that were passed hold the results afterwards."""
-
-
-@dataclass(frozen=True)
-class Repeatable:
-    """The same call, repeated on fresh copies, gives the same bits.
-
-    `threads`: from so many threads at once, if any. `reused`: on tensors that other calls were made on before.
-    """
-
-    threads: int = 0
-    reused: bool = False
-
-
-@dataclass(frozen=True)
-class CompiledAgrees:
-    """The same call inside the framework's compiler gives what it gives by itself (see `check_compiled`)."""
-
-
-@dataclass(frozen=True)
-class Metamorphic:
-    """The results of one or two calls are related in a way that no oracle is needed for (see `relations`)."""
-
-    relation: str
-    #: For scaling: the power of two.
-    exponent: int = 0
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Nobody defines it: what happens is recorded, and not judged."""
-
-
-Expectation = (
-    Values
-    | ReturnedNorm
-    | Untouched
-    | Structure
-    | NotSilent
-    | Refused
-    | RaisesOnNonfinite
-    | InputsKept
-    | InputsWritten
-    | Repeatable
-    | CompiledAgrees
-    | Metamorphic
-    | Recorded
-)
+def expect(name: str, **parameters: Any) -> Expect:
+    """Return an expectation by its name, such as `expect("values", wide=True)`."""
+    return Expect(name, tuple(sorted(parameters.items())))
 
 
 @dataclass(frozen=True)
@@ -148,7 +38,7 @@ class Case:
     operation: str
     gradients: tuple[Gradient, ...]
     options: Mapping[str, Any]
-    expectation: Expectation
+    expectation: Expect
     #: The features a subject must have for the call to make sense.
     needs: frozenset[str] = field(default_factory=frozenset)
 
@@ -175,5 +65,5 @@ class Case:
         return float(self.options.get("norm_type", 2.0))
 
     def call(self, subject: str) -> Call:
-        """The call of this case to a subject."""
+        """Return the call of this case to a subject."""
         return Call(subject, self.gradients, self.options)

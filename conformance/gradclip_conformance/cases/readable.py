@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient
 
+from ..oracle.formats import encode, float64_values
+from .literals import NoScript
 from .model import Case
 
-__all__ = ["SHOWN_ELEMENTS", "float64_values", "readable_array", "readable_input"]
+__all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input", "shown_gradients"]
 
 #: Longer arrays are cut; the case's id says how to make the whole.
 SHOWN_ELEMENTS = 16
-
-
-def float64_values(array: Array) -> np.ndarray[Any, Any]:
-    """The elements as float64, exactly, flat.
-
-    Raises
-    ------
-    ValueError
-        When the dtype is none of the four on the wire.
-    """
-    if array.dtype == "bfloat16":
-        bits = np.frombuffer(array.data, dtype="<u2").astype(np.uint32) << np.uint32(16)
-        with np.errstate(invalid="ignore"):  # a signalling NaN among the bits is only converted
-            return bits.view(np.float32).astype(np.float64)
-    if array.dtype not in DTYPES:
-        msg = f"the dtype {array.dtype} is not one of {', '.join(DTYPES)}"
-        raise ValueError(msg)
-    with np.errstate(invalid="ignore"):  # a signalling NaN among the bits is only converted
-        return np.frombuffer(array.data, dtype=np.dtype(array.dtype).newbyteorder("<")).astype(np.float64)
 
 
 def _hex(values: Sequence[float]) -> list[str]:
@@ -53,6 +34,33 @@ def readable_array(array: Array | None) -> Any:
     if len(values) > SHOWN_ELEMENTS:
         shown["elements"] = len(values)
     return shown
+
+
+def shown_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
+    """Return gradients as a record shows them."""
+    return {"gradients": [readable_array(array) for array in arrays]}
+
+
+def array_of(shown: Mapping[str, Any] | None) -> Array | None:
+    """Return the array that `readable_array` shows, or the first elements of it that it shows; None stays None.
+
+    Raises
+    ------
+    NoScript
+        When a record shows what `readable_array` never writes.
+    """
+    if shown is None:
+        return None
+    try:
+        values = [float.fromhex(value) for value in shown["values"]]
+        shape = (len(values),) if "elements" in shown else tuple(shown["shape"])
+        if not all(type(length) is int for length in shape) or math.prod(shape) != len(values):
+            msg = f"the shape does not hold {len(values)} numbers"
+            raise ValueError(msg)
+        return Array(shown["dtype"], shape, encode(values, shown["dtype"]))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        msg = f"The record shows an array that cannot be read ({type(error).__name__}: {error})."
+        raise NoScript(msg) from error
 
 
 def _readable_gradient(gradient: Gradient) -> Any:

@@ -14,31 +14,31 @@ from typing import Any
 
 from gradclip_adapters.contract import Gradient
 
+from ..oracle.formats import float64_values
 from .build import case, tensor
-from .model import Case, Expectation, Metamorphic, ReturnedNorm, Untouched, Values
-from .readable import float64_values
+from .model import Case, Expect, expect
 
 __all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of", "from_record", "is_find"]
 
 FOUND = Path(__file__).with_name("regressions.toml")
 
 #: Rules without their operation whose cases do not just expect the formula's values.
-_EXPECTATIONS: Mapping[str, Expectation] = {
-    "returned-norm": ReturnedNorm(),
-    "twice-is-once": Metamorphic("twice"),
-    "tensor-order": Metamorphic("reordered"),
-    "splitting-and-joining": Metamorphic("split"),
-    "direction-kept": Metamorphic("direction"),
-    "norm-bounded": Metamorphic("bounded"),
+_EXPECTATIONS: Mapping[str, Expect] = {
+    "returned-norm": expect("returned-norm"),
+    "twice-is-once": expect("metamorphic", relation="twice"),
+    "tensor-order": expect("metamorphic", relation="reordered"),
+    "splitting-and-joining": expect("metamorphic", relation="split"),
+    "direction-kept": expect("metamorphic", relation="direction"),
+    "norm-bounded": expect("metamorphic", relation="bounded"),
 }
 
 
-def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expectation:
+def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
     """What a find under a rule expects."""
     name = rule.partition(".")[2]
     if name == "excluded-untouched":
-        return Untouched(tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
-    return _EXPECTATIONS.get(name, Values())
+        return expect("untouched", indices=tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
+    return _EXPECTATIONS.get(name, expect("values"))
 
 
 def case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ..accuracy.measure import measure_accuracy, sizes_up_to
 from ..accuracy.page import described, document, numbers, page, worst_input
-from ..judge.answers import StartError
+from ..judge.model import StartError
 from ..known.claims import load_claims
 from .targets import Target, TargetOptions, chosen_targets, say, say_that_it_does_not_start, target_options
 

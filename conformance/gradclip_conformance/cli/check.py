@@ -21,15 +21,15 @@ from gradclip_reports.render import FORMATS
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.regressions import as_toml
-from ..judge.answers import StartError
-from ..known.claims import load_claims
+from ..judge.model import StartError
+from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
 from ..run.host_process import HostProcess
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .printing import exit_code, is_judged, print_runs
 from .progress import progress_bar
+from .summary import exit_code, print_runs
 from .targets import (
     Target,
     TargetOptions,
@@ -141,10 +141,12 @@ def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, ou
             problems += 1
     print_runs(runs, format_, [output] if output else [])
     for run in runs:
-        if not is_judged(run):
+        if not run.is_judged:
             say(_nothing_judged(run))
     # A narrowed run says nothing about the pins of cells that it leaves out.
-    faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
+    faults = (
+        [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))] if selection == Selection() else []
+    )
     for fault in faults:
         say(fault)
     sys.exit(max(exit_code(runs, problems), 1 if faults else 0))

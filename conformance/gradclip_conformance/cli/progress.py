@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from gradclip_reports.records import Cell
+from gradclip_reports.statuses import SPOILING
 
-from ..judge.answers import Description
-from ..judge.verdict import SPOILING
+from ..judge.model import Description
 from ..run.progress import Progress
 from .targets import say
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
+from gradclip_reports.statuses import SPOILING
 from gradclip_reports.values import plain_line
 
-from ..judge.verdict import SPOILING
 from ..repro.script import NoScript, script
 from .rules import did_you_mean, matching_rules
 from .targets import say

@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 import click
 
@@ -15,6 +14,7 @@ from gradclip_spec import rules as rule_book
 
 from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
+from ..cases.patterns import matches
 
 __all__ = ["did_you_mean", "matching_rules", "rules"]
 
@@ -35,7 +35,7 @@ def matching_rules(text: str) -> list[str]:
     operation, dot, name = text.rstrip(".").partition(".")
     prefix = PREFIXES.get(operation, operation)
     pattern = f"{prefix}.{name or '*'}" if dot or operation in PREFIXES else text
-    return [one for one in ids if fnmatchcase(one, pattern)] or [one for one in ids if one.partition(".")[2] == text]
+    return [one for one in ids if matches(pattern, one)] or [one for one in ids if one.partition(".")[2] == text]
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:

@@ -16,24 +16,10 @@ from gradclip_spec import rules as rule_book
 
 from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
-from ..cases.model import (
-    Case,
-    CompiledAgrees,
-    Metamorphic,
-    NotSilent,
-    RaisesOnNonfinite,
-    Recorded,
-    Refused,
-    Repeatable,
-    ReturnedNorm,
-)
+from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..cases.regressions import is_find
-from ..judge.compiled import WHAT_IS_EXACT
-from ..judge.measure import expected_arrays
-from ..judge.relations import RELATIONS, Relation
-from ..judge.single_call import HOLDS
-from ..oracle.predict import clip_bound, clip_budget, norm_budget, predict
+from ..judge.judging import expectation_of
 from .rules import did_you_mean, matching_rules
 
 __all__ = ["show"]
@@ -112,48 +98,6 @@ def _call_text(case: Case) -> str:
 
 
 def _expected_text(case: Case) -> str:
-    match case.expectation:
-        case NotSilent():
-            right = "the formula's result, NaN everywhere, or (unless an error can be asked for, and was not) an error"
-            return _wrapped(f"{right}; not the gradients as if nothing had happened")
-        case Refused():
-            return "an error, and unchanged gradients"
-        case RaisesOnNonfinite(atomic):
-            return "an error" + (", and unchanged gradients" if atomic else "")
-        case Recorded():
-            return "nothing: nobody defines it, and what happens is recorded"
-        case Repeatable(threads):
-            how = f"from {threads} threads at once" if threads else "again, on fresh copies of the gradients"
-            return f"the same call {how} gives the same bits"
-        case CompiledAgrees():
-            says = "the same call inside the framework's compiler gives the same results, or both raise an error."
-            return "\n".join(map(_wrapped, (says, _distance_text(case, exact=False), WHAT_IS_EXACT)))
-        case Metamorphic(relation, exponent) if relation in RELATIONS:
-            return _relation_text(case, RELATIONS[relation], exact=exponent != 0)
-        case Metamorphic(relation):
-            return _wrapped(HOLDS[relation])
-    prediction = predict(case)
-    if isinstance(case.expectation, ReturnedNorm):
-        bounds = prediction.norms[0]
-        middle = None if bounds is None else float(bounds.middle)
-        norm = "not finite" if middle is None else f"{middle!r} ({middle.hex()})"
-        return f"the norm {norm}, within {norm_budget(case):g} ulp"
-    gradients = _values_text(expected_arrays(case, prediction.gradients))
-    return f"{gradients}\n{type(case.expectation).__name__}; elements that are scaled within {clip_budget(case):g} ulp"
-
-
-def _relation_text(case: Case, relation: Relation, *, exact: bool) -> str:
-    """Return the text of a second call, and how its results relate to those of the first."""
-    says = f"A second call follows, in which {relation.says}."
-    # Without the first results there is no call to show that is made of them.
-    second = "" if relation.of_results else f"\n{_call_text(relation.second(case, ()))}"
-    return f"{_wrapped(says)}{second}\n{_wrapped(f'{relation.holds} {_distance_text(case, exact)}')}"
-
-
-def _distance_text(case: Case, exact: bool) -> str:
-    budget, bound = 0.0 if exact else 2 * clip_budget(case), 2 * clip_bound(case)
-    if bound == 0:
-        return "No element may differ."
-    return (
-        f"Elements that are at most {budget:g} ulp apart pass; more than {bound:g} ulp, twice the error bound, fails."
-    )
+    """Return what is expected, part by part."""
+    parts = expectation_of(case).describe(case)
+    return "\n".join(_wrapped(part) if isinstance(part, str) else _values_text(part) for part in parts)

@@ -6,9 +6,10 @@ import sys
 
 import click
 
+from gradclip_reports.statuses import SPOILING
+
 from ..cases.catalogue import all_cases
-from ..judge.answers import StartError
-from ..judge.verdict import SPOILING
+from ..judge.model import StartError
 from ..known.claims import load_claims
 from ..known.pins import load_deviations
 from ..run.plan import Selection, plan_cells

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from gradclip_reports.records import RecordError, Run, read_runs
-from gradclip_reports.render import FORMATS
+from gradclip_reports.render import FORMATS, render
+from gradclip_reports.statuses import SPOILING
+from gradclip_reports.terminal import terminal
 from gradclip_reports.values import plain_line
 
-from .printing import exit_code, print_runs
 from .targets import say
 
-__all__ = ["summary"]
+__all__ = ["exit_code", "print_runs", "summary"]
 
 
 @click.command(short_help="Show the records of one or more runs.")
@@ -53,3 +57,33 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
 def _find_records(folder: Path) -> list[Path]:
     """Return the records in a folder, compressed ones included."""
     return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
+
+
+def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -> None:
+    """Print runs in a format; nothing when there are none.
+
+    Parameters
+    ----------
+    records
+        The paths at which their records are, if they are kept.
+    """
+    if not runs:
+        return
+    if format_ == "terminal":
+        width = shutil.get_terminal_size((80, 24)).columns
+        record = shlex.join(records) or "FILE"
+        click.echo(terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
+    else:
+        click.echo(render(runs, format_).rstrip("\n"))
+
+
+def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
+    """Return the exit code of runs.
+
+    0: as expected; 1: something spoils a run; 3: a fault of the suite or an adapter, an adapter that did not start, or
+    a run in which nothing was judged.
+    """
+    statuses = {cell.status for run in runs for cell in run.cells}
+    if problems or "error" in statuses or not all(run.is_judged for run in runs):
+        return 3
+    return 1 if statuses & SPOILING else 0

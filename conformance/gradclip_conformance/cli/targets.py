@@ -15,7 +15,7 @@ import click
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 
-from ..judge.answers import StartError
+from ..judge.model import StartError
 from ..known.claims import load_claims
 from ..known.pins import load_deviations
 from ..run.environments import EnvironmentProblem, framework_is_here, make_environment, recipes

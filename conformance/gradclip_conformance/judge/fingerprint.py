@@ -1,7 +1,7 @@
-"""An answer in words, for claims and known deviations: what became of the gradients, or of the norm.
+"""Say in words what an answer is: a short word for claims and pins, and sentences for people.
 
-A word is short, for a claim of a documentation; where something else may hide behind it, the numbers that came back
-follow after a colon, so that a pin excuses no answer that is wrong in another way.
+A word is short, for a claim of a documentation. Where something else may hide behind it, the numbers that came back
+follow after a colon, so that a pin excuses no answer that is wrong in another way (see `summary`).
 
 ============================ ===================================================================================
 `raises:<Name>`              the framework raised an exception of this name
@@ -20,69 +20,91 @@ follow after a colon, so that a pin excuses no answer that is wrong in another w
 `<word> then <word>`         what two calls gave, where it is not the same; an error alone, where one raised
 ============================ ===================================================================================
 
-Numbers have three digits, in bfloat16 two; of more than eight there is a digest, of eight bits of each. After `other`
-the judge says besides by how much the worst element is off, as a power of two of ulp.
+After `other` the judge also says by how much the worst element is off, as a power of two of ulp.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
-from ..cases.model import Case, ReturnedNorm
-from ..cases.readable import float64_values
-from .answers import Answer, Raised, Replied
-from .measure import norm_value, same_bits
+from ..cases.model import Case
+from ..cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
+from ..oracle.arrays import rounded
+from ..oracle.formats import float64_values
+from ..oracle.model import ExpectedArray, Prediction
+from .arrays import norm_value, same_bits
+from .model import Answer, Raised, Replied
+from .summary import write_numbers
 
-__all__ = ["behaviour_of", "exact_behaviour"]
+__all__ = [
+    "behaviour_of",
+    "describe_results",
+    "distance_between_calls",
+    "exact_behaviour",
+    "expected_arrays",
+    "observed_answer",
+    "what_happened",
+]
 
-#: More numbers than this are told by a digest.
-TOLD = 8
+#: Words that leave nothing open.
+EXACT = ("unchanged", "all-nan", "all-zero")
+
+_SENTENCES = {
+    "unchanged": "returned the gradients unchanged",
+    "all-nan": "returned NaN everywhere",
+    "all-zero": "returned zeros",
+    "sign-flipped": "returned the gradients with the other sign",
+    "partly-nonfinite": "returned NaN or infinity where the input was finite",
+    "other": "returned other gradients",
+}
 
 
-def behaviour_of(case: Case, answer: Answer) -> str:
-    """The short word for an answer to a case, without numbers; "none" where there is no answer of the framework."""
+def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
+    """Return the short word for an answer, without numbers; "none" where the framework gave no answer.
+
+    `about` says of what the word is: of the "gradients", or of the "norm".
+    """
     if isinstance(answer, Raised):
         return f"raises:{answer.kind}"
     if not isinstance(answer, Replied):
         return "none"
-    if isinstance(case.expectation, ReturnedNorm):
+    if about == "norm":
         return _of_norm(answer.reply.norm)
     return _of_gradients(case, answer.reply.gradients)
 
 
-def exact_behaviour(cases: Sequence[Case], answers: Sequence[Answer], *, through_optimizer: bool) -> str:
-    """The words for the answers to a case and to what followed from it, with the numbers."""
+def exact_behaviour(
+    cases: Sequence[Case], answers: Sequence[Answer], about: str = "gradients", *, through_optimizer: bool
+) -> str:
+    """Return the words for the answers to a case and to what followed from it, with the numbers."""
     for answer in answers:
         if isinstance(answer, Raised):
             return f"raises:{answer.kind}"
-    words = [_exact(case, answer, through_optimizer) for case, answer in zip(cases, answers, strict=False)]
+    words = [_exact(case, answer, about, through_optimizer) for case, answer in zip(cases, answers, strict=False)]
     return " then ".join(dict.fromkeys(words))
 
 
-def _exact(case: Case, answer: Answer, through_optimizer: bool) -> str:
-    word = behaviour_of(case, answer)
+def _exact(case: Case, answer: Answer, about: str, through_optimizer: bool) -> str:
+    word = behaviour_of(case, answer, about)
     if not isinstance(answer, Replied):
         return word
-    results = answer.reply.gradients
-    if isinstance(case.expectation, ReturnedNorm):
-        assert answer.reply.norm is not None or word == "norm-missing"
-        return f"norm:{_numbers([answer.reply.norm])}" if word == "norm" else word
+    results, given = answer.reply.gradients, [gradient.array for gradient in case.gradients]
+    if about == "norm":
+        return f"norm:{write_numbers([answer.reply.norm], [])}" if word == "norm" else word
     if (form := _other_form(case, results)) is not None:
-        return f"other-form:{form}:{_numbers(results)}"
+        return f"other-form:{form}:{write_numbers(results, given)}"
     excluded = [(g.array, got) for g, got in zip(case.gradients, results, strict=True) if not g.need_clip]
-    if any(given is not None and not same_bits(given, got, through_optimizer) for given, got in excluded):
-        return f"excluded-changed:{_numbers(results)}"
-    return word if word in EXACT else f"{word}:{_numbers([results[i] for i in case.included])}"
-
-
-#: Words that leave nothing open.
-EXACT = ("unchanged", "all-nan", "all-zero")
+    if any(array is not None and not same_bits(array, got, through_optimizer) for array, got in excluded):
+        return f"excluded-changed:{write_numbers(results, given)}"
+    if word in EXACT:
+        return word
+    return f"{word}:{write_numbers([results[i] for i in case.included], [given[i] for i in case.included])}"
 
 
 def _other_form(case: Case, results: Sequence[Array | None]) -> str | None:
@@ -95,21 +117,6 @@ def _other_form(case: Case, results: Sequence[Array | None]) -> str | None:
         if given is not None and got is not None and (given.dtype, given.shape) != (got.dtype, got.shape):
             return got.dtype if given.dtype != got.dtype else str(got.shape)
     return None
-
-
-def _numbers(arrays: Sequence[Array | None]) -> str:
-    """What arrays hold, to two or three digits, or a digest of it."""
-    held = [array for array in arrays if array is not None and array.dtype in DTYPES]
-    values = np.concatenate([np.zeros(0), *map(float64_values, held)])
-    if len(values) > TOLD:
-        return hashlib.sha256(_coarse(values)).hexdigest()[:12]
-    digits = 2 if any(array.dtype == "bfloat16" for array in held) else 3
-    return ",".join(f"{value:.{digits}g}" for value in values)
-
-
-def _coarse(values: npt.NDArray[np.float64]) -> bytes:
-    mantissas, exponents = np.frexp(np.where(np.isnan(values), np.nan, values))
-    return np.where(np.isfinite(values), np.round(mantissas * 2**8), values).tobytes() + exponents.tobytes()
 
 
 def _of_norm(norm: Array | None) -> str:
@@ -148,3 +155,60 @@ def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
     if moved.any() and (np.sign(after[moved]) == -np.sign(before[moved])).all():
         return "sign-flipped"
     return "other"
+
+
+def observed_answer(answer: Answer) -> Any:
+    """An answer as it is recorded, the first elements of the first gradients."""
+    if isinstance(answer, Raised):
+        return {"raised": answer.kind, "text": answer.text[:500]}
+    if not isinstance(answer, Replied):
+        return None
+    if answer.reply.malformed is not None:
+        return {"malformed": answer.reply.malformed[:500]}
+    shown = shown_gradients(answer.reply.gradients[:SHOWN_ELEMENTS])
+    if answer.reply.norm is not None:
+        shown["norm"] = readable_array(answer.reply.norm)
+    return shown
+
+
+def what_happened(case: Case, answer: Answer) -> str:
+    """The end of a sentence that begins with "it"."""
+    if isinstance(answer, Raised):
+        return f"raised {answer.kind}: {answer.text[:200]}"
+    if isinstance(answer, Replied) and answer.reply.malformed is not None:
+        return answer.reply.malformed[:300]
+    behaviour = behaviour_of(case, answer)
+    return _SENTENCES.get(behaviour, f"answered {behaviour}")
+
+
+def expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) -> list[Any]:
+    """The expected gradients, rounded once to their dtypes, in readable form; the first elements of the first ones."""
+    pairs = list(zip(case.gradients, gradients, strict=True))[:SHOWN_ELEMENTS]
+    return [_expected_array(gradient.array, expected) for gradient, expected in pairs]
+
+
+def _expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
+    if given is None or expected is None:
+        return None
+    first = replace(expected, values=expected.values.part(0, SHOWN_ELEMENTS))
+    shown = readable_array(Array(given.dtype, (len(first.values),), rounded(first, given.dtype)))
+    shown["shape"] = list(given.shape)
+    if len(expected.values) > SHOWN_ELEMENTS:
+        shown["elements"] = len(expected.values)
+    return shown
+
+
+def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[list[Any], str]:
+    """Return the expected gradients, and what is asked of them beside the distance."""
+    bound = f"elements that are scaled within {prediction.widest.clip_budget:g} ulp"
+    return expected_arrays(case, prediction.gradients), f"{what}; {bound}"
+
+
+def distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
+    """Return a sentence that says how far the results of two calls may be apart; `exact`: to be no failure at all."""
+    budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
+    if bound == 0:
+        return "No element may differ."
+    return (
+        f"Elements that are at most {budget:g} ulp apart pass; more than {bound:g} ulp, twice the error bound, fails."
+    )

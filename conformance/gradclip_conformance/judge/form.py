@@ -1,52 +1,43 @@
-"""The form of a reply: how many gradients, which of them None, their shapes and dtypes."""
+"""Check the form of a reply: how many gradients, which of them None, their shapes and dtypes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
+from gradclip_reports.statuses import Status
 from gradclip_reports.values import counted
 
 from ..cases.model import Case
 from ..cases.readable import readable_array
-from .verdict import Verdict
+from .model import Verdict
 
-__all__ = ["broken_form", "rows_only", "structure"]
-
-
-def structure(case: Case, aspect: str, reply: Reply) -> Verdict:
-    """One aspect of the form; all but the dtype have been looked at by `broken_form`, as for every case."""
-    for i, (gradient, got) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
-        given = gradient.array
-        if aspect == "dtype" and given is not None and got is not None and given.dtype != got.dtype:
-            detail = f"Gradient {i} was {given.dtype} and came back as {got.dtype}."
-            return Verdict("fail", detail, expected=given.dtype, observed=got.dtype)
-    return Verdict("pass")
+__all__ = ["broken_form", "rows_only"]
 
 
 def broken_form(case: Case, reply: Reply) -> Verdict | None:
-    """What makes a reply impossible to compare: the wrong number of gradients, a None, a shape, no numbers."""
+    """Return what makes a reply impossible to compare: a number of gradients, a None, a shape, no numbers."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
-        return Verdict("fail", f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
+        return Verdict(Status.FAIL, f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
     for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
         before = gradient.array
         if (before is None) != (result is None):
             what = ("there was none", "one came back") if before is None else ("there was one", "None came back")
-            return Verdict("fail", f"Gradient {i}: {what[0]}, and {what[1]}.", observed=readable_array(result))
+            return Verdict(Status.FAIL, f"Gradient {i}: {what[0]}, and {what[1]}.", observed=readable_array(result))
         if before is None or result is None:
             continue
         if before.shape != result.shape:
             detail = f"Gradient {i} had the shape {before.shape} and came back as {result.shape}."
-            return Verdict("fail", detail, expected=list(before.shape), observed=list(result.shape))
+            return Verdict(Status.FAIL, detail, expected=list(before.shape), observed=list(result.shape))
         if result.dtype not in DTYPES:
             detail = f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is no float dtype here."
-            return Verdict("fail", detail, expected=before.dtype, observed=result.dtype)
+            return Verdict(Status.FAIL, detail, expected=before.dtype, observed=result.dtype)
     return None
 
 
 def rows_only(case: Case, reply: Reply) -> Reply:
-    """The reply with results of row-sparse gradients as rows, where they came back dense and zero elsewhere."""
+    """Return the reply with row-sparse results as rows, where they came back dense and zero elsewhere."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)

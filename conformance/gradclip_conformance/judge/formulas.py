@@ -1,54 +1,51 @@
-"""Whether a framework's own formula, and not the neutral one, explains its answers."""
+"""Find out whether a framework's own formula, and not the neutral one, explains its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.statuses import Status
 
-from ..cases.model import Case, InputsWritten, Metamorphic, Untouched, Values
-from ..oracle.distances import MANY, distances_in_ulp_of, rounded
-from ..oracle.model import Expected
-from ..oracle.predict import Prediction, predict
-from .answers import Answer, Replied
-from .context import Context
+from ..cases.model import Case
+from ..oracle.arrays import rounded
+from ..oracle.distances import MANY, distances_in_ulp_of, measure
+from ..oracle.formats import as_dtype
+from ..oracle.formula import Formula
+from ..oracle.model import ExpectedArray, Prediction
+from ..oracle.predict import predict
+from .expectation import Expectation
+from .fingerprint import expected_arrays, observed_answer
 from .form import broken_form, rows_only
-from .measure import as_dtype, expected_arrays, measure, options_of
-from .relations import cases_of
-from .verdict import Verdict
-from .wording import observed_answer
+from .model import Answer, Context, Replied, Verdict
 
 __all__ = ["documented_by_formula"]
 
 
 def documented_by_formula(
-    context: Context, answers: Sequence[Answer], formula: Mapping[str, Any], found: Verdict
+    context: Context, expectation: Expectation, answers: Sequence[Answer], formula: Formula, found: Verdict
 ) -> Verdict | None:
-    """The finding under a framework's own formula; None where that explains no more than the neutral rule does.
+    """Return the finding under a framework's own formula; None where it explains no more than the neutral rule does.
 
     The formula explains an answer that is nearer to its result than to the neutral one, where the two round to
     different numbers: one within the budget, whatever the neutral rule says of it, and one within the error bound where
-    that says `fail`. Which is nearer is asked in ulp of one of them, because the other may lie in another binade. So
-    near its own threshold that rounding errors decide whether it scales, a formula also explains what was scaled by
+    that says `fail`. Which is nearer is asked in ulp of one of them, because the other may lie in another binade.
+
+    Near its own threshold, rounding errors decide whether a formula scales. There it also explains what was scaled by
     such an error, where the neutral rule, whose threshold is elsewhere, wants the gradient as it was. A relation
     between calls is explained where each of the answers is.
     """
     case = context.case
-    if case.operation == "clip_by_value" or not isinstance(
-        case.expectation, Values | Untouched | InputsWritten | Metamorphic
-    ):
-        return None
-    related = isinstance(case.expectation, Metamorphic)
-    if related and found.status == "pass":
+    if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):
         return None
     replies = [rows_only(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
-    cases = cases_of(case, replies)
+    following = expectation.follow_up(case, Replied(replies[0])) if replies else None
+    cases = [case] if following is None else [case, following]
     if len(replies) < len(answers) or len(cases) != len(replies):
         return None
-    pairs = [_distances(one, reply, formula) for one, reply in zip(cases, replies, strict=True)]
-    allowed = ("pass",) if found.status != "fail" else ("pass", "quality")
+    pairs = [_distances(one, expectation, reply, formula) for one, reply in zip(cases, replies, strict=True)]
+    allowed = (Status.PASS, Status.QUALITY) if found.status == Status.FAIL else (Status.PASS,)
     if any(pair is None or pair.grade not in allowed for pair in pairs):
         return None
     farthest = max((pair for pair in pairs if pair is not None), key=lambda pair: pair.from_neutral)
@@ -56,10 +53,10 @@ def documented_by_formula(
         return None
     detail = (
         f"{farthest.from_neutral:.3g} ulp from the neutral rule, {farthest.from_own:.3g} ulp from its own formula "
-        f"({options_of(formula)}){', at its threshold' if farthest.at_own_threshold else ''}."
+        f"({formula}){', at its threshold' if farthest.at_own_threshold else ''}."
     )
     return Verdict(
-        "documented",
+        Status.DOCUMENTED,
         detail,
         ulp=farthest.from_neutral,
         expected=found.expected or {"gradients": expected_arrays(case, predict(case).gradients)},
@@ -78,16 +75,16 @@ class _Distances:
     at_own_threshold: bool
 
 
-def _distances(case: Case, reply: Reply, formula: Mapping[str, Any]) -> _Distances | None:
+def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
     """From the neutral formula and from the own one; None where the two cannot be told apart."""
-    results = reply.inputs if isinstance(case.expectation, InputsWritten) else reply.gradients
-    if results is None or broken_form(case, replace(reply, gradients=results)) is not None:
+    results = expectation.explained_results(reply)
+    if results is None or broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None
-    indices = _judged(case)
+    indices = expectation.judged_gradients(case)
     neutral, own = predict(case), predict(case, formula)
     from_neutral = measure(case, neutral, results, indices)
     at_own_threshold = from_neutral.touched and own.near[from_neutral.tensor]
-    if not (isinstance(case.expectation, Metamorphic) or at_own_threshold) and not any(
+    if not (expectation.relates or at_own_threshold) and not any(
         _rounds_differently(neutral.gradients[i], own.gradients[i], case.gradients[i].array) for i in indices
     ):
         return None
@@ -108,14 +105,7 @@ def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got:
     return float(every.max(initial=0.0))
 
 
-def _judged(case: Case) -> list[int]:
-    """The gradients that the case is about, as far as they are clipped."""
-    if isinstance(case.expectation, Untouched):
-        return [i for i in case.expectation.indices if i in case.included]
-    return list(case.included)
-
-
-def _rounds_differently(neutral: Expected | None, own: Expected | None, given: Array | None) -> bool:
+def _rounds_differently(neutral: ExpectedArray | None, own: ExpectedArray | None, given: Array | None) -> bool:
     """Whether two expectations round to different numbers, as far as the first thousands of elements show."""
     if neutral is None or own is None or given is None or neutral == own:
         return False

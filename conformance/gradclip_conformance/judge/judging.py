@@ -1,9 +1,9 @@
-"""The verdict on one cell: the answer is held against the neutral rule, and then against the framework's own words.
+"""Judge one cell: hold the answer against the neutral rule, and then against the framework's own words.
 
 1. What kept the framework from answering (death, time limit, the adapter's own mistake) is a status of its own.
-2. The expectation of the case decides `pass`, `quality` or `fail` (see `checks`).
+2. The expectation of the case decides `pass`, `quality` or `fail` (see `expectation`).
 3. A claim of the framework's documentation turns what it predicts into `documented`: a formula, when the answer is
-   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `documented`,
+   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `formulas`,
    also for what rounding errors do at its threshold); a behaviour at an edge, when the answer is just that.
 
 Where the two oracles disagree, the status is `error`, whatever the answer was.
@@ -14,79 +14,145 @@ The judge looks at bits and exact numbers only; the framework's name never enter
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from ..known.claims import claims_for
-from ..oracle.agreement import OraclesDisagreeError
-from .answers import Answer, Died, Mistaken, NotSupported, Raised, TimedOut
-from .checks import check
-from .context import Context
-from .fingerprint import behaviour_of, exact_behaviour
+from gradclip_reports.statuses import Status
+
+from ..cases.model import Case
+from ..oracle.formula import Formula
+from ..oracle.predict import OraclesDisagreeError, predict
+from .expectation import Expectation, resolve
+from .expectations.compiled import CompiledAgrees
+from .expectations.effects import InputsKept, RaisesOnNonfinite, Refused
+from .expectations.elements import InputsWritten, NotSilent, Untouched, Values
+from .expectations.metamorphic import Metamorphic
+from .expectations.norm import ReturnedNorm
+from .expectations.recorded import Recorded
+from .expectations.repeatable import Repeatable
+from .expectations.structure import Structure
+from .fingerprint import behaviour_of, exact_behaviour, expected_arrays, observed_answer, what_happened
+from .form import broken_form, rows_only
 from .formulas import documented_by_formula
-from .relations import follow_up
-from .verdict import Verdict
+from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, claims_for
 
-__all__ = ["Context", "explained", "judge"]
+__all__ = ["EXPECTATIONS", "expectation_of", "explained", "follow_up", "judge"]
+
+#: The expectations of the suite; importing them registers them.
+EXPECTATIONS: tuple[type[Expectation], ...] = (
+    CompiledAgrees,
+    InputsKept,
+    InputsWritten,
+    Metamorphic,
+    NotSilent,
+    RaisesOnNonfinite,
+    Recorded,
+    Refused,
+    Repeatable,
+    ReturnedNorm,
+    Structure,
+    Untouched,
+    Values,
+)
+
+
+def expectation_of(case: Case) -> Expectation:
+    """Return the expectation that a case names.
+
+    Raises
+    ------
+    ValueError
+        When there is none of this name, or it has no such parameter.
+    """
+    return resolve(case.expectation)
+
+
+def follow_up(case: Case, first: Answer) -> Case | None:
+    """Return what is to be asked after the first answer; None when nothing is."""
+    return expectation_of(case).follow_up(case, first)
 
 
 def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
-    """The verdict on the answers to one case, before known deviations are looked up."""
+    """Return the verdict on the answers to one case, before known failures are looked up."""
     for answer in answers:
-        if (verdict := _without_answer(answer)) is not None:
+        if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
-    behaviour = behaviour_of(context.case, _telling(answers))
+    expectation = expectation_of(context.case)
+    # The word of all answers is that of the first, unless a later call raised.
+    telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
+    behaviour = behaviour_of(context.case, telling, expectation.about)
     try:
-        found = _own_words(context, answers, check(context, answers), behaviour)
+        found = _judge_by_rule(context, expectation, answers)
+        found = _judge_by_claims(context, expectation, answers, found, behaviour)
     except OraclesDisagreeError as error:
-        return Verdict("error", str(error), behaviour=behaviour)
-    return replace(found, behaviour=_word(context, answers, found) if found.status == "fail" else behaviour)
+        return Verdict(Status.ERROR, str(error), behaviour=behaviour)
+    if found.status == Status.FAIL:
+        behaviour = _word(context, expectation, answers, found)
+    return replace(found, behaviour=behaviour)
 
 
-def explained(context: Context, answers: Sequence[Answer], formula: Mapping[str, Any], found: Verdict) -> bool:
-    """Whether a failure is just what a formula gives, as exactly as arithmetic allows."""
-    return documented_by_formula(context, answers, formula, found) is not None
+def explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
+    """Return whether a failure is just what a formula gives, as exactly as arithmetic allows."""
+    expectation = expectation_of(context.case)
+    return documented_by_formula(context, expectation, answers, formula, found) is not None
 
 
-def _word(context: Context, answers: Sequence[Answer], found: Verdict) -> str:
-    following = follow_up(context.case, answers[0])
+def _judge_no_answer(answer: Answer) -> Verdict | None:
+    match answer:
+        case Died(text):
+            return Verdict(Status.CRASH, text)
+        case TimedOut(seconds):
+            return Verdict(Status.TIMEOUT, f"No answer within {seconds:g} s; the host process was ended.")
+        case Mistaken(text):
+            return Verdict(Status.ERROR, f"The adapter itself failed: {text}")
+        case NotSupported(text):
+            return Verdict(Status.UNSUPPORTED, f"The adapter says: {text}")
+    return None
+
+
+def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict:
+    """Hold the answers against the expectation."""
+    case = context.case
+    for each in answers:
+        if isinstance(each, Replied) and each.reply.malformed is not None and not expectation.takes_malformed:
+            detail = f"A list of clipped gradients or an error was expected, and it {what_happened(case, each)}."
+            return Verdict(Status.FAIL, detail, observed=observed_answer(each))
+    if (found := expectation.judge_answers(context, answers)) is not None:
+        return found
+    for each in answers:
+        if not isinstance(each, Replied):
+            expected = {"gradients": expected_arrays(case, predict(case).gradients)}
+            detail = f"A result was expected, and it {what_happened(case, each)}."
+            return Verdict(Status.FAIL, detail, expected=expected, observed=observed_answer(each))
+    replies = [rows_only(case, each.reply) for each in answers if isinstance(each, Replied)]
+    if (broken := broken_form(case, replies[0])) is not None:
+        return broken
+    return expectation.judge_replies(context, replies)
+
+
+def _judge_by_claims(
+    context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict, behaviour: str
+) -> Verdict:
+    """Hold the finding against what the documentation says."""
+    if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
+        return found
+    for claim in claims_for(context.claims, context.case.id, context.subject):
+        quoted = {"quote": claim.phrase, "url": claim.where}
+        if claim.formula is not None:
+            own = documented_by_formula(context, expectation, answers, claim.formula, found)
+            if own is not None:
+                return own.with_status(Status.DOCUMENTED, **quoted)
+        elif found.status == Status.FAIL and claim.predicts in (behaviour, behaviour.partition(":")[0]):
+            detail = f"{found.detail} Its documentation says so."
+            return found.with_status(Status.DOCUMENTED, detail=detail, **quoted)
+    return found
+
+
+def _word(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> str:
+    following = expectation.follow_up(context.case, answers[0])
     cases = [context.case] if following is None else [context.case, following]
-    word = exact_behaviour(cases, answers, through_optimizer=context.through_optimizer)
+    word = exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
     if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
         return word
     # Of an answer that is wrong in a later digit the numbers say nothing.
     return f"{word} off by 2^{math.floor(math.log2(found.ulp))} ulp"
-
-
-def _telling(answers: Sequence[Answer]) -> Answer:
-    """The answer whose word is that of all: the first, unless a later call raised."""
-    return answers[-1] if isinstance(answers[-1], Raised) else answers[0]
-
-
-def _without_answer(answer: Answer) -> Verdict | None:
-    match answer:
-        case Died(text):
-            return Verdict("crash", text)
-        case TimedOut(seconds):
-            return Verdict("timeout", f"No answer within {seconds:g} s; the host process was ended.")
-        case Mistaken(text):
-            return Verdict("error", f"The adapter itself failed: {text}")
-        case NotSupported(text):
-            return Verdict("unsupported", f"The adapter says: {text}")
-    return None
-
-
-def _own_words(context: Context, answers: Sequence[Answer], found: Verdict, behaviour: str) -> Verdict:
-    if found.status in ("unsupported", "unspecified", "error"):
-        return found
-    for claim in claims_for(context.claims, context.subject, context.case.rule):
-        quoted = {"quote": claim.phrase, "url": claim.where}
-        if claim.formula is not None:
-            own = documented_by_formula(context, answers, claim.formula, found)
-            if own is not None:
-                return own.with_status("documented", **quoted)
-        elif found.status == "fail" and claim.predicts in (behaviour, behaviour.partition(":")[0]):
-            detail = f"{found.detail} Its documentation says so."
-            return found.with_status("documented", detail=detail, **quoted)
-    return found

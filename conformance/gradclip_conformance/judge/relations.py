@@ -2,40 +2,31 @@
 
 A relation between two calls makes the second from the first and its results, and says which arrays of both answers
 belong together. In exact arithmetic they are equal. In floating-point arithmetic each of the two lies within the error
-of the arithmetic (see `errors`) of what it is in exact arithmetic, so that they are at most twice as far apart; a clip
+of the arithmetic (see `bounds`) of what it is in exact arithmetic, so that they are at most twice as far apart; a clip
 by value rounds nothing, and its results are equal. (Clipped again, the first results' norm may be above the threshold
 by the error, which the second call takes off, and adds its own.)
 
 Scaling by a power of two is exact in every operation as long as nothing leaves the normal range: results that are not
 equal bit for bit show another way of computing for other magnitudes, which is `quality` within that distance.
 
-What one call's results have to do with its input alone is in `relations_of_one`.
+What one call's results have to do with its input alone is in `single_call`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from gradclip_adapters.contract import Array, Gradient, Reply
+from gradclip_adapters.contract import Array, Gradient
 
-from ..cases.model import Case, CompiledAgrees, Metamorphic, Repeatable
-from ..cases.readable import readable_array
-from ..oracle.distances import largest_distance
-from ..oracle.formats import FORMATS, decode, encode
-from ..oracle.model import Expected
-from ..oracle.predict import predict
-from .answers import Answer, Replied
-from .context import Context
-from .form import broken_form
-from .measure import as_dtype
-from .single_call import OF_ONE
-from .verdict import Verdict
+from ..cases.model import Case
+from ..oracle.arrays import decode
+from ..oracle.formats import FORMATS, as_dtype, encode
 
-__all__ = ["RELATIONS", "Relation", "cases_of", "check_relation", "follow_up"]
+__all__ = ["RELATIONS", "Arrays", "Relation"]
 
 Arrays = tuple[Array | None, ...]
 
@@ -46,7 +37,8 @@ class Relation:
 
     #: The end of a sentence that begins with "In the second call".
     says: str
-    second: Callable[[Case, Arrays], Case]
+    #: From the case, the results of the first call, and the exponent of a power of two.
+    second: Callable[[Case, Arrays, int], Case]
     #: The results of the second call in the order and form of those of the first one.
     back: Callable[[Case, Arrays], Arrays]
     #: What must hold, as a sentence.
@@ -55,7 +47,8 @@ class Relation:
     of_results: bool = False
 
 
-def _clipped_again(case: Case, results: Arrays) -> Case:
+def _clipped_again(case: Case, results: Arrays, exponent: int) -> Case:
+    del exponent
     pairs = zip(case.gradients, results, strict=True)
     return replace(case, gradients=tuple(replace(g, array=_in_its_dtype(got, g.array)) for g, got in pairs))
 
@@ -65,16 +58,12 @@ def _in_its_dtype(got: Array | None, given: Array | None) -> Array | None:
     return None if got is None or given is None else Array(given.dtype, got.shape, as_dtype(got, given.dtype))
 
 
-def _scaled(case: Case, results: Arrays) -> Case:
+def _scaled(case: Case, results: Arrays, exponent: int) -> Case:
     del results
-    factor = 2.0 ** _exponent(case)
-    gradients = tuple(replace(g, array=_times_power_of_two(g.array, _exponent(case))) for g in case.gradients)
+    factor = 2.0**exponent
+    gradients = tuple(replace(g, array=_times_power_of_two(g.array, exponent)) for g in case.gradients)
     options = {n: v * factor if n in ("clip_norm", "min", "max") else v for n, v in case.options.items()}
     return replace(case, gradients=gradients, options=options)
-
-
-def _exponent(case: Case) -> int:
-    return case.expectation.exponent if isinstance(case.expectation, Metamorphic) else 0
 
 
 def _times_power_of_two(array: Array | None, exponent: int) -> Array | None:
@@ -84,13 +73,13 @@ def _times_power_of_two(array: Array | None, exponent: int) -> Array | None:
     return Array(array.dtype, array.shape, encode(values, array.dtype))
 
 
-def _reordered(case: Case, results: Arrays) -> Case:
-    del results
+def _reordered(case: Case, results: Arrays, exponent: int) -> Case:
+    del results, exponent
     return replace(case, gradients=case.gradients[::-1])
 
 
-def _split(case: Case, results: Arrays) -> Case:
-    del results
+def _split(case: Case, results: Arrays, exponent: int) -> Case:
+    del results, exponent
     return replace(case, gradients=tuple(half for gradient in case.gradients for half in _halves(gradient)))
 
 
@@ -110,8 +99,11 @@ def _elements(array: Array) -> int:
 
 def _joined(case: Case, second: Arrays) -> Arrays:
     pairs = zip(case.gradients, second[::2], second[1::2], strict=True)
+    # The halves may come back in different dtypes.
     return tuple(
-        None if a is None or b is None or g.array is None else Array(a.dtype, g.array.shape, a.data + b.data)
+        None
+        if a is None or b is None or g.array is None
+        else replace(g.array, data=as_dtype(a, g.array.dtype) + as_dtype(b, g.array.dtype))
         for g, a, b in pairs
     )
 
@@ -120,8 +112,8 @@ def _joined(case: Case, second: Arrays) -> Arrays:
 ZEROS = 3
 
 
-def _with_zeros(case: Case, results: Arrays) -> Case:
-    del results
+def _with_zeros(case: Case, results: Arrays, exponent: int) -> Case:
+    del results, exponent
     longer = []
     for gradient in case.gradients:
         array = gradient.array
@@ -144,14 +136,14 @@ def _with_others(case: Case, other: Gradient) -> Case:
     return replace(case, gradients=(other, *(each for g in case.gradients for each in (g, other))))
 
 
-def _with_excluded(case: Case, results: Arrays) -> Case:
-    del results
+def _with_excluded(case: Case, results: Arrays, exponent: int) -> Case:
+    del results, exponent
     array = case.gradients[0].array
     return _with_others(case, Gradient("excluded", array, need_clip=False))
 
 
-def _with_none(case: Case, results: Arrays) -> Case:
-    del results
+def _with_none(case: Case, results: Arrays, exponent: int) -> Case:
+    del results, exponent
     return _with_others(case, Gradient("none", None))
 
 
@@ -203,61 +195,3 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
         ),
     }
 )
-
-
-def follow_up(case: Case, answer: Answer) -> Case | None:
-    """What is to be asked after the first answer; None when nothing is."""
-    if isinstance(case.expectation, Repeatable):
-        how = {"threads": case.expectation.threads, "reused": case.expectation.reused}
-        return replace(case, options={**case.options, **{name: value for name, value in how.items() if value}})
-    if isinstance(case.expectation, CompiledAgrees):
-        return replace(case, options={**case.options, "compiled": True})
-    if not isinstance(case.expectation, Metamorphic) or case.expectation.relation not in RELATIONS:
-        return None
-    if not isinstance(answer, Replied) or broken_form(case, answer.reply) is not None:
-        return None
-    return RELATIONS[case.expectation.relation].second(case, answer.reply.gradients)
-
-
-def cases_of(case: Case, replies: Sequence[Reply]) -> list[Case]:
-    """The cases that were asked: the one that is judged, and what followed from the first reply."""
-    following = follow_up(case, Replied(replies[0])) if replies else None
-    return [case] if following is None else [case, following]
-
-
-def check_relation(context: Context, replies: Sequence[Reply]) -> Verdict:
-    """Whether the relation of a case holds between its replies."""
-    case = context.case
-    assert isinstance(case.expectation, Metamorphic)
-    name = case.expectation.relation
-    if name in RELATIONS:
-        return _check_two(context, RELATIONS[name], replies[0], replies[1])
-    return OF_ONE[name](case, replies[0])
-
-
-def _check_two(context: Context, relation: Relation, first: Reply, second: Reply) -> Verdict:
-    case = context.case
-    if (broken := broken_form(relation.second(case, first.gradients), second)) is not None:
-        return replace(broken, detail=f"In the second call {relation.says}. {broken.detail}")
-    worst, status = 0.0, "pass"
-    errors = predict(case).errors
-    for i, (given, one, other) in enumerate(
-        zip(case.gradients, first.gradients, relation.back(case, second.gradients), strict=True)
-    ):
-        if given.array is None or one is None or other is None:
-            continue
-        dtype = given.array.dtype
-        related = Expected(decode(as_dtype(one, dtype), dtype)).times(Fraction(2) ** _exponent(case))
-        distance, place = largest_distance(as_dtype(other, dtype), related, dtype)
-        budget = 0.0 if _exponent(case) else 2 * errors[i].clip_budget
-        if distance <= max(worst, budget):
-            worst = max(worst, distance)
-            continue
-        worst, status = distance, "quality" if distance <= 2 * errors[i].clip_bound else "fail"
-        detail = (
-            f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp from "
-            f"where it had to be by the first call; the budget is {budget:.3g}, twice the error bound "
-            f"{2 * errors[i].clip_bound:.3g}."
-        )
-    shown = [{"gradients": [readable_array(array) for array in reply.gradients]} for reply in (first, second)]
-    return Verdict("pass", ulp=worst) if status == "pass" else Verdict(status, detail, worst, shown[0], shown[1])

@@ -13,24 +13,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
 
 from gradclip_adapters.contract import Reply
+from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..cases.readable import readable_array
-from ..oracle.formats import FORMATS, decode, ulp
+from ..cases.readable import shown_gradients
+from ..oracle.arrays import decode
+from ..oracle.formats import FORMATS, as_dtype, float_quotient, ulp
 from ..oracle.integers import norm as exact_norm
-from ..oracle.predict import predict
-from .measure import as_dtype
-from .verdict import Verdict
+from ..oracle.model import Prediction
+from ..oracle.question import norm_groups
+from .model import Verdict
 
 __all__ = ["HOLDS", "OF_ONE"]
-
-
-def _groups(case: Case) -> list[list[int]]:
-    """The gradients that are scaled together."""
-    return [list(case.included)] if case.operation == "clip_by_global_norm" else [[i] for i in case.included]
 
 
 def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
@@ -53,24 +49,21 @@ def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:
             detail = f"Gradient {i} is not finite afterwards, and was before."
-            return Verdict("fail", detail, observed=_shown(reply))
+            return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
     return None
 
 
-def _shown(reply: Reply) -> Any:
-    return {"gradients": [readable_array(array) for array in reply.gradients]}
-
-
-def _check_direction(case: Case, reply: Reply) -> Verdict:
+def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
+    del prediction
     if (broken := _nonfinite(case, reply)) is not None:
         return broken
-    for group in _groups(case):
+    for group in norm_groups(case):
         least = most = None
         for i, place, x, y, spacing in _pairs(case, reply, group):
             if not x:
                 if y:
                     detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
-                    return Verdict("fail", detail, observed=_shown(reply))
+                    return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
                 continue
             # The factors that this element's rounding leaves open.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
@@ -83,44 +76,46 @@ def _check_direction(case: Case, reply: Reply) -> Verdict:
                     f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
                     "number that no rounding makes the same: the direction has changed."
                 )
-                return Verdict("fail", detail, observed=_shown(reply))
-    return Verdict("pass")
+                return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+    return Verdict(Status.PASS)
 
 
-def _check_signs(case: Case, reply: Reply) -> Verdict:
+def _check_signs(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
+    del prediction
     if (broken := _nonfinite(case, reply)) is not None:
         return broken
     for i, place, x, y, _ in _pairs(case, reply, case.included):
         if (x * y < 0) or (not x and y):
             detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
-            return Verdict("fail", detail, observed=_shown(reply))
-    return Verdict("pass")
+            return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+    return Verdict(Status.PASS)
 
 
-def _check_bounded(case: Case, reply: Reply) -> Verdict:
+def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     if (broken := _nonfinite(case, reply)) is not None:
         return broken
     threshold = Fraction(case.options["clip_norm"])
-    for group in _groups(case):
+    for group in norm_groups(case):
         arrays = [array for i in group if (array := reply.gradients[i]) is not None]
         if not arrays:
             continue
         size = exact_norm([decode(array.data, array.dtype) for array in arrays], case.norm_type).lower
-        errors, form = predict(case).errors[group[0]], FORMATS[arrays[0].dtype]
+        errors, form = prediction.errors[group[0]], FORMATS[arrays[0].dtype]
         slack = sum(math.prod(array.shape) for array in arrays) * form.smallest_subnormal / 2
         unit = Fraction(1, 2**form.precision)
         # The errors are ulp with their second order in them already.
         limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
         if size > limits[0]:
-            ratio = float(size / threshold) if threshold else float("inf")
-            detail = f"The norm of the result is {float(size):.9g}, {ratio:.9g} times the threshold."
-            status = "quality" if size <= limits[1] else "fail"
-            return Verdict(status, detail, expected=float(threshold), observed=_shown(reply))
-    return Verdict("pass")
+            shown = float_quotient(size, Fraction(1))
+            ratio = float_quotient(size, threshold) if threshold else math.inf
+            detail = f"The norm of the result is {shown:.9g}, {ratio:.9g} times the threshold."
+            status = Status.QUALITY if size <= limits[1] else Status.FAIL
+            return Verdict(status, detail, expected=float(threshold), observed=shown_gradients(reply.gradients))
+    return Verdict(Status.PASS)
 
 
 #: By the name that a case gives.
-OF_ONE: Mapping[str, Callable[[Case, Reply], Verdict]] = MappingProxyType(
+OF_ONE: Mapping[str, Callable[[Case, Reply, Prediction], Verdict]] = MappingProxyType(
     {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
 )
 

@@ -1,11 +1,23 @@
-"""What a framework's own documentation says, where it differs from the neutral rule: `gradclip_adapters/claims/*.toml`.
+"""Read what a framework's own documentation says where it differs from the neutral rule.
 
-Those about an adapter that is a file, `my_adapter.py`, stand beside it in `my_adapter.claims.toml`.
+The claims about an adapter stand in `gradclip_adapters/claims/<adapter>.toml`; those about an adapter that is a file,
+`my_adapter.py`, in `my_adapter.claims.toml` beside it.
 
 A claim names the subjects and rules it speaks of, says in our words what follows (a formula, or the behaviour at an
 edge), and quotes the phrase that says so. It excuses an observation only when it predicts it.
 
-A phrase of a docstring is kept with the docstring's hash, so that a change of the text around it is noticed too.
+A claim [[claim]] gives:
+
+==================== ==================================================================================
+`subject`            a pattern of names of subjects, in which `*` alone is special
+`rules`              patterns of rules or cases (optional: all)
+`exclude`            patterns of those among them that the claim leaves out (optional)
+`formula`            the formula that it gives, such as `{ kind = "coefficient", eps = 1e-6 }`
+`predicts`           or the behaviour that it predicts: a word of `PREDICTIONS`
+`phrase`, `where`    what it says, and where
+`docstring`          the object in whose docstring the phrase stands (optional)
+`docstring_sha256`   the hash of that docstring, so that a change of the text around it is noticed too
+==================== ==================================================================================
 """
 
 from __future__ import annotations
@@ -15,87 +27,110 @@ import json
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
-from gradclip_adapters.contract import Subject
+from gradclip_reports.records import Run
 
-from .files import kept_file
+from ..cases.patterns import did_you_mean, matches, matches_any
+from ..judge.model import Claim
+from ..oracle.formula import Formula
+from .files import find_sidecar_file
 
-__all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claims_for", "docstrings", "drift", "load_claims"]
+__all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claim_faults", "docstrings", "drift", "load_claims"]
 
 CLAIMS = Path(gradclip_adapters.__file__).parent / "claims"
 
-#: What a claim may predict of an edge beside a formula; a prediction may add the name of the exception: `raises:X`.
-PREDICTIONS = ("unchanged", "all-nan", "all-zero", "sign-flipped", "raises", "norm-dtype-of-input")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One thing that the documentation of a framework says."""
-
-    subject: str
-    rules: tuple[str, ...]
-    formula: Mapping[str, Any] | None
-    predicts: str | None
-    phrase: str
-    where: str
-    #: The object in whose docstring the phrase stands, and the SHA-256 of `inspect.getdoc` of it.
-    docstring: str | None = None
-    docstring_sha256: str | None = None
-
-    def speaks_of(self, subject: str, rule: str) -> bool:
-        """Whether the claim is about this subject and rule."""
-        return fnmatchcase(subject, self.subject) and any(fnmatchcase(rule, pattern) for pattern in self.rules)
+#: What a claim may predict; after `raises` the name of the exception may follow, as `raises:ValueError`.
+PREDICTIONS = (
+    "unchanged",
+    "all-nan",
+    "all-zero",
+    "sign-flipped",
+    "partly-nonfinite",
+    "raises",
+    "norm-nan",
+    "norm-infinite",
+    "norm-zero",
+    "norm-missing",
+)
 
 
 @cache
 def load_claims(adapter: str) -> tuple[Claim, ...]:
-    """The claims about an adapter's framework; none where there is no file.
+    """Return the claims about an adapter's framework; none where there is no file.
 
     Raises
     ------
     ValueError
         When a claim is not well-formed.
     """
-    path = kept_file(adapter, "claims", CLAIMS)
+    path = find_sidecar_file(adapter, "claims", CLAIMS)
     if not path.exists():
         return ()
     try:
-        return tuple(map(_claim, tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])))
+        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
+        return tuple(_claim(entry, path.name) for entry in entries)
     except tomllib.TOMLDecodeError as error:
         msg = f"{path.name} is not TOML: {error}"
         raise ValueError(msg) from error
-    except KeyError as error:
-        msg = f"A claim in {path.name} lacks {error}."
-        raise ValueError(msg) from error
 
 
-def _claim(entry: Mapping[str, Any]) -> Claim:
-    return Claim(
-        subject=entry["subject"],
-        rules=tuple(entry.get("rules", ["*"])),
-        formula=entry.get("formula"),
-        predicts=entry.get("predicts"),
-        phrase=entry["phrase"],
-        where=entry["where"],
-        docstring=entry.get("docstring"),
-        docstring_sha256=entry.get("docstring_sha256"),
-    )
+def _claim(entry: Mapping[str, Any], file: str) -> Claim:
+    known = [field.name for field in fields(Claim)]
+    for name in entry:
+        if name not in known:
+            msg = f"A claim in {file} has the unknown key {name!r}: {did_you_mean(name, known)}"
+            raise ValueError(msg)
+    for name in ("subject", "phrase", "where"):
+        if name not in entry:
+            msg = f"A claim in {file} lacks {name!r}."
+            raise ValueError(msg)
+    formula, predicts = entry.get("formula"), entry.get("predicts")
+    if (formula is None) == (predicts is None):
+        msg = f"A claim in {file} must give either a formula or `predicts`: {dict(entry)}"
+        raise ValueError(msg)
+    if predicts is not None:
+        _refuse_unknown_prediction(predicts, file)
+    lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
+    own = None if formula is None else Formula.of(formula)
+    return Claim(**{**entry, **lists, "formula": own, "predicts": predicts})
 
 
-def claims_for(claims: Sequence[Claim], subject: Subject, rule: str) -> list[Claim]:
-    """The claims that speak of a subject under a rule; a formula that the subject itself declares comes last."""
-    found = [claim for claim in claims if claim.speaks_of(subject.name, rule)]
-    if subject.formula is not None:
-        phrase = str(subject.formula.get("phrase", "declared by the adapter"))
-        where = str(subject.formula.get("where", "the adapter"))
-        found.append(Claim(subject.name, ("*",), subject.formula, None, phrase, where))
-    return found
+def _refuse_unknown_prediction(predicts: str, file: str) -> None:
+    word, colon, _ = predicts.partition(":")
+    if word not in PREDICTIONS or (colon and word != "raises"):
+        known = [*PREDICTIONS, "raises:<Name>"]
+        msg = f"A claim in {file} predicts {predicts!r}, which no answer is called: {did_you_mean(predicts, known)}"
+        raise ValueError(msg)
+
+
+def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
+    """Return what is wrong with the claims, as a run that was not narrowed shows: sentences, none when all is well.
+
+    Parameters
+    ----------
+    run
+        Of all rules, cases and dtypes.
+    claims
+        Those about the run's adapter unless given.
+    """
+    faults = []
+    for claim in load_claims(run.header.adapter) if claims is None else claims:
+        name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
+        names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}
+        if not names:
+            faults.append(f"{name}: no subject has such a name; the claim says nothing.")
+            continue
+        faults += [
+            f"{name}: no rule or case of its subjects matches {pattern!r}; correct or remove the pattern."
+            for pattern in (*claim.rules, *claim.exclude)
+            if not any(matches_any([pattern], *both) for both in names)
+        ]
+    return faults
 
 
 #: Run by the framework's own Python: names of objects as arguments, their docstrings as JSON on the last line.
@@ -111,7 +146,7 @@ print(json.dumps(found))
 
 
 def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
-    """The docstrings of objects, read by a Python that has them.
+    """Return the docstrings of objects, read by a Python that has them.
 
     Raises
     ------
@@ -128,7 +163,7 @@ def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
 
 
 def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
-    """Which claims the installed documentation no longer bears out: a sentence for each."""
+    """Return a sentence for each claim that the installed documentation no longer bears out."""
     sentences = []
     for claim in claims:
         if claim.docstring is None:

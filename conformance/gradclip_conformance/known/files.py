@@ -1,4 +1,4 @@
-"""Where what people keep of an adapter stands: the failures that are known of it, and what its documentation says."""
+"""Locate the files that people keep beside an adapter: known failures, and claims of its documentation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 from gradclip_adapters import registry
 
-__all__ = ["kept_file"]
+__all__ = ["find_sidecar_file"]
 
 
-def kept_file(adapter: str, kind: str, folder: Path) -> Path:
-    """The file of a kind, "expectations" or "claims", by its adapter's name in our folder, or beside its file.
+def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path:
+    """Return the path of an adapter's file of a kind, "expectations" or "claims", whether it is there or not.
 
-    Beside `my_adapter.py` it is `my_adapter.expectations.toml`, however the path is spelled.
+    Of an adapter by name it lies in our folder. Beside a file `my_adapter.py` it is `my_adapter.expectations.toml`,
+    however the path is spelled.
     """
     if registry.kind_of(adapter) == "file":
         return Path(adapter).with_suffix(f".{kind}.toml")

@@ -11,7 +11,7 @@ that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
 `platform`                       a pattern of the record's platform (optional)
 `device`                         a pattern of the device, or of the devices, that the adapter names (optional)
 `mode`                           a pattern of what stands in brackets at the end of a subject's name (optional)
-`observed`                       the words of `behaviour`, or "formula"
+`observed`                       the words of `fingerprint`, or "formula"
 `formula`                        the formula that explains the answers, as a claim's: then `observed` is "formula"
 `reason`                         what the framework does, and why
 `url`                            the upstream thread, or "none found, <date>"
@@ -33,11 +33,14 @@ from typing import Any
 
 from gradclip_adapters.contract import Subject
 from gradclip_reports.records import Cell, Run
+from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..judge.verdict import Verdict
-from .files import kept_file
-from .patterns import matches
+from ..cases.patterns import matches, matches_any
+from ..judge.model import Verdict
+from ..judge.summary import same_behaviour
+from ..oracle.formula import Formula
+from .files import find_sidecar_file
 
 __all__ = [
     "AGREES",
@@ -59,7 +62,7 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 AGREES = "agrees now"
 
 #: The statuses of cells that a pin has found.
-FOUND = ("deviation", "changed")
+FOUND = (Status.DEVIATION, Status.CHANGED)
 
 _COMPARISONS = {
     "<": lambda a, b: a < b,
@@ -87,7 +90,7 @@ class Deviation:
     device: str = "*"
     mode: str = "*"
     until: str = ""
-    formula: tuple[tuple[str, Any], ...] = ()
+    formula: Formula | None = None
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
         """Whether the pin is about this version on this platform and device, and has not expired."""
@@ -98,8 +101,8 @@ class Deviation:
     def speaks_of(self, case: str, subject: str) -> bool:
         """Whether a cell is one of those that the pin names."""
         return (
-            any(matches(p, subject) for p in self.subjects)
-            and any(matches(p, case) for p in self.cases)
+            matches_any(self.subjects, subject)
+            and matches_any(self.cases, case)
             and matches(self.mode, mode_of(subject))
         )
 
@@ -152,7 +155,7 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
 
 def pins_file(adapter: str) -> Path:
     """The file of an adapter's pins, whether it is there or not."""
-    return kept_file(adapter, "expectations", EXPECTATIONS)
+    return find_sidecar_file(adapter, "expectations", EXPECTATIONS)
 
 
 @cache
@@ -184,7 +187,7 @@ def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
         msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about: {dict(entry)}"
         raise ValueError(msg)
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
-    formula = tuple(entry.get("formula", {}).items())
+    formula = Formula.of(entry["formula"]) if "formula" in entry else None
     return Deviation(**{**entry, **lists, "formula": formula})
 
 
@@ -193,7 +196,7 @@ def pinned(
     case: Case,
     subject: Subject,
     deviations: Iterable[Deviation],
-    explains: Callable[[Mapping[str, Any]], bool],
+    explains: Callable[[Formula], bool],
 ) -> Verdict:
     """The verdict, after what is known about this cell.
 
@@ -207,15 +210,15 @@ def pinned(
     for known in deviations:
         if not known.speaks_of(case.id, subject.name):
             continue
-        if verdict.status == "fail":
-            if explains(dict(known.formula)) if known.formula else verdict.behaviour == known.observed:
+        if verdict.status == Status.FAIL:
+            if explains(known.formula) if known.formula else same_behaviour(known.observed, verdict.behaviour):
                 detail = f"{verdict.detail} Known: {known.reason}"
-                return verdict.with_status("deviation", detail=detail, url=known.url)
+                return verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
             detail = f"{verdict.detail} Pinned as {known.observed!r}, answers {verdict.behaviour!r} now."
-            return verdict.with_status("changed", detail=detail, url=known.url)
-        if verdict.status in ("pass", "quality"):
+            return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
+        if verdict.status in (Status.PASS, Status.QUALITY):
             detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and {AGREES} ({verdict.status})."
-            return verdict.with_status("changed", detail=detail, url=known.url)
+            return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
     return verdict
 
 

@@ -18,15 +18,14 @@ import tomlkit
 from tomlkit.items import Array, InlineTable
 
 from gradclip_reports.records import Cell, Run
+from gradclip_reports.statuses import UNJUDGED
 from gradclip_reports.values import plain_line
 
-from .patterns import matches
+from ..cases.patterns import matches
+from ..oracle.formula import Formula
 from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file, read_deviations
 
 __all__ = ["CannotPin", "proposal"]
-
-#: A pin may match cells of these statuses without making them `changed`.
-UNJUDGED = ("unsupported", "unspecified")
 
 UNEXPLAINED = "To be explained: {}"
 
@@ -167,7 +166,7 @@ def _pin(pin: Deviation) -> str:
         value = getattr(pin, field.name)
         if field.name in ("subjects", "cases") or value == field.default:
             continue
-        table.add(field.name, _inline(pin.formula) if field.name == "formula" else tomlkit.string(value))
+        table.add(field.name, _inline(value) if isinstance(value, Formula) else tomlkit.string(value))
     document = tomlkit.document()
     pins = tomlkit.aot()
     pins.append(table)
@@ -175,9 +174,9 @@ def _pin(pin: Deviation) -> str:
     return tomlkit.dumps(document).strip("\n")
 
 
-def _inline(formula: Iterable[tuple[str, object]]) -> InlineTable:
+def _inline(formula: Formula) -> InlineTable:
     inline = tomlkit.inline_table()
-    inline.update(dict(formula))
+    inline.update(formula.to_mapping())
     return inline
 
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from .formats import Exact, power_of_two
-from .model import PLAIN, Bounds, Clipped, Expected, clipped_by, exact_threshold, finite_integers
+from .formats import power_of_two
+from .formula import PLAIN, Formula
+from .model import Clipped, DyadicArray, Enclosure, ExpectedArray, clipped_by, exact_threshold, finite_integers
 
 try:
     import flint
@@ -60,14 +61,14 @@ def _ball(value: Fraction) -> Any:
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
-def _bounds(ball: Any) -> Bounds:
+def _bounds(ball: Any) -> Enclosure:
     """The ball's ends, exactly."""
     ends = (ball.lower().man_exp(), ball.upper().man_exp())
     lower, upper = (int(mantissa) * power_of_two(int(exponent)) for mantissa, exponent in ends)
-    return Bounds(lower, upper)
+    return Enclosure(lower, upper)
 
 
-def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
+def _norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
     magnitudes = [_magnitudes(tensor) for tensor in tensors]
     if p == math.inf:
         return max((unit * max(each, default=flint.arb(0)) for unit, each in magnitudes), default=flint.arb(0))
@@ -83,12 +84,12 @@ def _norm_ball(tensors: Sequence[Exact], p: float) -> Any:
     return total.sqrt() if p == 2 else total ** (1 / order)
 
 
-def _magnitudes(tensor: Exact) -> tuple[Any, Iterator[Any]]:
+def _magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
     """The unit of a tensor's elements, and their magnitudes in it, those of zeros left out."""
     return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
 
 
-def _balls(tensors: Sequence[Exact], p: float) -> Callable[[int], Any]:
+def _balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
     """The norm to so many bits, reckoned once for each number of them."""
 
     @cache
@@ -99,7 +100,7 @@ def _balls(tensors: Sequence[Exact], p: float) -> Callable[[int], Any]:
     return ball
 
 
-def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = BITS) -> Bounds:
+def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> Enclosure:
     r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
 
     Parameters
@@ -114,13 +115,13 @@ def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = BITS) -> Bounds:
     return _norm_bounds(_balls(list(tensors), p), bits)
 
 
-def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Bounds:
+def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Enclosure:
     with _bits(bits):
         bounds = _bounds(balls(bits))
-    return Bounds(max(bounds.lower, Fraction(0)), bounds.upper)
+    return Enclosure(max(bounds.lower, Fraction(0)), bounds.upper)
 
 
-def compare_to_threshold(tensors: Sequence[Exact], threshold: Fraction, p: float = 2.0) -> int:
+def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
     """-1, 0 or 1: the norm is below, at or above the threshold; 0 also where `COMPARISON_BITS` bits do not tell."""
     return _compare(_balls(tensors, p), threshold)
 
@@ -140,40 +141,38 @@ def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
 
 
 def coefficient(
-    tensors: Sequence[Exact],
+    tensors: Sequence[DyadicArray],
     threshold: float | Fraction,
     p: float = 2.0,
-    formula: Mapping[str, Any] = PLAIN,
-) -> Bounds:
-    """What the gradients are multiplied by; see `exact.coefficient` for the formulas."""
+    formula: Formula = PLAIN,
+) -> Enclosure:
+    """What the gradients are multiplied by; see `Formula`."""
     return _coefficient(_balls(tensors, p), threshold, formula)
 
 
-def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Mapping[str, Any]) -> Bounds:
-    kind, eps = formula["kind"], Fraction(formula.get("eps", 0.0))
-    one = Bounds(Fraction(1), Fraction(1))
+def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Formula) -> Enclosure:
+    one = Enclosure(Fraction(1), Fraction(1))
     if threshold == math.inf:
         above, limit = False, Fraction(0)
-        if kind != "min-numerator":
+        if formula.kind != "min-numerator":
             return one
     else:
         limit = exact_threshold(threshold)
-        above = _compare(balls, limit - eps if kind == "coefficient" else limit) > 0
+        above = _compare(balls, limit - formula.threshold_shift()) > 0
+    if formula.kind in ("plain", "coefficient") and not above:
+        return one
     with _bits(BITS):
-        size, clip, small = balls(BITS), _ball(limit), _ball(eps)
-        if kind in ("plain", "coefficient"):
-            quotient = (clip, size + small * (kind == "coefficient")) if above else None
-        elif kind == "max-denominator":
-            quotient = (clip, (size if above else clip) + small)
-        elif kind == "min-numerator":
-            quotient = (clip if above else size, size + small)
+        size, clip, small = balls(BITS), _ball(limit), _ball(formula.small)
+        if formula.kind in ("plain", "coefficient"):
+            numerator, denominator = clip, size + _ball(formula.threshold_shift())
+        elif formula.kind == "max-denominator":
+            numerator, denominator = clip, (size if above else clip) + small
         else:
-            message = f"no formula of kind {kind!r}; exact.coefficient lists those there are"
-            raise ValueError(message)
-        return _bounds(quotient[0] / quotient[1]) if quotient and not quotient[1].is_zero() else one
+            numerator, denominator = (clip if above else size), size + small
+        return one if denominator.is_zero() else _bounds(numerator / denominator)
 
 
-def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) -> Expected:
+def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
     """`min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes the bound it passes."""
     least, most = exact_threshold(low), exact_threshold(high)
     clipped = [min(max(value, least), most) for value in values.fractions()]
@@ -185,22 +184,20 @@ def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) 
     denominator = math.lcm(*(value.denominator for value in clipped))
     integers = [value.numerator * (denominator // value.denominator) for value in clipped]
     negative = [value < 0 or (not value and sign) for value, sign in zip(clipped, values.negative, strict=True)]
-    return Expected(Exact(integers, 0, negative, special), 1, denominator)
+    return ExpectedArray(DyadicArray(integers, 0, negative, special), 1, denominator)
 
 
-def clip_by_norm(
-    values: Exact, clip_norm: float | Fraction, p: float = 2.0, formula: Mapping[str, Any] = PLAIN
-) -> Clipped:
+def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
     """The clip of one gradient by its own norm."""
     return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
 def clip_by_global_norm(
-    tensors: Sequence[Exact | None],
+    tensors: Sequence[DyadicArray | None],
     clip_norm: float | Fraction,
     p: float = 2.0,
     included: Sequence[bool] | None = None,
-    formula: Mapping[str, Any] = PLAIN,
+    formula: Formula = PLAIN,
 ) -> Clipped:
     """The clip of all included gradients by their common norm; see `exact.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included

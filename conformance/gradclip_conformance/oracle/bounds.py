@@ -34,21 +34,11 @@ The bounds say nothing of what leaves the range on the way: rules of their own a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from .formats import Format
+from .model import ErrorBounds
 
-__all__ = ["NOTHING", "ErrorBounds", "error_bounds"]
-
-
-@dataclass(frozen=True)
-class ErrorBounds:
-    """Distances in ulp: budgets are what a careful implementation keeps to, bounds what the arithmetic guarantees."""
-
-    norm_budget: float
-    clip_budget: float
-    norm_bound: float
-    clip_bound: float
+__all__ = ["NOTHING", "error_bounds"]
 
 
 #: Where nothing is rounded.

@@ -23,11 +23,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from gradclip_adapters.contract import DTYPES, Array
+from gradclip_adapters.contract import Array
 
-from ..judge.measure import as_dtype
-from .formats import FORMATS, Format, power_of_two
-from .model import Bounds
+from .formats import FORMATS, Format, as_dtype, power_of_two, to_doubles
+from .model import Enclosure
 
 __all__ = ["exact_norm", "largest_error", "largest_gap"]
 
@@ -39,7 +38,7 @@ BINADE = np.uint64(0x7FF0_0000_0000_0000)
 HALF = np.int64(27)
 
 
-def exact_norm(array: Array) -> Bounds:
+def exact_norm(array: Array) -> Enclosure:
     """An enclosure of the Euclidean norm of finite elements to 256 bits."""
     form = FORMATS[array.dtype]
     count = form.maximum_exponent - form.smallest_exponent + 2
@@ -59,7 +58,7 @@ def exact_norm(array: Array) -> Bounds:
         total += square * power_of_two(2 * (place + form.smallest_exponent - form.precision))
     places = max(256, total.denominator.bit_length())
     root = math.isqrt((total.numerator << 2 * places) // total.denominator)
-    return Bounds(root * power_of_two(-places), (root + 1) * power_of_two(-places), total, 2)
+    return Enclosure(root * power_of_two(-places), (root + 1) * power_of_two(-places), total, 2)
 
 
 def largest_error(given: Array, got: Array, factor: Fraction) -> float:
@@ -90,14 +89,10 @@ def largest_gap(first: Array, second: Array, dtype: str) -> float:
 
 
 def _pieces(data: bytes, dtype: str) -> Iterator[Doubles]:
-    """The elements as float64, which holds all numbers of all formats."""
-    bits = np.frombuffer(data, DTYPES[dtype])
-    for start in range(0, len(bits), PIECE):
-        piece = bits[start : start + PIECE]
-        if dtype == "bfloat16":
-            # The upper half of a float32.
-            piece = piece.astype(np.uint32) << np.uint32(16)
-        yield piece.view(f"<f{piece.itemsize}").astype(np.float64)
+    """Yield the elements as float64, piece by piece."""
+    step = PIECE * FORMATS[dtype].width // 8
+    for start in range(0, len(data), step):
+        yield to_doubles(data[start : start + step], dtype)
 
 
 def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:

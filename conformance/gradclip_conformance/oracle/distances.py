@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from .formats import FORMATS, Exact, Format, decode, distance, encode, round_quotient, round_to, to_doubles
-from .model import Expected
+from gradclip_adapters.contract import Array
+from gradclip_reports.statuses import Status
 
-__all__ = ["distances", "distances_in_ulp_of", "largest_distance", "rounded"]
+from .arrays import decode
+from .formats import FORMATS, Format, as_dtype, distance, round_quotient, to_doubles
+from .model import DyadicArray, ExpectedArray, Prediction
+from .question import Question, narrowest
+
+__all__ = ["MANY", "Measured", "distances", "distances_in_ulp_of", "largest_distance", "measure"]
 
 #: From this length on, formats of at most 24 bits are measured in float64.
 MANY = 4096
@@ -22,20 +27,7 @@ MANY = 4096
 BLOCK = 2**14
 
 
-def rounded(expected: Expected, dtype: str) -> bytes:
-    """The expected elements, each rounded once to the dtype; zeros keep the sign of the element they come from."""
-    form, values = FORMATS[dtype], expected.values
-    bits = [
-        round_to(fraction, form) | (form.sign_bit if values.negative[place] and not fraction else 0)
-        for place, fraction in enumerate(expected.fractions())
-    ]
-    packed = np.array(bits, dtype=f"<u{form.width // 8}")
-    for place, value in values.special.items():
-        packed[place] = np.frombuffer(encode([value], dtype), dtype=packed.dtype)[0]
-    return packed.tobytes()
-
-
-def largest_distance(got: bytes, expected: Expected, dtype: str) -> tuple[float, int]:
+def largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
     """The largest distance and the first place where it is; (0.0, -1) of an empty array."""
     every = distances(got, expected, dtype)
     if not len(every):
@@ -44,7 +36,7 @@ def largest_distance(got: bytes, expected: Expected, dtype: str) -> tuple[float,
     return float(every[place]), place
 
 
-def distances(got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.float64]:
+def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
     """How far each element lies from the expected one, in ulp at the expected one rounded to the dtype.
 
     Signs of zeros are not looked at. An infinity is at distance 0 where the expected element rounds to it, a NaN where
@@ -77,17 +69,19 @@ def distances(got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.floa
     return every
 
 
-def distances_in_ulp_of(other: Expected, got: bytes, expected: Expected, dtype: str) -> npt.NDArray[np.float64]:
+def distances_in_ulp_of(
+    other: ExpectedArray, got: bytes, expected: ExpectedArray, dtype: str
+) -> npt.NDArray[np.float64]:
     """How far each element lies from the expected one, in ulp at that of `other`, which may be in another binade.
 
-    So the distances of one result from two expectations can be compared. Exact as those of :func:`distances`.
+    So the distances of one result from two expectations can be compared. DyadicArray as those of :func:`distances`.
     """
     shift = _ulp_exponents(expected, dtype) - _ulp_exponents(other, dtype)
     every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
     return every
 
 
-def _ulp_exponents(expected: Expected, dtype: str) -> npt.NDArray[np.int64]:
+def _ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
     """The exponent of the ulp at each expected element, rounded to the dtype."""
     form = FORMATS[dtype]
     if len(expected.values) > MANY and form.precision <= 24:
@@ -98,7 +92,9 @@ def _ulp_exponents(expected: Expected, dtype: str) -> npt.NDArray[np.int64]:
     return np.minimum(units, form.ulp_exponent(form.maximum_exponent))
 
 
-def _one_by_one(got: Exact, expected: Expected, form: Format, places: Iterable[int]) -> npt.NDArray[np.float64]:
+def _one_by_one(
+    got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]
+) -> npt.NDArray[np.float64]:
     """The distances at these places, in integers: both sides as multiples of `2**lowest / denominator`."""
     values, denominator = expected.values, expected.denominator
     lowest = min(got.exponent, values.exponent)
@@ -128,7 +124,7 @@ def _quotient(numerator: int, denominator: int) -> float:
         return math.inf
 
 
-def _in_blocks(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.float64]:
+def _in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     width, blocks = form.width // 8, []
     for start in range(0, len(expected.values), BLOCK):
         part = replace(expected, values=expected.values.part(start, start + BLOCK))
@@ -136,7 +132,7 @@ def _in_blocks(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.f
     return np.concatenate(blocks)
 
 
-def _in_doubles(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.float64]:
+def _in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     """The distances in float64; see :func:`distances` for how wrong they can be."""
     target = _targets(expected)
     unit, doubtful = _units_in_doubles(target, form)
@@ -152,7 +148,7 @@ def _in_doubles(got: bytes, expected: Expected, form: Format) -> npt.NDArray[np.
     return every
 
 
-def _targets(expected: Expected) -> npt.NDArray[np.float64]:
+def _targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
     """The expected elements in float64."""
     factor = float(Fraction(expected.numerator, expected.denominator))
     exact: npt.NDArray[np.float64] = np.array(expected.values.integers, dtype=np.float64)
@@ -168,3 +164,98 @@ def _units_in_doubles(target: npt.NDArray[np.float64], form: Format) -> tuple[np
     carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
     unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
     return unit, np.flatnonzero(np.abs(mantissas - carry) < 2.0**-50).tolist()
+
+
+#: From the best to the worst.
+GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The worst of some gradients, and where it is."""
+
+    #: Within the budget, within the error bound, or beyond both.
+    grade: Status = Status.PASS
+    ulp: float = 0.0
+    tensor: int = -1
+    element: int = -1
+    budget: float = 0.0
+    bound: float = 0.0
+    #: A gradient that must be left alone was changed, by however little.
+    touched: bool = False
+
+    def sentence(self, operation: str) -> str:
+        """Say how far the worst element is from what was expected."""
+        where = f"Element {self.element} of gradient {self.tensor}"
+        if math.isinf(self.ulp):
+            expected = "the input, which had to come back unchanged," if self.touched else "the exact result"
+            return f"{where} is NaN or infinite, where {expected} is neither."
+        if self.touched:
+            return f"{where} is {self.ulp:.3g} ulp from the input, which had to come back unchanged."
+        limit = f"the budget is {self.budget:.3g}" + (
+            f", the error bound {self.bound:.3g}" if self.bound > self.budget else ""
+        )
+        return f"{where} is {self.ulp:.3g} ulp from the exact result of {operation}; {limit}."
+
+
+def measure(
+    case: Question,
+    prediction: Prediction,
+    results: Sequence[Array | None],
+    indices: Sequence[int],
+    flushes_subnormals: bool = False,
+) -> Measured:
+    """The worst of these gradients against a prediction, among those whose expectation is finite.
+
+    Of a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
+    """
+    # Among several dtypes the common norm may have been rounded to the coarsest.
+    coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
+    found = [
+        _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)
+        for i in indices
+        if (got := results[i]) is not None
+        and (given := case.gradients[i].array) is not None
+        and prediction.gradients[i] is not None
+    ]
+    return max(found, key=lambda one: (GRADES.index(one.grade), one.ulp), default=Measured())
+
+
+def _measure_one(
+    case: Question, prediction: Prediction, index: int, got: Array, coarsest: str, flushes_subnormals: bool
+) -> Measured:
+    gradient = case.gradients[index]
+    key = (gradient.array, gradient.need_clip, got, coarsest, flushes_subnormals)
+    if key not in prediction.measured:
+        assert gradient.array is not None
+        prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
+    known: Measured = prediction.measured[key]
+    return replace(known, tensor=index)
+
+
+def _measure_new(
+    prediction: Prediction, index: int, got: Array, given: Array, coarsest: str, flushes_subnormals: bool
+) -> Measured:
+    expected, errors = prediction.gradients[index], prediction.errors[index]
+    assert expected is not None
+    data = as_dtype(got, given.dtype)
+    every = distances(data, expected, given.dtype)
+    if flushes_subnormals:
+        every[_both_tiny(data, expected, given.dtype)] = 0.0
+    place = int(every.argmax()) if len(every) else -1
+    distance = float(every[place]) if len(every) else 0.0
+    coarser = max(1.0, 2.0 ** (FORMATS[given.dtype].precision - FORMATS[coarsest].precision))
+    touched = expected.is_unchanged and not prediction.near[index] and distance > 0
+    bound = errors.clip_bound * coarser
+    grade = Status.FAIL if touched or distance > bound else Status.PASS
+    if grade == Status.PASS and distance > errors.clip_budget:
+        grade = Status.QUALITY
+    return Measured(grade, distance, index, place, errors.clip_budget, bound, touched)
+
+
+def _both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
+    """Where the result and the exact element are both below the normal numbers."""
+    smallest = FORMATS[dtype].smallest_normal
+    exact = np.array([abs(fraction) < smallest for fraction in expected.fractions()], dtype=np.bool_)
+    both: npt.NDArray[np.bool_] = exact & (np.abs(to_doubles(got, dtype)) < float(smallest))
+    return both

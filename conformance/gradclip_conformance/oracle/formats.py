@@ -12,26 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from gradclip_adapters.contract import Array
+
 __all__ = [
     "FORMATS",
-    "Exact",
     "Format",
+    "as_dtype",
     "bits_of",
-    "decode",
     "distance",
     "encode",
+    "float64_values",
     "float_quotient",
     "next_down",
     "next_up",
     "power_of_two",
+    "round_all",
     "round_quotient",
     "round_to",
+    "take_apart",
     "to_doubles",
     "ulp",
     "value_of",
@@ -94,37 +98,6 @@ FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Exact:
-    """The elements of an array: `integers[i] * 2**exponent`, and beside them what integers cannot say."""
-
-    #: 0 where the element is not finite.
-    integers: list[int]
-    exponent: int
-    #: The sign bit of each element, that of a zero or a NaN too.
-    negative: list[bool]
-    #: The elements that are not finite, by their place.
-    special: dict[int, float] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.integers)
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether no element is NaN or infinite."""
-        return not self.special
-
-    def part(self, start: int, stop: int) -> Exact:
-        """The elements from one place to another."""
-        special = {place - start: value for place, value in self.special.items() if start <= place < stop}
-        return Exact(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
-
-    def fractions(self) -> list[Fraction]:
-        """The elements as fractions, for arrays that are small and finite."""
-        unit = power_of_two(self.exponent)
-        return [integer * unit for integer in self.integers]
-
-
 def power_of_two(exponent: int) -> Fraction:
     """`2**exponent`, exactly."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
@@ -135,7 +108,7 @@ def bits_of(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:
     return np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}").astype(np.uint64)
 
 
-def _take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Signed significands, the exponents of their units, and which elements are finite."""
     form, bits = FORMATS[dtype], bits_of(data, dtype)
     stored = form.precision - 1
@@ -148,47 +121,29 @@ def _take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDA
     return significands, np.maximum(fields, 1) - 1 + form.smallest_exponent, finite
 
 
-def decode(data: bytes, dtype: str) -> Exact:
-    """The elements of an array, exactly.
-
-    Parameters
-    ----------
-    data
-        Little-endian bytes; bfloat16 as its 16 bits.
-    dtype
-        A name in :data:`FORMATS`.
-    """
-    form, bits = FORMATS[dtype], bits_of(data, dtype)
-    significands, exponents, finite = _take_apart(data, dtype)
-    nonzero = significands != 0
-    # The lowest exponent that is needed keeps the integers short.
-    lowest = int(exponents[nonzero].min()) if nonzero.any() else 0
-    shifts = np.where(nonzero, exponents - lowest, 0)
-    negative = (bits >= np.uint64(form.sign_bit)).tolist()
-    special = {}
-    for place in np.flatnonzero(~finite).tolist():
-        is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
-        special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
-    return Exact(_shifted(significands, shifts, form), lowest, negative, special)
-
-
-def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
-    """The significands times powers of two, as Python's integers."""
-    if not len(shifts) or form.precision + int(shifts.max()) < 64:
-        integers: list[int] = (significands << shifts).tolist()
-        return integers
-    return [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
-
-
 def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
-    """The elements as float64, which holds all numbers of all formats; NaN and infinities too."""
-    significands, exponents, finite = _take_apart(data, dtype)
-    # The unit may lie below float64's normal range; the element, a multiple of it, is exact nevertheless.
-    doubles: npt.NDArray[np.float64] = np.ldexp(significands.astype(np.float64), exponents)
-    form, bits = FORMATS[dtype], bits_of(data, dtype)
-    magnitudes, negative = bits & np.uint64(form.sign_bit - 1), bits >= np.uint64(form.sign_bit)
-    doubles[~finite] = np.where(magnitudes[~finite] == form.infinity_bits, np.inf, np.nan)
-    return np.copysign(doubles, np.where(negative, -1.0, 1.0))
+    """Return the elements as float64, which holds all numbers of all formats; NaN and infinities too.
+
+    Raises
+    ------
+    ValueError
+        When the dtype is none of the four.
+    """
+    if dtype not in FORMATS:
+        message = f"the dtype {dtype} is not one of {', '.join(FORMATS)}"
+        raise ValueError(message)
+    bits = np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}")
+    if dtype == "bfloat16":
+        # The upper half of a float32.
+        bits = bits.astype(np.uint32) << np.uint32(16)
+    with np.errstate(invalid="ignore"):  # a signalling NaN among the bits is only converted
+        doubles: npt.NDArray[np.float64] = bits.view(f"<f{bits.itemsize}").astype(np.float64)
+    return doubles
+
+
+def float64_values(array: Array) -> npt.NDArray[np.float64]:
+    """Return the elements of an array as float64, exactly, flat; see :func:`to_doubles`."""
+    return to_doubles(array.data, array.dtype)
 
 
 def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
@@ -306,3 +261,23 @@ def _neighbour(value: float, dtype: str, direction: int) -> float:
 
 def _pack(bits: Sequence[int], form: Format) -> bytes:
     return np.array(bits, dtype=f"<u{form.width // 8}").tobytes()
+
+
+def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:
+    """Return the little-endian bytes of float64 numbers, each rounded once to the dtype, half to even."""
+    if dtype != "bfloat16":
+        with np.errstate(over="ignore"):
+            return values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
+    form = FORMATS[dtype]
+    _, exponents = np.frexp(values)
+    # The exponent of the unit of each rounded number: what is smaller than the normal numbers has the smallest one.
+    units = np.maximum(exponents - form.precision, form.smallest_exponent)
+    whole = np.rint(np.ldexp(values, -units))
+    with np.errstate(over="ignore", invalid="ignore"):
+        singles = np.where(np.isfinite(values), np.ldexp(whole, units), values).astype("<f4")
+    return (singles.view("<u4") >> np.uint32(16)).astype("<u2").tobytes()
+
+
+def as_dtype(array: Array, dtype: str) -> bytes:
+    """Return the elements' bytes in another dtype, each rounded once: a result of the wrong dtype still has values."""
+    return array.data if array.dtype == dtype else round_all(float64_values(array), dtype)

@@ -12,27 +12,14 @@ implementation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
 
-from .formats import Exact, power_of_two
-from .model import (
-    PLAIN,
-    Bounds,
-    Clipped,
-    Expected,
-    clipped_by,
-    exact_threshold,
-    finite_integers,
-    ulps_from_threshold,
-)
+from .formats import power_of_two
+from .formula import PLAIN, Formula
+from .model import Clipped, DyadicArray, Enclosure, ExpectedArray, clipped_by, exact_threshold, finite_integers
 
 __all__ = [
-    "PLAIN",
-    "Bounds",
-    "Clipped",
-    "Expected",
     "NoExactNormError",
     "clip_by_global_norm",
     "clip_by_norm",
@@ -40,7 +27,6 @@ __all__ = [
     "coefficient",
     "compare_to_threshold",
     "norm",
-    "ulps_from_threshold",
 ]
 
 #: Bits to which a root is resolved, unless it is exact anyway.
@@ -54,7 +40,7 @@ class NoExactNormError(NotImplementedError):
     """The order of the norm is out of reach of integer arithmetic."""
 
 
-def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = ROOT_BITS) -> Bounds:
+def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
     r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
 
     Parameters
@@ -73,7 +59,7 @@ def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = ROOT_BITS) -> Bou
     """
     if p == math.inf:
         largest = max((_largest(tensor) for tensor in tensors), default=Fraction(0))
-        return Bounds(largest, largest)
+        return Enclosure(largest, largest)
     halves = 2 * p
     if not (0 < halves < math.inf and halves == int(halves)):
         message = f"no exact norm of order {p!r}: integers reach 1/2, 1, 3/2, ... and infinity; use balls"
@@ -83,11 +69,11 @@ def norm(tensors: Iterable[Exact], p: float = 2.0, bits: int = ROOT_BITS) -> Bou
     return _half_integer_norm(tensors, int(halves), bits)
 
 
-def _largest(tensor: Exact) -> Fraction:
+def _largest(tensor: DyadicArray) -> Fraction:
     return max((abs(m) for m in finite_integers(tensor)), default=0) * power_of_two(tensor.exponent)
 
 
-def _sum_of_powers(tensors: Iterable[Exact], p: int) -> Fraction:
+def _sum_of_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
     total = Fraction(0)
     for tensor in tensors:
         integers = finite_integers(tensor)
@@ -96,7 +82,7 @@ def _sum_of_powers(tensors: Iterable[Exact], p: int) -> Fraction:
     return total
 
 
-def _half_integer_norm(tensors: Iterable[Exact], halves: int, bits: int) -> Bounds:
+def _half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -> Enclosure:
     """Enclose the sum of the square roots of `|x|**halves`: the norm is the root, of order `halves`, of its square."""
     lower = upper = Fraction(0)
     for tensor in tensors:
@@ -110,13 +96,13 @@ def _half_integer_norm(tensors: Iterable[Exact], halves: int, bits: int) -> Boun
         upper += (sum(roots) + inexact) * unit
     if lower == upper:
         return _root_bounds(lower**2, halves, bits)
-    return Bounds(_root_bounds(lower**2, halves, bits).lower, _root_bounds(upper**2, halves, bits).upper)
+    return Enclosure(_root_bounds(lower**2, halves, bits).lower, _root_bounds(upper**2, halves, bits).upper)
 
 
-def _root_bounds(power: Fraction, order: int, bits: int) -> Bounds:
+def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
     """Enclose the root of this order of a dyadic fraction to so many bits at least; exactly where it is dyadic."""
     if not power:
-        return Bounds(Fraction(0), Fraction(0), power, order)
+        return Enclosure(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
     # Enough places to hold the whole power, so that a root that is exact is found to be.
     places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
@@ -124,7 +110,7 @@ def _root_bounds(power: Fraction, order: int, bits: int) -> Bounds:
     root = _integer_root(scaled, order)
     unit = power_of_two(-places)
     upper = root if root**order == scaled else root + 1
-    return Bounds(root * unit, upper * unit, power, order)
+    return Enclosure(root * unit, upper * unit, power, order)
 
 
 def _integer_root(number: int, order: int) -> int:
@@ -140,7 +126,7 @@ def _integer_root(number: int, order: int) -> int:
         guess = better
 
 
-def compare_to_threshold(bounds: Bounds, threshold: Fraction) -> int:
+def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
     """-1, 0 or 1: the norm is below, at or above the threshold, decided exactly.
 
     For half-integer orders, of which no power is rational, 0 also stands for a threshold inside the enclosure.
@@ -153,40 +139,27 @@ def compare_to_threshold(bounds: Bounds, threshold: Fraction) -> int:
     return (bounds.power > power) - (bounds.power < power)
 
 
-def coefficient(bounds: Bounds, threshold: float | Fraction, formula: Mapping[str, Any] = PLAIN) -> Fraction:
-    r"""What the gradients are multiplied by, given their norm `n`, the threshold `c` and the formula.
-
-    ================= =================================================
-    kind              coefficient
-    ================= =================================================
-    plain             :math:`c / n` where `n > c`, 1 otherwise
-    coefficient       :math:`\min(1, c / (n + \epsilon))`
-    max-denominator   :math:`c / (\max(n, c) + \epsilon)`
-    min-numerator     :math:`\min(n, c) / (n + \epsilon)`
-    ================= =================================================
+def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula = PLAIN) -> Fraction:
+    """Return what the gradients are multiplied by, given the enclosure of their norm and the threshold.
 
     An infinite threshold gives the limit. Where a denominator is 0 there is nothing but zeros to multiply: 1.
     """
-    kind, eps = formula["kind"], Fraction(formula.get("eps", 0.0))
+    size, small = bounds.middle, formula.small
     if threshold == math.inf:
-        above, limit = False, Fraction(0)
+        # All that is left of the formulas is the one that divides a norm below the threshold.
+        return size / (size + small) if formula.kind == "min-numerator" and size + small else Fraction(1)
+    limit = exact_threshold(threshold)
+    above = compare_to_threshold(bounds, limit - formula.threshold_shift()) > 0
+    if formula.kind in ("plain", "coefficient"):
+        numerator, denominator = (limit, size + formula.threshold_shift()) if above else (Fraction(1), Fraction(1))
+    elif formula.kind == "max-denominator":
+        numerator, denominator = limit, (size if above else limit) + small
     else:
-        limit = exact_threshold(threshold)
-        above = compare_to_threshold(bounds, limit - eps if kind == "coefficient" else limit) > 0
-    size = bounds.middle
-    if kind in ("plain", "coefficient"):
-        shift = eps if kind == "coefficient" else Fraction(0)
-        return limit / (size + shift) if above and size + shift else Fraction(1)
-    if kind == "max-denominator":
-        denominator = (size if above else limit) + eps
-        return limit / denominator if denominator and threshold != math.inf else Fraction(1)
-    if kind == "min-numerator":
-        return (limit if above else size) / (size + eps) if size + eps else Fraction(1)
-    message = f"no formula of kind {kind!r}; the kinds are plain, coefficient, max-denominator and min-numerator"
-    raise ValueError(message)
+        numerator, denominator = (limit if above else size), size + small
+    return numerator / denominator if denominator else Fraction(1)
 
 
-def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) -> Expected:
+def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
     """`min(max(x, low), high)` of each element; a NaN stays, an infinity becomes the bound it is beyond."""
     bounds = (exact_threshold(low), exact_threshold(high))
     # Integers in units of which the bounds, too, are multiples.
@@ -201,22 +174,20 @@ def clip_by_value(values: Exact, low: float | Fraction, high: float | Fraction) 
         else:
             clipped[place] = most if value > 0 else min(least, most)
     negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, values.negative, strict=True)]
-    return Expected(Exact(clipped, 0, negative, special), 1, denominator)
+    return ExpectedArray(DyadicArray(clipped, 0, negative, special), 1, denominator)
 
 
-def clip_by_norm(
-    values: Exact, clip_norm: float | Fraction, p: float = 2.0, formula: Mapping[str, Any] = PLAIN
-) -> Clipped:
+def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
     """The clip of one gradient by its own norm."""
     return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
 def clip_by_global_norm(
-    tensors: Sequence[Exact | None],
+    tensors: Sequence[DyadicArray | None],
     clip_norm: float | Fraction,
     p: float = 2.0,
     included: Sequence[bool] | None = None,
-    formula: Mapping[str, Any] = PLAIN,
+    formula: Formula = PLAIN,
 ) -> Clipped:
     """The clip of all included gradients by their common norm; the others are neither counted nor changed.
 
@@ -231,7 +202,7 @@ def clip_by_global_norm(
     included
         One flag a tensor; all of them when left out.
     formula
-        See :func:`coefficient`.
+        Of the coefficient.
     """
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
@@ -241,7 +212,9 @@ def clip_by_global_norm(
     return clipped_by(tensors, flags, bounds, side, coefficient(bounds, clip_norm, formula))
 
 
-def _resolved(tensors: Sequence[Exact], bounds: Bounds, threshold: Fraction, p: float) -> tuple[Bounds, int]:
+def _resolved(
+    tensors: Sequence[DyadicArray], bounds: Enclosure, threshold: Fraction, p: float
+) -> tuple[Enclosure, int]:
     """The side of the threshold, and the norm as narrow as it takes to tell."""
     bits = ROOT_BITS
     side = compare_to_threshold(bounds, threshold)

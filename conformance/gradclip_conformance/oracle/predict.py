@@ -1,83 +1,174 @@
-"""What a formula predicts for a case: the oracles, applied to a call.
+"""Predict what a formula gives for a call: the oracles, asked together.
 
-The neutral rule is the formula `plain`; a framework's own formula is another one. Predictions are kept, because every
-subject of every framework is held against the same ones.
+Both oracles must agree, and each does alone what the other cannot. The first, `integers`, is always there. The second,
+`balls`, is where python-flint is installed. The neutral rule is the formula `PLAIN`; a framework's own formula is
+another one. Predictions are kept, because every subject of every framework is held against the same ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from importlib.metadata import version
+from types import ModuleType
 
 from gradclip_adapters.contract import Array
 
-from ..cases.model import Case
-from . import agreement
-from .bounds import NOTHING, ErrorBounds, error_bounds
-from .formats import FORMATS, Exact, Format, decode, float_quotient, power_of_two, round_to, value_of
-from .integers import norm as exact_norm
-from .model import PLAIN, Bounds, Expected, ulps_from_threshold
+from . import integers
+from .arrays import decode
+from .bounds import NOTHING, error_bounds
+from .formats import FORMATS, Format, float_quotient, power_of_two, round_to, ulp, value_of
+from .formula import PLAIN, Formula
+from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
+from .question import Question, narrowest
 
-__all__ = ["Prediction", "clip_bound", "clip_budget", "decoded", "narrowest", "norm_bound", "norm_budget", "predict"]
+__all__ = ["OraclesDisagreeError", "decoded", "predict", "second_oracle"]
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What is expected of each gradient; None for one whose expectation is not finite, or that does not exist."""
+def _second() -> ModuleType | None:
+    try:
+        from . import balls
+    except ImportError:
+        return None
+    return balls
 
-    gradients: tuple[Expected | None, ...]
-    #: The norm over all included gradients (global norm), else that of each gradient; None where it is not finite.
-    norms: tuple[Bounds | None, ...]
-    #: For each gradient, whether its norm is so near the threshold that a rounding error decides the branch.
-    near: tuple[bool, ...]
-    #: For each gradient, how far it may lie from what is expected.
-    errors: tuple[ErrorBounds, ...]
-    #: What `measure` has found already: many gradients, and many subjects' answers, are the same.
-    measured: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+
+SECOND = _second()
+
+#: Elements up to which the second oracle is asked about a clip by value.
+MANY = 4096
+
+
+class OraclesDisagreeError(Exception):
+    """The two oracles contradict each other: the suite's own fault, whatever the answer was."""
+
+
+def second_oracle() -> str:
+    """What the second oracle reckons with, for the header of a record."""
+    return "not installed" if SECOND is None else f"python-flint {version('python-flint')}"
+
+
+def _clip_by_norm(
+    tensors: Sequence[DyadicArray | None],
+    included: Sequence[bool],
+    threshold: float,
+    p: float,
+    formula: Formula,
+) -> Clipped:
+    """What is expected of a clip of finite gradients by their common norm.
+
+    Raises
+    ------
+    OraclesDisagreeError
+        When the oracles contradict each other.
+    NoExactNormError
+        For an order that integers do not reach, where the second oracle is not installed.
+    """
+    arguments = (tensors, threshold, p, included, formula)
+    try:
+        first = integers.clip_by_global_norm(*arguments)
+    except integers.NoExactNormError:
+        if SECOND is None:
+            raise
+        alone: Clipped = SECOND.clip_by_global_norm(*arguments)
+        return alone
+    if SECOND is not None:
+        problem = SECOND.disagreement(first, SECOND.clip_by_global_norm(*arguments))
+        if problem is not None:
+            msg = f"The two oracles disagree on norm type {p:g} and threshold {threshold!r}: {problem}."
+            raise OraclesDisagreeError(msg)
+    return first
+
+
+def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArray:
+    """What is expected of a clip by value; an infinite bound is no bound.
+
+    Raises
+    ------
+    OraclesDisagreeError
+        When the oracles contradict each other.
+    """
+    # An infinite bound stands for one that no finite element reaches; infinite elements are beyond none.
+    reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * power_of_two(values.exponent)
+    beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
+    bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
+    first = integers.clip_by_value(values, *bounds)
+    # The second oracle takes fractions one by one, and there is nothing in a longer array that is not in a short one.
+    if SECOND is not None and len(values) <= MANY and not _same(first, SECOND.clip_by_value(values, *bounds)):
+        msg = f"The two oracles disagree on the clip by value to [{low}, {high}]."
+        raise OraclesDisagreeError(msg)
+    kept = {place: value for place, value in values.special.items() if value in (low, high)}
+    return replace(first, values=replace(first.values, special={**first.values.special, **kept})) if kept else first
+
+
+def _same(first: ExpectedArray, second: ExpectedArray) -> bool:
+    """Whether two expectations hold the same numbers, by cross multiplication."""
+    one, other = (expected.values.exponent for expected in (first, second))
+    lowest = min(one, other)
+    left = first.numerator * second.denominator << (one - lowest)
+    right = second.numerator * first.denominator << (other - lowest)
+    places = (first.values.special.keys(), second.values.special.keys())
+    return places[0] == places[1] and all(
+        a * left == b * right for a, b in zip(first.values.integers, second.values.integers, strict=True)
+    )
 
 
 @lru_cache(maxsize=64)
-def _decoded(data: bytes, dtype: str) -> Exact:
+def _decoded(data: bytes, dtype: str) -> DyadicArray:
     return decode(data, dtype)
 
 
-def decoded(case: Case) -> list[Exact | None]:
+def decoded(case: Question) -> list[DyadicArray | None]:
     """The gradients of a case, exactly."""
     return [None if g.array is None else _decoded(g.array.data, g.array.dtype) for g in case.gradients]
 
 
-_KEPT: dict[tuple[object, ...], Prediction] = {}
-_MOST_KEPT = 4096
-
-
-def predict(case: Case, formula: Mapping[str, Any] = PLAIN) -> Prediction:
-    """What a formula gives for a case's gradients, included and not.
+def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
+    """Return what a formula gives for a call's gradients, included and not.
 
     Raises
     ------
     OraclesDisagreeError
         When the two oracles contradict each other.
     """
-    key = (
+    return _predict(_Asked(question, formula))
+
+
+class _Asked:
+    """A question and a formula, equal to every other with the same answer."""
+
+    def __init__(self, question: Question, formula: Formula) -> None:
+        self.question, self.formula = question, formula
         # Of one gradient the common norm is its own.
-        "clip_by_norm" if case.operation == "clip_by_global_norm" and len(case.gradients) == 1 else case.operation,
-        tuple((gradient.array, gradient.need_clip) for gradient in case.gradients),
-        tuple(sorted(case.options.items())),
-        tuple(sorted(formula.items())),
-        case.dtype,
-    )
-    if key not in _KEPT:
-        while len(_KEPT) >= _MOST_KEPT:
-            del _KEPT[next(iter(_KEPT))]
-        _KEPT[key] = _by_value(case) if case.operation == "clip_by_value" else _by_norm(case, formula)
-    return _KEPT[key]
+        alone = question.operation == "clip_by_global_norm" and len(question.gradients) == 1
+        self._key = (
+            "clip_by_norm" if alone else question.operation,
+            tuple((gradient.array, gradient.need_clip) for gradient in question.gradients),
+            tuple(sorted(question.options.items())),
+            formula,
+            question.dtype,
+        )
+        self._hash = hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
 
 
-def _by_value(case: Case) -> Prediction:
+# Safe in threads: the suite judges in as many as there are jobs.
+@lru_cache(maxsize=4096)
+def _predict(asked: _Asked) -> Prediction:
+    if asked.question.operation == "clip_by_value":
+        return _by_value(asked.question)
+    return _by_norm(asked.question, asked.formula)
+
+
+def _by_value(case: Question) -> Prediction:
     tensors, flags = decoded(case), _included(case)
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
@@ -85,7 +176,7 @@ def _by_value(case: Case) -> Prediction:
         return _without_expectation(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     # Of thousands of gradients many are the same.
-    known: dict[tuple[Array | None, bool], Expected | None] = {}
+    known: dict[tuple[Array | None, bool], ExpectedArray | None] = {}
     keys = [(gradient.array, flag) for gradient, flag in zip(case.gradients, flags, strict=True)]
     for key, tensor in zip(keys, tensors, strict=True):
         if key not in known:
@@ -95,23 +186,23 @@ def _by_value(case: Case) -> Prediction:
 
 
 def _clipped_by_value(
-    tensor: Exact | None, low: float, high: float, *, included: bool, rate: Fraction
-) -> Expected | None:
+    tensor: DyadicArray | None, low: float, high: float, *, included: bool, rate: Fraction
+) -> ExpectedArray | None:
     if tensor is None:
         return None
-    return (agreement.clip_by_value(tensor, low, high) if included else Expected(tensor)).times(rate)
+    return (_clip_by_value(tensor, low, high) if included else ExpectedArray(tensor)).times(rate)
 
 
-def _without_expectation(tensors: Sequence[Exact | None], flags: Sequence[bool]) -> Prediction:
+def _without_expectation(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
     """Of included gradients nothing is expected; the excluded ones stay what they are."""
     kept = tuple(
-        None if tensor is None or flag else Expected(tensor) for tensor, flag in zip(tensors, flags, strict=True)
+        None if tensor is None or flag else ExpectedArray(tensor) for tensor, flag in zip(tensors, flags, strict=True)
     )
     count = len(tensors)
     return Prediction(kept, (None,) * max(count, 1), (False,) * count, (NOTHING,) * count)
 
 
-def _by_norm(case: Case, formula: Mapping[str, Any]) -> Prediction:
+def _by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decoded(case), _included(case)
     if case.operation == "clip_by_global_norm":
         return _common(case, tensors, flags, formula)
@@ -130,17 +221,17 @@ def _by_norm(case: Case, formula: Mapping[str, Any]) -> Prediction:
 
 
 def _common(
-    case: Case,
-    tensors: list[Exact | None],
+    case: Question,
+    tensors: list[DyadicArray | None],
     flags: list[bool],
-    formula: Mapping[str, Any],
+    formula: Formula,
     alone: Array | None = None,
 ) -> Prediction:
     threshold = float(case.options["clip_norm"])
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     if not all(tensor.is_finite for tensor in counted) or math.isnan(threshold) or threshold < 0:
         return _without_expectation(tensors, flags)
-    clipped = agreement.clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
+    clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.times(rate) for expected in clipped.gradients)
     form, size = (
@@ -148,18 +239,31 @@ def _common(
         float_quotient(clipped.norm.middle, Fraction(1)),
     )
     errors = error_bounds(form, case.norm_type, sum(map(len, counted)), size)
-    # The formula of this kind compares norm + eps with the threshold.
-    shift = Fraction(formula.get("eps", 0.0)) if formula["kind"] == "coefficient" else Fraction(0)
-    near = (
-        math.isfinite(threshold)
-        and ulps_from_threshold(clipped.norm, Fraction(threshold) - shift, form) <= errors.norm_bound
-        and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
+    near = math.isfinite(threshold) and _is_near(
+        clipped.norm, counted, threshold, case.norm_type, formula, form, errors
     )
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
 
-def _is_exact(norm: Bounds, tensors: Sequence[Exact], p: float, form: Format) -> bool:
+def _is_near(
+    norm: Enclosure,
+    tensors: Sequence[DyadicArray],
+    threshold: float,
+    p: float,
+    formula: Formula,
+    form: Format,
+    errors: ErrorBounds,
+) -> bool:
+    """Return whether a rounding error decides on which side of the threshold the norm lies."""
+    shift = formula.threshold_shift()
+    compared = Fraction(threshold) - shift
+    if float_quotient(abs(norm.middle - compared), ulp(compared, form)) > errors.norm_bound:
+        return False
+    return not (shift == 0 and _is_exact(norm, tensors, p, form))
+
+
+def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: Format) -> bool:
     """Whether arithmetic in the format gives the norm without any rounding, in whatever order it sums."""
     if p == math.inf:
         return True
@@ -171,11 +275,11 @@ def _is_exact(norm: Bounds, tensors: Sequence[Exact], p: float, form: Format) ->
         return False
     if p == 1.0 or len(tensors) == 1:
         return True
-    alone = [exact_norm([tensor]) for tensor in tensors]
+    alone = [integers.norm([tensor]) for tensor in tensors]
     return all(one.lower == one.upper and _is_number(one.lower, form) for one in alone)
 
 
-def _unit_exponent(tensor: Exact) -> int:
+def _unit_exponent(tensor: DyadicArray) -> int:
     """The exponent of the greatest power of two of which all elements are multiples; one of them is not zero."""
     bits = 0
     for integer in tensor.integers:
@@ -187,33 +291,6 @@ def _is_number(value: Fraction, form: Format) -> bool:
     return value <= form.largest and value_of(round_to(value, form), form) == value
 
 
-def narrowest(case: Case) -> str:
-    """The dtype of fewest digits among the gradients that are included."""
-    arrays = [case.gradients[i].array for i in case.included]
-    names = [array.dtype for array in arrays if array is not None] or [case.dtype.partition("+")[0]]
-    return min(names, key=lambda name: FORMATS[name].precision)
-
-
-def norm_budget(case: Case) -> float:
-    """How far, in ulp, the norm may lie from the exact one to pass."""
-    return max((error.norm_budget for error in predict(case).errors), default=0.0)
-
-
-def norm_bound(case: Case) -> float:
-    """How far, in ulp, the norm may lie from the exact one not to fail."""
-    return max((error.norm_bound for error in predict(case).errors), default=0.0)
-
-
-def clip_budget(case: Case) -> float:
-    """How far, in ulp, an element may lie from the exact one to pass."""
-    return max((error.clip_budget for error in predict(case).errors), default=0.0)
-
-
-def clip_bound(case: Case) -> float:
-    """How far, in ulp, an element may lie from the exact one not to fail."""
-    return max((error.clip_bound for error in predict(case).errors), default=0.0)
-
-
-def _included(case: Case) -> list[bool]:
+def _included(case: Question) -> list[bool]:
     chosen = set(case.included)
     return [i in chosen for i in range(len(case.gradients))]

@@ -5,7 +5,6 @@ A record may come from anybody: each number is parsed, each name is looked up, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,10 +15,11 @@ from gradclip_spec import rules
 
 from ..cases import regressions
 from ..cases.literals import NoScript
-from ..cases.model import Case, Metamorphic, Values
-from ..judge.measure import measure
-from ..judge.relations import RELATIONS
-from ..oracle.formats import FORMATS, encode
+from ..cases.model import Case
+from ..cases.readable import array_of
+from ..judge.expectation import Expectation
+from ..oracle.distances import measure
+from ..oracle.formats import FORMATS
 from ..oracle.predict import predict
 
 __all__ = ["find_case", "shown_case"]
@@ -58,78 +58,32 @@ def find_case(cell: Cell) -> Case | None:
     return case
 
 
-def shown_case(case: Case, cell: Cell) -> Case:
-    """Return a case whose script reproduces the cell.
+def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
+    """Return the case by which a script can show a cell: the case itself, unless its expectation names another.
 
-    Of a relation between two calls, return the call whose result is wrong by itself: where the results are further
-    apart than their errors allow, one of them is. Of a clip by value, which goes element by element, return the
-    elements that the record shows, if those are wrong.
+    Of a clip by value, which is element by element, it is cut to the elements that the record shows, if they are wrong.
 
     Raises
     ------
     NoScript
-        When each call, seen alone, is right.
+        When nothing that a script can show is wrong.
     """
-    if not isinstance(case.expectation, Metamorphic):
-        return _cut(case, cell) if case.operation == "clip_by_value" else case
-    relation = RELATIONS.get(case.expectation.relation)
-    first = replace(case, expectation=Values())
-    if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
-        # The record does not say which of the two calls raised; what is split or scaled may be why.
-        return first if relation is None or case.expectation.relation == "twice" else relation.second(first, ())
-    shown = _first_answer(cell, case)
-    if shown is None:
-        msg = f"{case.id} relates two calls, and the record does not show the answers to them: nothing is wrong there."
-        raise NoScript(msg)
-    results = tuple(map(_array, shown["gradients"]))
-    if measure(first, predict(first), results, first.included).grade == "fail":
-        return first
-    if relation is None:
-        msg = f"A script cannot show what {case.id} expects: each of its numbers is right by itself."
-        raise NoScript(msg)
-    return replace(relation.second(case, results), expectation=Values())
+    instead = expectation.case_to_show(case, cell)
+    if instead is not None:
+        return instead
+    return _cut(case, expectation.shown_first(cell)) if case.operation == "clip_by_value" else case
 
 
-def _cut(case: Case, cell: Cell) -> Case:
-    """Return the case with the elements that the record shows, where those show what is wrong."""
-    shown = _first_answer(cell, case)
-    answers: Sequence[Any] = () if shown is None else shown.get("gradients", ())
+def _cut(case: Case, shown: Any) -> Case:
+    """Return the case with as many elements of its gradient as the record shows, where those show what is wrong."""
+    answers: Sequence[Any] = shown.get("gradients", ()) if isinstance(shown, Mapping) else ()
     if len(case.gradients) != 1 or len(answers) != 1:
         return case
     (gradient,), (answered,) = case.gradients, answers
     if gradient.array is None or answered is None or "elements" not in answered:
         return case
-    result = _array(answered)
+    result = array_of(answered)
     count, width = len(answered["values"]), FORMATS[gradient.array.dtype].width // 8
     first = Array(gradient.array.dtype, (count,), gradient.array.data[: count * width])
     fewer = replace(case, gradients=(replace(gradient, array=first),))
     return fewer if measure(fewer, predict(fewer), [result], fewer.included).grade == "fail" else case
-
-
-def _first_answer(cell: Cell, case: Case) -> Mapping[str, Any] | None:
-    """Return what is shown of the answer to the first call: a record has it as `expected` where there were two."""
-    two = isinstance(case.expectation, Metamorphic) and case.expectation.relation in RELATIONS
-    shown = cell.expected if two else cell.observed
-    return shown if isinstance(shown, Mapping) and ("gradients" in shown or "norm" in shown) else None
-
-
-def _array(shown: Mapping[str, Any] | None) -> Array | None:
-    """Return an array that a record shows, or its first elements as an array of one dimension.
-
-    Raises
-    ------
-    NoScript
-        When the record shows no such array.
-    """
-    if shown is None:
-        return None
-    try:
-        values = [float.fromhex(value) for value in shown["values"]]
-        shape = (len(values),) if "elements" in shown else tuple(shown["shape"])
-        if not all(type(length) is int for length in shape) or math.prod(shape) != len(values):
-            msg = f"the shape does not hold {len(values)} numbers"
-            raise ValueError(msg)
-        return Array(shown["dtype"], shape, encode(values, shown["dtype"]))
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        msg = f"The record shows an array that cannot be read ({type(error).__name__}: {error})."
-        raise NoScript(msg) from error

@@ -51,10 +51,12 @@ from gradclip_spec import rules
 
 from ..cases.catalogue import all_cases
 from ..cases.literals import NoScript, array_literal, docstring_literal, literal
-from ..cases.model import Case, CompiledAgrees, ReturnedNorm, Structure
-from ..cases.readable import float64_values, readable_input
+from ..cases.model import Case
+from ..cases.readable import readable_input
+from ..judge.judging import expectation_of
+from ..judge.model import Script, ScriptCall
+from ..oracle.formats import float64_values
 from ..run.plan import Selection, plan_cells
-from .assertions import ScriptCall, checked, twice_checked
 from .replay import find_case, shown_case
 
 __all__ = ["SCRIPTS", "NoScript", "script"]
@@ -89,14 +91,15 @@ def script(header: Header, cell: Cell) -> str:
     """
     subject = _subject_of(header, cell)
     known = _template(header.adapter, subject.name)
-    case = shown_case(_case_of(cell, subject), cell)
+    asked = _case_of(cell, subject)
+    case = shown_case(asked, expectation_of(asked), cell)
+    expectation = expectation_of(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
-    if isinstance(case.expectation, CompiledAgrees):
-        compiled = _template(header.adapter, _compiled(subject.name, known))
-        calls = (_call(case, subject, known), _call(case, subject, compiled))
-        body = twice_checked(*calls, case, subject, known.get("compiled_before", ""), raised=raised)
-    else:
-        body = checked(_call(case, subject, known), case, subject, raised=raised)
+    compiled = None
+    if expectation.compiles:
+        compiled = _call(case, subject, _template(header.adapter, _compiled(subject.name, known)))
+    between = known.get("compiled_before", "")
+    body = expectation.write_script(Script(case, subject, _call(case, subject, known), raised, compiled, between))
     framework = Template(known["imports"]).substitute(_names(case, subject, known)).strip()
     return "\n".join([_docstring(header, cell, case), "", *_imports(body), framework, "", body, ""])
 
@@ -152,7 +155,7 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
-    if isinstance(case.expectation, Structure):
+    if not expectation_of(case).needs_numbers:
         convert = "$result"
 
     def line(result: str, where: str, exists: bool) -> str:
@@ -265,7 +268,7 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
         "keywords": "".join(keywords),
         "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
-        "norm": "norm = " if isinstance(case.expectation, ReturnedNorm) else "",
+        "norm": "norm = " if expectation_of(case).about == "norm" else "",
         "need_clip": need_clip,
         "excluding": "" if included else known.get("excluding", "").replace("$need_clip", need_clip),
         "each": "gradient" if included else "gradient, need_clip",

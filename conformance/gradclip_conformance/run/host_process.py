@@ -27,7 +27,7 @@ from gradclip_adapters import wire
 from gradclip_adapters.contract import Array, Call
 from gradclip_adapters.limits import answer_line_bytes
 
-from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
+from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
 from .messages import message_of
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, find_returned_norms

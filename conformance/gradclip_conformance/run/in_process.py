@@ -15,7 +15,7 @@ from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised,
 from gradclip_adapters.host import without_excess
 from gradclip_adapters.wire import check_subjects
 
-from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
+from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 from .probing import EarlyAnswers, find_returned_norms
 
 __all__ = ["InProcess"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..judge.answers import StartError
+from ..judge.model import StartError
 from .host_process import CASE_SECONDS, HostProcess, host_command, start_seconds
 
 __all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target", "parse_size"]

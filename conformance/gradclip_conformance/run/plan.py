@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.model import Case
+from ..cases.patterns import matches_any
 
 __all__ = ["PlannedCell", "Selection", "plan_cells"]
 
@@ -26,11 +26,11 @@ class Selection:
     cases: tuple[str, ...] = ()
 
     def holds(self, case: Case) -> bool:
-        """Whether a case is selected: rules and cases are shell patterns, matched against their ids."""
+        """Whether a case is selected: rules and cases are patterns of ids, in which `*` alone is special."""
         return (
             (not self.operations or case.operation in self.operations)
             and (not self.dtypes or case.dtype in self.dtypes)
-            and (not self.rules or any(fnmatchcase(case.rule, p) or fnmatchcase(case.id, p) for p in self.rules))
+            and (not self.rules or matches_any(self.rules, case.rule, case.id))
             and (not self.cases or case.id in self.cases)
         )
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
 
-from ..judge.answers import Answer, Description, Replied
+from ..judge.model import Answer, Description, Replied
 from ..oracle.formats import FORMATS, round_to
 
 __all__ = ["PROBED", "EarlyAnswers", "find_returned_norms"]

@@ -1,10 +1,10 @@
-"""Who is told how a run goes on."""
+"""Define what is told how a run goes on."""
 
 from __future__ import annotations
 
 from gradclip_reports.records import Cell
 
-from ..judge.answers import Description
+from ..judge.model import Description
 
 __all__ = ["Progress"]
 

@@ -20,18 +20,17 @@ from typing import TextIO
 
 from gradclip_adapters.wire import subject_to_json
 from gradclip_reports.records import Cell, Header, Run, RunWriter
+from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec import rules
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.readable import readable_input
-from ..judge.answers import Connection, Description
-from ..judge.judging import Context, explained, judge
-from ..judge.relations import follow_up
-from ..judge.verdict import SPOILING, Verdict
-from ..known.claims import Claim, load_claims
+from ..judge.judging import explained, follow_up, judge
+from ..judge.model import Claim, Connection, Context, Description, Verdict
+from ..known.claims import load_claims
 from ..known.pins import Deviation, load_deviations, pinned
-from ..oracle.agreement import second_oracle
+from ..oracle.predict import second_oracle
 from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, plan_cells
 from .progress import Progress
@@ -40,9 +39,6 @@ __all__ = ["CASE_SECONDS", "RunRequest", "run_adapter", "run_cell"]
 
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
-
-#: The statuses of cells in which something differs from the rule: those are worth their input in the record.
-DIFFERING = SPOILING | {"deviation", "documented", "quality"}
 
 RULES = {rule.id: rule for rule in rules.load()}
 
@@ -125,7 +121,7 @@ def run_cell(
     try:
         verdict = _verdict(connection, planned, timeout, claims, deviations)
     except Exception:
-        verdict = Verdict("error", f"The suite itself failed on this cell: {traceback.format_exc()}")
+        verdict = Verdict(Status.ERROR, f"The suite itself failed on this cell: {traceback.format_exc()}")
     return Cell(
         subject=subject.name,
         operation=case.operation,
@@ -133,7 +129,7 @@ def run_cell(
         case=case.id,
         level=rule.level,
         dtype=case.dtype,
-        status=verdict.status,
+        status=verdict.status.value,
         ulp=verdict.ulp,
         detail=verdict.detail,
         expected=verdict.expected,
@@ -156,7 +152,7 @@ def _verdict(
 ) -> Verdict:
     case, subject = planned.case, planned.subject
     if planned.missing is not None:
-        return Verdict("unsupported", planned.missing)
+        return Verdict(Status.UNSUPPORTED, planned.missing)
     answers = [connection.ask(case.call(subject.name), timeout)]
     following = follow_up(case, answers[0])
     if following is not None:

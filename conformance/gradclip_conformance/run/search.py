@@ -21,11 +21,13 @@ from typing import Any
 
 from gradclip_adapters.contract import Array, Gradient, Subject
 from gradclip_reports.records import Cell
+from gradclip_reports.statuses import STATUSES, Status
 
 from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..cases.regressions import case_of
-from ..oracle.formats import FORMATS, Format, decode, next_down, next_up, round_to, to_doubles
+from ..oracle.arrays import decode
+from ..oracle.formats import FORMATS, Format, next_down, next_up, round_to, to_doubles
 from ..oracle.integers import norm
 from .plan import PlannedCell, Selection, plan_cells
 
@@ -33,8 +35,6 @@ __all__ = ["EXAMPLES", "Searched", "inputs", "search"]
 
 #: How many inputs are tried for each subject, rule and dtype.
 EXAMPLES = 100
-
-FAILING = ("fail", "crash", "timeout", "error")
 
 #: The rules that are searched, without their operation; what a search under each expects says `cases.found`.
 RULES = {
@@ -128,7 +128,7 @@ def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]],
         status, distance = ask(case)
         if status in ("pass", "quality", "documented") and (one.worst is None or distance > one.worst[0]):
             one.worst = (distance, case)
-        return status in FAILING
+        return STATUSES[status].spoils and status != Status.CHANGED
 
     settings = hypothesis.settings(
         max_examples=examples,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
-from ..model import Case, Recorded, Refused, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -17,27 +17,29 @@ def cases() -> Iterator[Case]:
         tensors = [tensor([3.0], dtype), tensor([-4.0], dtype)]
         for operation in NORM_OPERATIONS:
             refused = f"{operation}.negative-threshold-refused"
-            yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, Refused())
+            yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, expect("refused"))
             # As small as makes no visible difference, and where no gradient shows one.
-            yield case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, Refused())
+            yield case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, expect("refused"))
             zeros = [tensor([0.0, 0.0], dtype)]
-            yield case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, Refused())
-            yield case(refused, "minus-infinity", dtype, tensors, {"clip_norm": -math.inf}, Refused())
-            yield case(f"{operation}.nan-threshold", "nan", dtype, tensors, {"clip_norm": math.nan}, Recorded())
-        yield case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, Recorded())
-        yield case("value.min-above-max", "negative-max-only", dtype, tensors, {"max": -1.0}, Recorded())
-        yield case("value.nan-threshold", "nan", dtype, tensors, {"max": math.nan}, Recorded())
+            yield case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, expect("refused"))
+            yield case(refused, "minus-infinity", dtype, tensors, {"clip_norm": -math.inf}, expect("refused"))
+            yield case(f"{operation}.nan-threshold", "nan", dtype, tensors, {"clip_norm": math.nan}, expect("recorded"))
+        yield case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, expect("recorded"))
+        yield case("value.min-above-max", "negative-max-only", dtype, tensors, {"max": -1.0}, expect("recorded"))
+        yield case("value.nan-threshold", "nan", dtype, tensors, {"max": math.nan}, expect("recorded"))
         ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
         for operation in ("value", "global-norm"):
             options = {**clipping_options(operation, 3.0), "as_generator": True}
-            yield case(f"{operation}.any-iterable", "generator", dtype, ordered, options, Values(), ["generator"])
+            yield case(
+                f"{operation}.any-iterable", "generator", dtype, ordered, options, expect("values"), ["generator"]
+            )
             single = f"{operation}.single-tensor"
             for name, shape in (("vector", (6,)), ("matrix", (2, 3)), ("scalar", ())):
                 values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5] if shape else [-4.0]
                 options = {**clipping_options(operation, 3.0), "as_single": True}
-                yield case(single, name, dtype, [tensor(values, dtype, shape)], options, Values(), ["single"])
+                yield case(single, name, dtype, [tensor(values, dtype, shape)], options, expect("values"), ["single"])
         uneven = [tensor([2.5], dtype), tensor([-1.5], dtype), tensor([4.0, 0.25], dtype)]
         for operation in OPERATIONS:
             for name, threshold in (("clipped", 2), ("not-clipped", 32)):
                 options = clipping_options(operation, threshold)
-                yield case(f"{operation}.integer-threshold", name, dtype, uneven, options, Values())
+                yield case(f"{operation}.integer-threshold", name, dtype, uneven, options, expect("values"))

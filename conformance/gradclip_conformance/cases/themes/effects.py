@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ..build import DTYPES, OPERATIONS, case, clipping_options, every_digit, scattered_tensor, tensor, tensor_of
-from ..model import Case, CompiledAgrees, InputsKept, InputsWritten, Repeatable
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -31,27 +31,41 @@ def cases() -> Iterator[Case]:
             for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0), ("threshold-zero", 0.0)):
                 options = clipping_options(operation, threshold)
                 yield case(
-                    f"{operation}.inputs-not-mutated", name, dtype, tensors, options, InputsKept(), ["functional"]
+                    f"{operation}.inputs-not-mutated",
+                    name,
+                    dtype,
+                    tensors,
+                    options,
+                    expect("inputs-kept"),
+                    ["functional"],
                 )
                 yield case(
-                    f"{operation}.in-place-written", name, dtype, tensors, options, InputsWritten(), ["in_place"]
+                    f"{operation}.in-place-written",
+                    name,
+                    dtype,
+                    tensors,
+                    options,
+                    expect("inputs-written"),
+                    ["in_place"],
                 )
             yield from _passed(operation, dtype)
             options = options_of_two = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
-            yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, Repeatable())
+            yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, expect("repeatable"))
             # Long enough for another thread to have its turn meanwhile.
             long = [scattered_tensor(length, dtype) for length in (2**14, 2**13)]
             options = clipping_options(operation, 2.0**-7)
             agree = f"{operation}.threads-agree"
-            yield case(agree, "eight", dtype, long, options, Repeatable(threads=8), ["threads"])
+            yield case(agree, "eight", dtype, long, options, expect("repeatable", threads=8), ["threads"])
             if dtype == "float32":
                 one_excluded = [long[0], replace(long[1], need_clip=False)]
-                yield case(agree, "excluded", dtype, one_excluded, options, Repeatable(threads=8), ["threads"])
+                yield case(
+                    agree, "excluded", dtype, one_excluded, options, expect("repeatable", threads=8), ["threads"]
+                )
                 if operation != "value":
                     of_order = {"clip_norm": 1.0, "norm_type": 1.0}
-                    yield case(agree, "norm-one", dtype, long, of_order, Repeatable(threads=8), ["threads"])
-                again = Repeatable(reused=True)
+                    yield case(agree, "norm-one", dtype, long, of_order, expect("repeatable", threads=8), ["threads"])
+                again = expect("repeatable", reused=True)
                 yield case(f"{operation}.repeatable", "reused", dtype, uneven, options_of_two, again, ["reuses"])
     yield from _compiled()
 
@@ -81,8 +95,8 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
     ):
         if tensors:
             kept, written = f"{operation}.inputs-not-mutated", f"{operation}.in-place-written"
-            yield case(kept, name, dtype, tensors, options, InputsKept(), ["functional"])
-            yield case(written, name, dtype, tensors, options, InputsWritten(), ["in_place"])
+            yield case(kept, name, dtype, tensors, options, expect("inputs-kept"), ["functional"])
+            yield case(written, name, dtype, tensors, options, expect("inputs-written"), ["in_place"])
 
 
 def _compiled() -> Iterator[Case]:
@@ -94,7 +108,13 @@ def _compiled() -> Iterator[Case]:
                     continue
                 options = clipping_options(operation, threshold)
                 yield case(
-                    f"{operation}.compiled-agrees", variant, dtype, gradients, options, CompiledAgrees(), ["compiles"]
+                    f"{operation}.compiled-agrees",
+                    variant,
+                    dtype,
+                    gradients,
+                    options,
+                    expect("compiled-agrees"),
+                    ["compiles"],
                 )
 
 

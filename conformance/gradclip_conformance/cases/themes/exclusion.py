@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ..build import DTYPES, OPERATIONS, case, clipping_options, every_digit, tensor, tensor_of
-from ..model import Case, ReturnedNorm, Untouched, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -32,9 +32,11 @@ def _excluded(values: list[float], dtype: str) -> Gradient:
 def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.excluded-untouched", clipping_options(operation, 1.0)
     included, excluded = tensor([3.0, 4.0], dtype), _excluded([30.0, -0.0, -40.0], dtype)
-    yield case(rule, "first", dtype, [excluded, included], options, Untouched((0,)))
-    yield case(rule, "last", dtype, [included, excluded], options, Untouched((1,)))
-    yield case(rule, "between", dtype, [included, excluded, included, excluded], options, Untouched((1, 3)))
+    yield case(rule, "first", dtype, [excluded, included], options, expect("untouched", indices=(0,)))
+    yield case(rule, "last", dtype, [included, excluded], options, expect("untouched", indices=(1,)))
+    yield case(
+        rule, "between", dtype, [included, excluded, included, excluded], options, expect("untouched", indices=(1, 3))
+    )
     # As in a linear layer, of which the weight or the bias is excluded.
     weight, bias = [6.0, -2.0, 4.0, 8.0], [3.0, 4.0]
     yield case(
@@ -43,7 +45,7 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
         dtype,
         [tensor(weight, dtype, (2, 2), need_clip=False), tensor(bias, dtype)],
         options,
-        Untouched((0,)),
+        expect("untouched", indices=(0,)),
     )
     yield case(
         rule,
@@ -51,62 +53,80 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
         dtype,
         [tensor(weight, dtype, (2, 2)), tensor(bias, dtype, need_clip=False)],
         options,
-        Untouched((1,)),
+        expect("untouched", indices=(1,)),
     )
     nonfinite = _excluded([math.nan, math.inf, -math.inf], dtype)
-    yield case(rule, "nonfinite", dtype, [included, nonfinite], options, Untouched((1,)))
-    yield case(rule, "every-digit", dtype, [included, _excluded(every_digit(dtype), dtype)], options, Untouched((1,)))
+    yield case(rule, "nonfinite", dtype, [included, nonfinite], options, expect("untouched", indices=(1,)))
+    yield case(
+        rule,
+        "every-digit",
+        dtype,
+        [included, _excluded(every_digit(dtype), dtype)],
+        options,
+        expect("untouched", indices=(1,)),
+    )
     shapes = [tensor([30.0], dtype, (), need_clip=False), tensor([9.0, -8.0] * 4, dtype, (2, 2, 2), need_clip=False)]
-    yield case(rule, "shapes", dtype, [*shapes, included], options, Untouched((0, 1)))
+    yield case(rule, "shapes", dtype, [*shapes, included], options, expect("untouched", indices=(0, 1)))
     for layout in ("strided", "transposed"):
         laid_out = tensor([6.0, -2.0, 4.0, 8.0, 1.0, 0.0], dtype, (2, 3), need_clip=False, layout=layout)
-        yield case(rule, layout, dtype, [laid_out, included], options, Untouched((0,)))
+        yield case(rule, layout, dtype, [laid_out, included], options, expect("untouched", indices=(0,)))
     if dtype == "float32":
         yield from _of_every_size(rule, options, included, dtype)
     # Flags that are looked up in a list without the gradients that do not exist belong to other gradients.
     after_none = [tensor(None, dtype), excluded, included]
-    yield case(rule, "after-none", dtype, after_none, options, Untouched((1,)))
+    yield case(rule, "after-none", dtype, after_none, options, expect("untouched", indices=(1,)))
 
 
 def _of_every_size(rule: str, options: dict[str, float], included: Gradient, dtype: str) -> Iterator[Case]:
     long = tensor_of(np.tile(every_digit(dtype), 45), dtype)
-    yield case(rule, "long", dtype, [included, replace(long, need_clip=False)], options, Untouched((1,)))
-    yield case(rule, "empty", dtype, [tensor([], dtype, (0, 2), need_clip=False), included], options, Untouched((0,)))
+    yield case(
+        rule, "long", dtype, [included, replace(long, need_clip=False)], options, expect("untouched", indices=(1,))
+    )
+    yield case(
+        rule,
+        "empty",
+        dtype,
+        [tensor([], dtype, (0, 2), need_clip=False), included],
+        options,
+        expect("untouched", indices=(0,)),
+    )
     thirty = [tensor([(-1.0) ** k * (k + 1)], dtype, need_clip=k % 3 > 0) for k in range(30)]
-    yield case(rule, "many", dtype, thirty, options, Untouched(tuple(range(0, 30, 3))))
+    yield case(rule, "many", dtype, thirty, options, expect("untouched", indices=tuple(range(0, 30, 3))))
 
 
 def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.all-excluded", clipping_options(operation, 1.0)
     excluded = [_excluded([3.0], dtype), _excluded([-4.0, 5.0], dtype)]
-    yield case(rule, "two-tensors", dtype, excluded, options, Untouched((0, 1)))
+    yield case(rule, "two-tensors", dtype, excluded, options, expect("untouched", indices=(0, 1)))
     if operation == "global-norm":
-        yield case(rule, "returned-norm", dtype, excluded, options, ReturnedNorm(), ["returns_norm"])
+        yield case(rule, "returned-norm", dtype, excluded, options, expect("returned-norm"), ["returns_norm"])
     if operation != "value" and dtype == "float32":
         # There is no largest of no magnitudes.
         of_order = {**options, "norm_type": math.inf}
-        yield case(rule, "norm-infinity", dtype, excluded, of_order, Untouched((0, 1)))
+        yield case(rule, "norm-infinity", dtype, excluded, of_order, expect("untouched", indices=(0, 1)))
         if operation == "global-norm":
             returned = ["returns_norm"]
-            yield case(rule, "returned-norm-infinity", dtype, excluded, of_order, ReturnedNorm(), returned)
+            yield case(rule, "returned-norm-infinity", dtype, excluded, of_order, expect("returned-norm"), returned)
 
 
 def _not_counted(dtype: str) -> Iterator[Case]:
     rule = "global-norm.excluded-not-counted"
     tensors = [tensor([3.0], dtype), tensor([4.0], dtype), _excluded([12.0], dtype)]
-    yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, Values())
+    yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, expect("values"))
     # With the excluded gradient the norm is 13, without it 5: only the latter is not above the threshold.
-    yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, Untouched((0, 1)))
+    yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, expect("untouched", indices=(0, 1)))
     yield case(
         rule,
         "two-tensors",
         dtype,
         [_excluded([96.0, 0.5], dtype), tensor([3.0, 4.0], dtype)],
         {"clip_norm": 1.0},
-        Values(),
+        expect("values"),
     )
-    yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
-    yield case(rule, "returned-norm-below", dtype, tensors, {"clip_norm": 8.0}, ReturnedNorm(), ["returns_norm"])
+    yield case(rule, "returned-norm", dtype, tensors, {"clip_norm": 1.0}, expect("returned-norm"), ["returns_norm"])
+    yield case(
+        rule, "returned-norm-below", dtype, tensors, {"clip_norm": 8.0}, expect("returned-norm"), ["returns_norm"]
+    )
     for name, shape in (
         ("zero-dimensional", ()),
         ("matrix", (2, 3)),
@@ -114,7 +134,9 @@ def _not_counted(dtype: str) -> Iterator[Case]:
         ("long", (203,)),
     ):
         other = replace(tensor_of(np.full(shape, 12.0), dtype), need_clip=False)
-        yield case(rule, name, dtype, [other, tensor([3.0, 4.0], dtype)], {"clip_norm": 5.0}, Untouched((1,)))
+        yield case(
+            rule, name, dtype, [other, tensor([3.0, 4.0], dtype)], {"clip_norm": 5.0}, expect("untouched", indices=(1,))
+        )
     if dtype == "float32":
         for name, p in (
             ("norm-half", 0.5),
@@ -124,7 +146,7 @@ def _not_counted(dtype: str) -> Iterator[Case]:
             ("norm-infinity", math.inf),
         ):
             options, returned = {"clip_norm": 2.5, "norm_type": p}, ["returns_norm"]
-            yield case(rule, name, dtype, tensors, options, Values())
-            yield case(rule, f"returned-{name}", dtype, tensors, options, ReturnedNorm(), returned)
+            yield case(rule, name, dtype, tensors, options, expect("values"))
+            yield case(rule, f"returned-{name}", dtype, tensors, options, expect("returned-norm"), returned)
     nonfinite = [tensor([3.0, 4.0], dtype), _excluded([math.nan, math.inf], dtype)]
-    yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, Values())
+    yield case(rule, "nonfinite", dtype, nonfinite, {"clip_norm": 1.0}, expect("values"))

@@ -11,20 +11,21 @@ from fractions import Fraction
 
 from gradclip_adapters.contract import Array, Gradient
 
-from ...oracle.formats import FORMATS, decode, round_to, to_doubles
+from ...oracle.arrays import decode
+from ...oracle.formats import FORMATS, round_to, to_doubles
 from ...oracle.integers import norm
 from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
-from ..model import Case, Metamorphic
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
 #: Rule and relation of two calls that do not depend on the operation, and what a subject needs for them.
 RELATED = (
-    ("twice-is-once", Metamorphic("twice"), ()),
-    ("tensor-order", Metamorphic("reordered"), ()),
-    ("zeros-added", Metamorphic("zeros-added"), ()),
-    ("excluded-added", Metamorphic("excluded-added"), ("excludes",)),
-    ("none-added", Metamorphic("none-added"), ("none_grads",)),
+    ("twice-is-once", expect("metamorphic", relation="twice"), ()),
+    ("tensor-order", expect("metamorphic", relation="reordered"), ()),
+    ("zeros-added", expect("metamorphic", relation="zeros-added"), ()),
+    ("excluded-added", expect("metamorphic", relation="excluded-added"), ("excludes",)),
+    ("none-added", expect("metamorphic", relation="none-added"), ("none_grads",)),
 )
 
 #: Powers of two by which nothing leaves the normal range on any way to the result.
@@ -50,9 +51,9 @@ def _of_two_calls(
     # Of a clip by norm each part would have a norm of its own.
     if operation != "norm":
         split = f"{operation}.splitting-and-joining"
-        yield case(split, variant, dtype, tensors, options, Metamorphic("split"))
+        yield case(split, variant, dtype, tensors, options, expect("metamorphic", relation="split"))
     for name, exponent in EXPONENTS.items():
-        scaled = Metamorphic("scaled", exponent)
+        scaled = expect("metamorphic", relation="scaled", exponent=exponent)
         rule = f"{operation}.power-of-two-scaling"
         yield case(rule, f"{variant}-{name}", dtype, tensors, options, scaled)
 
@@ -61,10 +62,19 @@ def _of_one_call(
     operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
 ) -> Iterator[Case]:
     with_zeros = [*tensors, tensor([0.0, -0.0], dtype)]
-    yield case(f"{operation}.signs-kept", variant, dtype, with_zeros, options, Metamorphic("signs"))
+    yield case(f"{operation}.signs-kept", variant, dtype, with_zeros, options, expect("metamorphic", relation="signs"))
     if operation in NORM_OPERATIONS:
-        yield case(f"{operation}.direction-kept", variant, dtype, with_zeros, options, Metamorphic("direction"))
-        yield case(f"{operation}.norm-bounded", variant, dtype, tensors, options, Metamorphic("bounded"))
+        yield case(
+            f"{operation}.direction-kept",
+            variant,
+            dtype,
+            with_zeros,
+            options,
+            expect("metamorphic", relation="direction"),
+        )
+        yield case(
+            f"{operation}.norm-bounded", variant, dtype, tensors, options, expect("metamorphic", relation="bounded")
+        )
 
 
 def _thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:

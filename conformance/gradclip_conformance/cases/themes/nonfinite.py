@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..build import DTYPES, NORM_OPERATIONS, case, tensor, tensor_of
-from ..model import Case, NotSilent, RaisesOnNonfinite, ReturnedNorm, Structure, Untouched, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -27,43 +27,45 @@ def cases() -> Iterator[Case]:
                 yield from _not_silent_anywhere(operation, dtype)
             threshold = {"clip_norm": math.inf}
             finite = [tensor([3.0, 4.0, -0.0], dtype)]
-            yield case(f"{operation}.infinite-threshold", "finite", dtype, finite, threshold, Untouched((0,)))
+            yield case(
+                f"{operation}.infinite-threshold", "finite", dtype, finite, threshold, expect("untouched", indices=(0,))
+            )
         yield from _error_flag(dtype)
         yield from _returned(dtype)
 
 
 def _by_value(dtype: str) -> Iterator[Case]:
     some, bounds = [tensor([math.nan, 3.0, -0.5, math.nan], dtype)], {"min": -1.0, "max": 1.0}
-    yield case("value.nan-stays", "min-and-max", dtype, some, bounds, Values())
-    yield case("value.nan-stays", "max-only", dtype, some, {"max": 1.0}, Values())
-    yield case("value.nan-stays", "equal-bounds", dtype, some, {"min": 0.5, "max": 0.5}, Values())
+    yield case("value.nan-stays", "min-and-max", dtype, some, bounds, expect("values"))
+    yield case("value.nan-stays", "max-only", dtype, some, {"max": 1.0}, expect("values"))
+    yield case("value.nan-stays", "equal-bounds", dtype, some, {"min": 0.5, "max": 0.5}, expect("values"))
     values = [math.nan, 3.0, -math.inf, -3.0, math.inf, 0.5]
     forms = [tensor(values, dtype, (2, 3)), tensor([math.nan], dtype, ()), tensor([-math.inf], dtype, ())]
-    yield case("value.nan-stays", "every-form", dtype, forms, bounds, Values())
-    yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, Values())
+    yield case("value.nan-stays", "every-form", dtype, forms, bounds, expect("values"))
+    yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, expect("values"))
     infinite = [tensor([math.inf, -math.inf, 0.5], dtype)]
-    yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, Values())
-    yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, Values())
+    yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, expect("values"))
+    yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, expect("values"))
     everything = [tensor([3.0, -3.0, -0.0, 0.5, math.inf, -math.inf, math.nan], dtype)]
     for name, low, high in (
         ("max-only", -math.inf, 1.0),
         ("min-only", -1.0, math.inf),
         ("neither", -math.inf, math.inf),
     ):
-        yield case("value.infinite-bounds", name, dtype, everything, {"min": low, "max": high}, Values())
-    yield case("value.infinite-bounds", "infinite-max-alone", dtype, everything, {"max": math.inf}, Values())
+        yield case("value.infinite-bounds", name, dtype, everything, {"min": low, "max": high}, expect("values"))
+    yield case("value.infinite-bounds", "infinite-max-alone", dtype, everything, {"max": math.inf}, expect("values"))
 
 
 def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
     for name, value in NONFINITE.items():
         rule = f"{operation}.{'nan' if name == 'nan' else 'infinity'}-not-silent"
         one_of_two = [tensor([3.0, value], dtype), tensor([4.0, -2.0], dtype)]
-        yield case(rule, f"{name}-threshold-small", dtype, one_of_two, {"clip_norm": 1.0}, NotSilent())
-        yield case(rule, f"{name}-threshold-large", dtype, one_of_two, {"clip_norm": 1024.0}, NotSilent())
+        yield case(rule, f"{name}-threshold-small", dtype, one_of_two, {"clip_norm": 1.0}, expect("not-silent"))
+        yield case(rule, f"{name}-threshold-large", dtype, one_of_two, {"clip_norm": 1024.0}, expect("not-silent"))
     for rule, value in (("nan-not-silent", math.nan), ("infinity-not-silent", -math.inf)):
         many = [tensor([1.0, 2.0], dtype) for _ in range(9)]
         many[4] = tensor([value, 2.0], dtype)
-        yield case(f"{operation}.{rule}", "one-among-many", dtype, many, {"clip_norm": 1.0}, NotSilent())
+        yield case(f"{operation}.{rule}", "one-among-many", dtype, many, {"clip_norm": 1.0}, expect("not-silent"))
 
 
 def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
@@ -79,7 +81,7 @@ def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
             ("long", tensor_of(np.tile([*[0.25] * 50, value], 20), dtype)),
         ):
             beside = tensor([4.0, -2.0], dtype)
-            yield case(f"{operation}.{rule}", name, dtype, [beside, gradient], {"clip_norm": 1.0}, NotSilent())
+            yield case(f"{operation}.{rule}", name, dtype, [beside, gradient], {"clip_norm": 1.0}, expect("not-silent"))
 
 
 def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
@@ -89,41 +91,48 @@ def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
     for rule, value in ((nan, math.nan), (infinity, math.inf)):
         beside = tensor([4.0, -2.0], dtype)
         last = tensor_of(np.tile([*[1.0] * 30, value], 4), dtype)
-        yield case(rule, "last-of-many-elements", dtype, [beside, last], small, NotSilent())
+        yield case(rule, "last-of-many-elements", dtype, [beside, last], small, expect("not-silent"))
         one_of_two = [tensor([3.0, value], dtype), beside]
         for name, p in (("norm-one", 1.0), ("norm-three", 3.0), ("norm-infinity", math.inf)):
-            yield case(rule, name, dtype, one_of_two, {**small, "norm_type": p}, NotSilent())
-        yield case(rule, "threshold-zero", dtype, one_of_two, {"clip_norm": 0.0}, NotSilent())
+            yield case(rule, name, dtype, one_of_two, {**small, "norm_type": p}, expect("not-silent"))
+        yield case(rule, "threshold-zero", dtype, one_of_two, {"clip_norm": 0.0}, expect("not-silent"))
     both = [tensor([3.0, math.inf], dtype), tensor([math.nan, -2.0], dtype)]
-    yield case(nan, "beside-infinity", dtype, both, small, NotSilent())
+    yield case(nan, "beside-infinity", dtype, both, small, expect("not-silent"))
 
 
 def _error_flag(dtype: str) -> Iterator[Case]:
     options = {"clip_norm": 1.0, "error_if_nonfinite": True}
     for name, value in NONFINITE.items():
         tensors = [tensor([3.0, 4.0], dtype), tensor([value, 1.0], dtype)]
-        yield case("global-norm.error-if-nonfinite", name, dtype, tensors, options, RaisesOnNonfinite())
+        yield case("global-norm.error-if-nonfinite", name, dtype, tensors, options, expect("raises-on-nonfinite"))
         yield case(
-            "global-norm.error-if-nonfinite-atomic", name, dtype, tensors, options, RaisesOnNonfinite(atomic=True)
+            "global-norm.error-if-nonfinite-atomic",
+            name,
+            dtype,
+            tensors,
+            options,
+            expect("raises-on-nonfinite", atomic=True),
         )
         for norm, p in (("one", 1.0), ("three", 3.0), ("infinity", math.inf)):
             of_order = {**options, "norm_type": p}
             variant = f"{name}-norm-{norm}"
-            yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, RaisesOnNonfinite())
+            yield case(
+                "global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, expect("raises-on-nonfinite")
+            )
         # Whether the option is given as False, or not given at all.
         without = [("", {"clip_norm": 1.0}), ("-where-it-is-false", {"clip_norm": 1.0, "error_if_nonfinite": False})]
         for suffix, passing in without:
             needed = ["error_if_nonfinite"]
             variant = f"{name}-passes{suffix}"
-            yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, passing, NotSilent(), needed)
+            yield case("global-norm.error-if-nonfinite", variant, dtype, tensors, passing, expect("not-silent"), needed)
     forms = [tensor([3.0], dtype, ()), tensor([1.0, -2.0], dtype, (2, 1)), tensor([4.0] * 4, dtype, (2, 1, 2))]
     every = [tensor([2.0], dtype), *forms, tensor([1.0, math.nan], dtype, (1, 2)), *forms]
-    atomic = RaisesOnNonfinite(atomic=True)
+    atomic = expect("raises-on-nonfinite", atomic=True)
     yield case("global-norm.error-if-nonfinite-atomic", "nan-among-every-form", dtype, every, options, atomic)
     finite = [tensor([3.0], dtype), tensor([4.0], dtype)]
-    yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, Values())
+    yield case("global-norm.error-if-nonfinite", "finite-passes", dtype, finite, options, expect("values"))
     excluded = [*finite, tensor([math.nan, math.inf], dtype, need_clip=False)]
-    yield case("global-norm.error-if-nonfinite", "excluded-passes", dtype, excluded, options, Values())
+    yield case("global-norm.error-if-nonfinite", "excluded-passes", dtype, excluded, options, expect("values"))
     if dtype == "float32":
         yield from _error_flag_elsewhere("global-norm.error-if-nonfinite", options, dtype)
 
@@ -138,22 +147,26 @@ def _error_flag_elsewhere(rule: str, options: dict[str, Any], dtype: str) -> Ite
         ("nan-first-of-many", [*reversed(one), *one[:1] * 30], 1.0),
     ):
         at = {**options, "clip_norm": threshold}
-        yield case(rule, name, dtype, tensors, at, RaisesOnNonfinite())
-    yield case(rule, "zeros-pass", dtype, [tensor([0.0, 0.0], dtype)], options, Values())
-    yield case(rule, "none-passes", dtype, [tensor([3.0, 4.0], dtype), tensor(None, dtype)], options, Values())
-    yield case(rule, "empty-list-passes", dtype, [], options, Structure("count"))
+        yield case(rule, name, dtype, tensors, at, expect("raises-on-nonfinite"))
+    yield case(rule, "zeros-pass", dtype, [tensor([0.0, 0.0], dtype)], options, expect("values"))
+    yield case(rule, "none-passes", dtype, [tensor([3.0, 4.0], dtype), tensor(None, dtype)], options, expect("values"))
+    yield case(rule, "empty-list-passes", dtype, [], options, expect("structure", aspect="count"))
     huge = [tensor([3.0 * 2**65, 4.0 * 2**65], dtype)]
-    yield case(rule, "overflow-of-squares-passes", dtype, huge, {**options, "clip_norm": 2.0**65}, Values(wide=True))
+    yield case(
+        rule, "overflow-of-squares-passes", dtype, huge, {**options, "clip_norm": 2.0**65}, expect("values", wide=True)
+    )
 
 
 def _returned(dtype: str) -> Iterator[Case]:
     rule = "global-norm.returned-norm-nonfinite"
     for name, value in NONFINITE.items():
         tensors = [tensor([3.0, value], dtype), tensor([4.0], dtype)]
-        yield case(rule, name, dtype, tensors, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
+        yield case(rule, name, dtype, tensors, {"clip_norm": 1.0}, expect("returned-norm"), ["returns_norm"])
         if dtype == "float32":
             for norm, p in (("one", 1.0), ("three", 3.0), ("infinity", math.inf)):
                 options = {"clip_norm": 1.0, "norm_type": p}
-                yield case(rule, f"{name}-norm-{norm}", dtype, tensors, options, ReturnedNorm(), ["returns_norm"])
+                yield case(
+                    rule, f"{name}-norm-{norm}", dtype, tensors, options, expect("returned-norm"), ["returns_norm"]
+                )
     both = [tensor([3.0, math.inf], dtype), tensor([math.nan], dtype)]
-    yield case(rule, "nan-and-infinity", dtype, both, {"clip_norm": 1.0}, ReturnedNorm(), ["returns_norm"])
+    yield case(rule, "nan-and-infinity", dtype, both, {"clip_norm": 1.0}, expect("returned-norm"), ["returns_norm"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..build import DTYPES, OPERATIONS, case, clipping_options, tensor
-from ..model import Case, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -22,4 +22,4 @@ def cases() -> Iterator[Case]:
             tensors = [tensor([2.0, -4.0, 0.0, 4.0], dtype, (2, 2)), tensor([3.0, 4.0], dtype)]
             for name, rate in (("rate-one", 1.0), ("rate-quarter", 0.25)):
                 options = {**clipping_options(operation, 2.0), "learning_rate": rate}
-                yield case(rule, name, dtype, tensors, options, Values(), ["optimizer"])
+                yield case(rule, name, dtype, tensors, options, expect("values"), ["optimizer"])

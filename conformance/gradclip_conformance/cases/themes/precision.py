@@ -9,7 +9,7 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ..build import DTYPES, NORM_OPERATIONS, case, scattered_tensor, tensor_of
-from ..model import Case, ReturnedNorm, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -23,26 +23,26 @@ def cases() -> Iterator[Case]:
             rule = f"{operation}.half-not-accumulated-in-half"
             # A running sum of ones in 11 bits stops at 2048, in 8 bits at 256.
             ones = [_constant(1.0, 4096, dtype)]
-            yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, Values(wide=True))
+            yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, expect("values", wide=True))
             matrix = [tensor_of(np.ones((64, 64), dtype=np.float32), dtype)]
-            yield case(rule, "running-sum-of-a-matrix", dtype, matrix, {"clip_norm": 1.0}, Values(wide=True))
+            yield case(rule, "running-sum-of-a-matrix", dtype, matrix, {"clip_norm": 1.0}, expect("values", wide=True))
             magnitudes = {"clip_norm": 64.0, "norm_type": 1.0}
-            yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, Values(wide=True))
+            yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, expect("values", wide=True))
             cubes = {"clip_norm": 4.0, "norm_type": 3.0}
-            yield case(rule, "running-sum-norm-three", dtype, ones, cubes, Values(wide=True))
+            yield case(rule, "running-sum-norm-three", dtype, ones, cubes, expect("values", wide=True))
             # Each cube is in float16's range, and so is the norm, 64; the sum of the cubes is not.
             few = [_constant(16.0, 64, dtype)]
-            yield case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, Values(wide=True))
+            yield case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, expect("values", wide=True))
             # The norm is 1024; its square is out of float16's range.
             sixteens = [_constant(16.0, 4096, dtype)]
-            yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, Values(wide=True))
+            yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, expect("values", wide=True))
         for dtype in DTYPES:
             large = [scattered_tensor(LARGE[dtype], dtype)]
             rule = f"{operation}.large-tensor-accuracy"
-            yield case(rule, "scattered", dtype, large, {"clip_norm": 2.0}, Values())
+            yield case(rule, "scattered", dtype, large, {"clip_norm": 2.0}, expect("values"))
             if operation == "global-norm":
                 returned = ["returns_norm"]
-                yield case(rule, "returned-norm", dtype, large, {"clip_norm": 2.0}, ReturnedNorm(), returned)
+                yield case(rule, "returned-norm", dtype, large, {"clip_norm": 2.0}, expect("returned-norm"), returned)
 
 
 def _constant(value: float, length: int, dtype: str) -> Gradient:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...oracle.formats import FORMATS
 from ..build import DTYPES, NORM_OPERATIONS, case, tensor
-from ..model import Case, ReturnedNorm, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -63,33 +63,37 @@ def cases() -> Iterator[Case]:
         for operation in NORM_OPERATIONS:
             for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
                 triangle, options = [tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
-                yield case(rule, "three-four-five", dtype, triangle, options, Values(wide=True))
+                yield case(rule, "three-four-five", dtype, triangle, options, expect("values", wide=True))
                 # Magnitudes need no squares.
-                yield case(rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, Values(wide=True))
+                yield case(
+                    rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, expect("values", wide=True)
+                )
                 if operation == "global-norm":
                     apart = [tensor([3 * unit[dtype]], dtype), tensor([4 * unit[dtype]], dtype)]
-                    yield case(rule, "two-tensors", dtype, apart, options, Values(wide=True))
-                    returned = ReturnedNorm(wide=True)
+                    yield case(rule, "two-tensors", dtype, apart, options, expect("values", wide=True))
+                    returned = expect("returned-norm", wide=True)
                     yield case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
             for rule, unit in (("overflow-of-squares", HUGE_CUBES), ("underflow-of-squares", TINY_CUBES)):
                 three = [tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
                 options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
-                yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, Values(wide=True))
+                yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, expect("values", wide=True))
             yield from _together(operation, dtype)
             yield from _subnormal(operation, dtype)
             yield from _on_the_way(operation, dtype)
             rule = f"{operation}.coefficient-underflow"
             for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
                 distant = [tensor([3 * large, 4 * large], dtype)]
-                yield case(rule, name, dtype, distant, {"clip_norm": small}, Values(leaves_range=True))
+                yield case(rule, name, dtype, distant, {"clip_norm": small}, expect("values", leaves_range=True))
             rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
             four = [tensor([largest, -largest, largest, largest], dtype)]
-            yield case(rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, Values(leaves_range=True))
+            yield case(
+                rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, expect("values", leaves_range=True)
+            )
 
 
 def _together(operation: str, dtype: str) -> Iterator[Case]:
     """Where a look at the largest square alone, or at the first tensor, finds nothing out of the range."""
-    unit, exact = HUGE_TOGETHER[dtype], Values(wide=True)
+    unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
     yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
     if operation == "global-norm":
@@ -111,15 +115,17 @@ def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
         if dtype in unlike:
             large, little = unlike[dtype]
             tensors = [tensor([large, little, -little], dtype)]
-            yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, Values())
+            yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
     if dtype == "float16":
         # The squares are as small as float16 holds them, and the products with clip_norm smaller.
         unit = 2.0**-12
-        yield case(rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, Values())
+        yield case(
+            rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, expect("values")
+        )
 
 
 def _subnormal(operation: str, dtype: str) -> Iterator[Case]:
     unit = float(FORMATS[dtype].smallest_subnormal)
     triangle = [tensor([48 * unit, -64 * unit], dtype)]
     rule = f"{operation}.subnormal"
-    yield case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, Values(wide=True))
+    yield case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, expect("values", wide=True))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
-from ..model import Case, Recorded, ReturnedNorm, Structure, Values
+from ..model import Case, expect
 
 __all__ = ["cases"]
 
@@ -18,7 +18,7 @@ def cases() -> Iterator[Case]:
     """All cases of this theme."""
     for operation in OPERATIONS:
         options = clipping_options(operation, 1.0)
-        yield case(f"{operation}.empty-list", "nothing", "float32", [], options, Structure("count"))
+        yield case(f"{operation}.empty-list", "nothing", "float32", [], options, expect("structure", aspect="count"))
         for dtype in DTYPES:
             yield from _none(operation, dtype)
             yield from _empty(operation, dtype)
@@ -28,97 +28,110 @@ def cases() -> Iterator[Case]:
             yield from _sparse(operation, dtype)
         yield from _mixed(operation)
     none_at_all = clipping_options("global-norm", 1.0)
-    yield case("global-norm.empty-list", "returned-norm", "float32", [], none_at_all, ReturnedNorm(), ["returns_norm"])
+    yield case(
+        "global-norm.empty-list", "returned-norm", "float32", [], none_at_all, expect("returned-norm"), ["returns_norm"]
+    )
     for operation in NORM_OPERATIONS:
         largest = {"clip_norm": 1.0, "norm_type": math.inf}
-        yield case(f"{operation}.empty-list", "norm-infinity", "float32", [], largest, Structure("count"))
+        yield case(
+            f"{operation}.empty-list", "norm-infinity", "float32", [], largest, expect("structure", aspect="count")
+        )
 
 
 def _none(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 1.0)
     nothing = tensor(None, dtype)
     among = [tensor([3.0], dtype), nothing, tensor([4.0], dtype)]
-    yield case(f"{operation}.none-stays-none", "between", dtype, among, options, Structure("none"))
-    yield case(f"{operation}.none-stays-none", "first", dtype, [nothing, *among], options, Structure("none"))
+    yield case(f"{operation}.none-stays-none", "between", dtype, among, options, expect("structure", aspect="none"))
+    yield case(
+        f"{operation}.none-stays-none", "first", dtype, [nothing, *among], options, expect("structure", aspect="none")
+    )
     in_a_row = [tensor([3.0], dtype), nothing, nothing, tensor([4.0], dtype)]
     if dtype == "float32":
-        yield case(f"{operation}.none-stays-none", "two-in-a-row", dtype, in_a_row, options, Values())
+        yield case(f"{operation}.none-stays-none", "two-in-a-row", dtype, in_a_row, options, expect("values"))
     if dtype == "float32" and operation == "norm":
         of_order = {**options, "norm_type": 1.0}
-        yield case("norm.none-stays-none", "norm-one", dtype, among, of_order, Values())
+        yield case("norm.none-stays-none", "norm-one", dtype, among, of_order, expect("values"))
     if operation == "global-norm":
         if dtype == "float32":
             for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
                 of_order = {**options, "norm_type": p}
-                yield case("global-norm.none-not-counted", name, dtype, among, of_order, Values())
-        yield case("global-norm.none-not-counted", "between", dtype, among, options, Values())
+                yield case("global-norm.none-not-counted", name, dtype, among, of_order, expect("values"))
+        yield case("global-norm.none-not-counted", "between", dtype, among, options, expect("values"))
         only = [tensor(None, dtype), tensor(None, dtype)]
-        yield case("global-norm.none-not-counted", "only-none", dtype, only, options, Structure("none"))
+        yield case(
+            "global-norm.none-not-counted", "only-none", dtype, only, options, expect("structure", aspect="none")
+        )
 
 
 def _empty(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.empty-tensor", clipping_options(operation, 1.0)
-    yield case(rule, "alone", dtype, [tensor([], dtype)], options, Structure("shape"))
+    yield case(rule, "alone", dtype, [tensor([], dtype)], options, expect("structure", aspect="shape"))
     empty, other = tensor([], dtype, (0, 2)), tensor([3.0, 4.0], dtype)
-    yield case(rule, "beside-others", dtype, [empty, other], options, Values())
+    yield case(rule, "beside-others", dtype, [empty, other], options, expect("values"))
     if dtype != "float32":
         return
-    yield case(rule, "between-others", dtype, [other, empty, other], options, Values())
+    yield case(rule, "between-others", dtype, [other, empty, other], options, expect("values"))
     if operation != "value":
         # There is no largest of no magnitudes.
         for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
-            yield case(rule, name, dtype, [other, empty], {**options, "norm_type": p}, Values())
+            yield case(rule, name, dtype, [other, empty], {**options, "norm_type": p}, expect("values"))
 
 
 def _shapes(operation: str, dtype: str) -> Iterator[Case]:
     options, clipped_and_not = clipping_options(operation, 1.0), (("clipped", 1.0), ("not-clipped", 16.0))
     scalar = [tensor([3.0], dtype, ()), tensor([-4.0], dtype, ())]
-    yield case(f"{operation}.zero-dimensional", "values", dtype, scalar, options, Values())
-    yield case(f"{operation}.zero-dimensional", "shape", dtype, scalar, options, Structure("shape"))
-    yield case(f"{operation}.zero-dimensional", "dtype", dtype, scalar, options, Structure("dtype"))
+    yield case(f"{operation}.zero-dimensional", "values", dtype, scalar, options, expect("values"))
+    yield case(f"{operation}.zero-dimensional", "shape", dtype, scalar, options, expect("structure", aspect="shape"))
+    yield case(f"{operation}.zero-dimensional", "dtype", dtype, scalar, options, expect("structure", aspect="dtype"))
     matrix = [tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0], dtype, (2, 3)), tensor([2.0, 1.0, 2.0], dtype)]
     deep = [tensor([2.0, -4.0, 4.0, 0.0], dtype, (1, 2, 1, 2)), tensor([1.0], dtype, (1, 1))]
     for name, threshold in clipped_and_not:
         at = clipping_options(operation, threshold)
-        yield case(f"{operation}.shape-kept", f"matrix-{name}", dtype, matrix, at, Structure("shape"))
-        yield case(f"{operation}.shape-kept", f"deep-{name}", dtype, deep, at, Structure("shape"))
-        yield case(f"{operation}.dtype-kept", name, dtype, matrix, at, Structure("dtype"))
+        yield case(f"{operation}.shape-kept", f"matrix-{name}", dtype, matrix, at, expect("structure", aspect="shape"))
+        yield case(f"{operation}.shape-kept", f"deep-{name}", dtype, deep, at, expect("structure", aspect="shape"))
+        yield case(f"{operation}.dtype-kept", name, dtype, matrix, at, expect("structure", aspect="dtype"))
 
 
 def _layouts(operation: str, dtype: str) -> Iterator[Case]:
     rule, options = f"{operation}.layout", clipping_options(operation, 1.0)
     values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
     for layout in ("strided", "transposed", "sliced", "reversed"):
-        yield case(rule, layout, dtype, [tensor(values, dtype, (2, 3), layout=layout)], options, Values())
+        yield case(rule, layout, dtype, [tensor(values, dtype, (2, 3), layout=layout)], options, expect("values"))
     if dtype != "float32":
         return
     for layout in ("strided", "sliced", "reversed"):
-        yield case(rule, f"{layout}-vector", dtype, [tensor(values, dtype, layout=layout)], options, Values())
+        yield case(rule, f"{layout}-vector", dtype, [tensor(values, dtype, layout=layout)], options, expect("values"))
     for layout in ("strided", "transposed", "sliced", "reversed"):
         cube = [tensor([*values, *reversed(values)], dtype, (2, 3, 2), layout=layout)]
-        yield case(rule, f"{layout}-three-dimensional", dtype, cube, options, Values())
+        yield case(rule, f"{layout}-three-dimensional", dtype, cube, options, expect("values"))
     # What cannot be written into is for those only that do not.
     rows = [tensor(values[:3] * 2, dtype, (2, 3), layout="broadcast")]
-    yield case(rule, "broadcast", dtype, rows, options, Values(), ["functional"])
+    yield case(rule, "broadcast", dtype, rows, options, expect("values"), ["functional"])
 
 
 def _lists(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 3.0)
     ordered = [tensor([8.0], dtype), tensor([-1.0], dtype), tensor([4.0, 0.0], dtype)]
-    yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, Values())
+    yield case(f"{operation}.order-kept", "three-tensors", dtype, ordered, options, expect("values"))
     thirty = [tensor([(-1.0) ** k * (k + 1)] * (1 + k % 3), dtype) for k in range(30)]
     thirty_options = clipping_options(operation, 24.0)
-    yield case(f"{operation}.order-kept", "thirty-tensors", dtype, thirty, thirty_options, Values())
+    yield case(f"{operation}.order-kept", "thirty-tensors", dtype, thirty, thirty_options, expect("values"))
     # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together that times the root of their number.
     for name, count in MANY.items():
         if count > 100 and dtype != "float32":
             continue
         # In bfloat16 a sum over three hundred elements has no error bound, one over a hundred has.
         many = [tensor([-3.0] if dtype == "bfloat16" else [1.0, -2.0, 2.0], dtype)] * count
-        yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), Values())
+        yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), expect("values"))
     twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
     yield case(
-        f"{operation}.repeated-tensor", "same-object", dtype, twice, clipping_options(operation, 1.0), Recorded()
+        f"{operation}.repeated-tensor",
+        "same-object",
+        dtype,
+        twice,
+        clipping_options(operation, 1.0),
+        expect("recorded"),
     )
 
 
@@ -127,9 +140,9 @@ def _sparse(operation: str, dtype: str) -> Iterator[Case]:
     # Rows 1 and 3 of four: of norm 3, or 5 together with the tensor beside it.
     values, beside = tensor([2.0, -1.0, 0.0, 2.0], dtype, (2, 2)), tensor([4.0], dtype)
     once, twice = (replace(values, rows=rows, height=4) for rows in ((1, 3), (2, 2)))
-    yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, Values(), ["sparse"])
+    yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, expect("values"), ["sparse"])
     rule = f"{operation}.sparse-duplicate-rows"
-    yield case(rule, "one-row-twice", dtype, [twice, beside], options, Recorded(), ["sparse"])
+    yield case(rule, "one-row-twice", dtype, [twice, beside], options, expect("recorded"), ["sparse"])
 
 
 def _mixed(operation: str) -> Iterator[Case]:
@@ -142,13 +155,13 @@ def _mixed(operation: str) -> Iterator[Case]:
         ("float64", "float16"),
     ):
         mixed, name = [tensor([3.0], first), tensor([4.0], second)], f"{first}+{second}"
-        yield case(rule, "values", name, mixed, options, Values())
-        yield case(rule, "dtypes", name, mixed, options, Structure("dtype"))
+        yield case(rule, "values", name, mixed, options, expect("values"))
+        yield case(rule, "dtypes", name, mixed, options, expect("structure", aspect="dtype"))
     three = [tensor([2.0], "float16"), tensor([-4.0], "float32"), tensor([4.0], "float64")]
-    yield case(rule, "values", "float16+float32+float64", three, options, Values())
+    yield case(rule, "values", "float16+float32+float64", three, options, expect("values"))
     if operation == "global-norm":
         returned = ["returns_norm"]
-        yield case(rule, "returned-norm", "float16+float32+float64", three, options, ReturnedNorm(), returned)
+        yield case(rule, "returned-norm", "float16+float32+float64", three, options, expect("returned-norm"), returned)
         # The norm is that of the second, beyond the range of the first.
         for first, second, large, threshold in (
             ("float16", "float32", 2.0**20, 2.0**15),
@@ -156,5 +169,5 @@ def _mixed(operation: str) -> Iterator[Case]:
         ):
             small, beyond = tensor([3.0, -4.0], first), tensor([large], second)
             name, at = f"{first}+{second}", {"clip_norm": threshold}
-            yield case(rule, "beyond-the-first", name, [small, beyond], at, Values())
-            yield case(rule, "beyond-the-last", name, [beyond, small], at, Values())
+            yield case(rule, "beyond-the-first", name, [small, beyond], at, expect("values"))
+            yield case(rule, "beyond-the-last", name, [beyond, small], at, expect("values"))

@@ -1,0 +1,159 @@
+"""Expect the same call to agree by itself and inside the framework's compiler.
+
+A compiler may round otherwise, and nothing else. Each of the two answers is within the error of the arithmetic (see
+`bounds`) of the exact result, so the two are at most twice as far apart. A clip by value rounds nothing, and neither
+does what is done to a zero, to a gradient whose norm is not finite, or to one that is
+excluded: there the two are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.literals import NoScript
+from ...cases.model import Case
+from ...cases.readable import readable_array, shown_gradients
+from ...oracle.arrays import decode
+from ...oracle.distances import distances
+from ...oracle.formats import FORMATS, as_dtype, float64_values
+from ...oracle.model import ExpectedArray
+from ...oracle.predict import predict
+from ...oracle.question import narrowest
+from ..arrays import norm_distance, norm_value, same_bits
+from ..expectation import Expectation, Part
+from ..fingerprint import distance_between_calls, observed_answer, what_happened
+from ..form import broken_form
+from ..model import Answer, Context, Raised, Script, Verdict, join_lines
+from ..script_lines import short_tolerance
+
+__all__ = ["CompiledAgrees"]
+
+WHAT_IS_EXACT = "NaN, infinities and what comes of zeros must be the same, excluded gradients bit for bit."
+
+#: From the best to the worst.
+SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
+
+
+@dataclass(frozen=True)
+class CompiledAgrees(Expectation):
+    """The same call inside the framework's compiler gives what it gives by itself."""
+
+    name: ClassVar[str] = "compiled-agrees"
+    compiles: ClassVar[bool] = True
+
+    def follow_up(self, case: Case, first: Answer) -> Case | None:
+        """Return the same call, compiled."""
+        del first
+        return replace(case, options={**case.options, "compiled": True})
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Judge two answers of which one raised at least: both must have."""
+        if not any(isinstance(each, Raised) for each in answers):
+            return None
+        if all(isinstance(each, Raised) for each in answers):
+            return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+        case, (alone, compiled) = context.case, answers
+        detail = f"By itself it {what_happened(case, alone)}; compiled it {what_happened(case, compiled)}."
+        return Verdict(Status.FAIL, detail, expected=observed_answer(alone), observed=observed_answer(compiled))
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare each gradient, and the norms."""
+        case, (alone, compiled) = context.case, replies
+        shown = [shown_gradients(reply.gradients) for reply in (alone, compiled)]
+        if (broken := broken_form(case, compiled)) is not None:
+            detail = f"Compiled: {broken.detail}"
+            return Verdict(Status.FAIL, detail, expected=shown[0], observed=broken.observed)
+        pairs = enumerate(zip(alone.gradients, compiled.gradients, strict=True))
+        found = [_compare_gradients(context, i, *pair) for i, pair in pairs]
+        found.append(_compare_norms(case, alone.norm, compiled.norm))
+        worst = max(found, key=lambda one: (SEVERITY.index(one.status), one.ulp or 0.0))
+        if worst.status == Status.PASS:
+            return worst
+        return Verdict(worst.status, worst.detail, worst.ulp, worst.expected or shown[0], worst.observed or shown[1])
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return what is the same, and how far the rest may be apart."""
+        says = "the same call inside the framework's compiler gives the same results, or both raise an error."
+        return (says, distance_between_calls(predict(case)), WHAT_IS_EXACT)
+
+    def write_script(self, script: Script) -> str:
+        """Return the lines that clip both ways, and compare."""
+        case, alone, compiled = script.case, script.call, script.compiled
+        if compiled is None:
+            msg = f"Nobody has said how {script.subject.name} is compiled."
+            raise NoScript(msg)
+        tolerance = 2 * max(
+            errors.clip_bound * 2.0 ** (1 - FORMATS[array.dtype].precision)
+            for errors, gradient in zip(predict(case).errors, case.gradients, strict=True)
+            if (array := gradient.array) is not None
+        )
+        compare = f"np.testing.assert_allclose(result, value, rtol={short_tolerance(tolerance)})"
+        if not tolerance:
+            compare = "np.testing.assert_array_equal(result, value)"
+        check = f"for result, value in zip(results, by_itself):\n    {compare}"
+        if any(gradient.array is None for gradient in case.gradients):
+            exist = 'assert (result is None) == (value is None), f"expected: {value}; observed: {result}"'
+            check = check.replace(compare, f"{exist}\n    if value is not None:\n        {compare}")
+        if "functional" in script.subject.features and compiled.gradients == alone.gradients:
+            compiled = replace(compiled, gradients="")
+        second = replace(script, call=compiled).clip_lines()
+        return join_lines(alone.lines(), "by_itself = results", script.between, second, check)
+
+
+def _compare_gradients(context: Context, index: int, alone: Array | None, compiled: Array | None) -> Verdict:
+    case = context.case
+    given = case.gradients[index].array
+    if given is None or alone is None or compiled is None:
+        return Verdict(Status.PASS)
+    if alone.dtype != compiled.dtype:
+        return Verdict(Status.FAIL, f"Gradient {index} is {alone.dtype} by itself, and compiled {compiled.dtype}.")
+    if index not in case.included:
+        if same_bits(alone, compiled, context.through_optimizer):
+            return Verdict(Status.PASS)
+        return Verdict(Status.FAIL, f"Gradient {index} is excluded, and compiled it is not what it is by itself.")
+    one, other = (as_dtype(array, given.dtype) for array in (alone, compiled))
+    every = distances(other, ExpectedArray(decode(one, given.dtype)), given.dtype)
+    every[(float64_values(given) == 0) & (every > 0)] = math.inf
+    if not len(every):
+        return Verdict(Status.PASS)
+    place = int(np.argmax(every))
+    errors = predict(case).errors[index]
+    return _grade(f"Element {place} of gradient {index}", float(every[place]), errors.clip_budget, errors.clip_bound)
+
+
+def _compare_norms(case: Case, alone: Array | None, compiled: Array | None) -> Verdict:
+    if alone is None and compiled is None:
+        return Verdict(Status.PASS)
+    if alone is None or compiled is None:
+        which = "by itself" if compiled is None else "compiled"
+        return Verdict(Status.FAIL, f"A norm was returned {which} only.")
+    expected, observed = ({"norm": readable_array(array)} for array in (alone, compiled))
+    try:
+        value, other = norm_value(alone), norm_value(compiled)
+    except ValueError as error:
+        return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=expected, observed=observed)
+    if value == other or (math.isnan(value) and math.isnan(other)):
+        return Verdict(Status.PASS)
+    apart = norm_distance(compiled, Fraction(value), narrowest(case)) if math.isfinite(value) else math.inf
+    errors = predict(case).widest
+    found = _grade("The norm that is returned", apart, errors.norm_budget, errors.norm_bound)
+    return Verdict(found.status, found.detail, found.ulp, expected, observed)
+
+
+def _grade(what: str, apart: float, budget: float, bound: float) -> Verdict:
+    if apart <= 2 * budget:
+        return Verdict(Status.PASS, ulp=apart)
+    detail = (
+        f"{what} is {apart:.3g} ulp from what it is by itself; the budget is {2 * budget:.3g}, twice the error bound "
+        f"{2 * bound:.3g}."
+    )
+    return Verdict(Status.QUALITY if apart <= 2 * bound else Status.FAIL, detail, apart)

@@ -1,0 +1,144 @@
+"""Expect errors, and gradients that are left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import indent
+from typing import ClassVar
+
+from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case
+from ...cases.readable import readable_array
+from ...oracle.predict import predict
+from ..arrays import same_bits
+from ..expectation import Expectation, Part, may_raise
+from ..fingerprint import describe_results, observed_answer, what_happened
+from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
+from ..script_lines import assert_equal, inputs
+
+__all__ = ["InputsKept", "RaisesOnNonfinite", "Refused"]
+
+REFUSED = """try:
+{clip}
+except Exception:
+{unchanged}
+else:
+{results}
+    raise AssertionError(f"expected: an error; observed: {{results}}")"""
+
+
+def _nothing_changed(case: Case, answer: Raised) -> Verdict:
+    """Judge whether what raised has left the gradients that were passed as they were."""
+    changed = None if answer.inputs is None else _first_changed(case, answer.inputs)
+    if changed is None:
+        return Verdict(Status.PASS)
+    detail = f"It raised {answer.kind}, and gradient {changed} had been changed by then."
+    return Verdict(Status.FAIL, detail, expected="unchanged gradients", observed=observed_answer(answer))
+
+
+def _first_changed(case: Case, after: Sequence[Array | None]) -> int | None:
+    """Return the first gradient that no longer holds what was passed."""
+    for i, gradient in enumerate(case.gradients):
+        # What is missing does not hold what was passed.
+        now = after[i] if i < len(after) else None
+        if gradient.array is not None and not same_bits(gradient.array, now, False):
+            return i
+    return None
+
+
+def _expect_error(script: Script, *, unchanged: bool) -> str:
+    """Return lines that fail where there is no error, or where one has changed the gradients."""
+    case, call = script.case, script.call
+    kept = "pass"
+    if script.raised and unchanged:
+        kept = join_lines(call.inputs, assert_equal(inputs(case, range(len(case.gradients)))))
+    parts = {"clip": call.clip, "unchanged": kept, "results": join_lines(call.after, call.results)}
+    refused = REFUSED.format(**{name: indent(lines, "    ") for name, lines in parts.items()})
+    return join_lines(call.gradients, call.before, refused.replace("\n\n", "\n"))
+
+
+@dataclass(frozen=True)
+class Refused(Expectation):
+    """The arguments are refused with an error, and nothing has been changed when it is raised."""
+
+    name: ClassVar[str] = "refused"
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Judge the error; a reply fails."""
+        case, answer = context.case, answers[0]
+        if isinstance(answer, Raised):
+            return _nothing_changed(case, answer)
+        threshold = case.options["clip_norm"]
+        detail = f"A threshold of {threshold} must be refused with an error; it {what_happened(case, answer)}."
+        return Verdict(Status.FAIL, detail, expected="an error", observed=observed_answer(answer))
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return that an error is expected."""
+        del case
+        return ("an error, and unchanged gradients",)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that fail where there is no error."""
+        return _expect_error(script, unchanged=True)
+
+
+@dataclass(frozen=True)
+class RaisesOnNonfinite(Expectation):
+    """An error is raised; `atomic`: and nothing has been changed when it is."""
+
+    name: ClassVar[str] = "raises-on-nonfinite"
+    atomic: bool = False
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Judge the error; a reply fails."""
+        case, answer = context.case, answers[0]
+        if isinstance(answer, Raised):
+            return _nothing_changed(case, answer) if self.atomic else Verdict(Status.PASS)
+        detail = f"`error_if_nonfinite` was set, the norm is not finite, and it {what_happened(case, answer)}."
+        return Verdict(Status.FAIL, detail, expected="an error", observed=observed_answer(answer))
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return that an error is expected."""
+        del case
+        return ("an error" + (", and unchanged gradients" if self.atomic else ""),)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that fail where there is no error."""
+        return _expect_error(script, unchanged=self.atomic)
+
+
+@dataclass(frozen=True)
+class InputsKept(Expectation):
+    """The gradients that were passed hold afterwards what they held before."""
+
+    name: ClassVar[str] = "inputs-kept"
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Let an error pass where the norm is none that the dtype holds, if it has changed nothing."""
+        if isinstance(answers[0], Raised) and may_raise(context, predict(context.case)):
+            return _nothing_changed(context.case, answers[0])
+        return None
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare what the gradients hold with what was passed."""
+        case, after = context.case, replies[0].inputs
+        if after is None:
+            return NOT_READ_BACK
+        changed = _first_changed(case, after)
+        if changed is None:
+            return Verdict(Status.PASS)
+        expected = readable_array(case.gradients[changed].array)
+        observed = readable_array(after[changed]) if changed < len(after) else None
+        return Verdict(Status.FAIL, f"Gradient {changed} that was passed has been changed.", None, expected, observed)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the results, which do not stand in the gradients that are passed."""
+        return describe_results(case, predict(case), type(self).__name__)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare what the gradients hold with what was passed."""
+        kept = assert_equal(inputs(script.case, range(len(script.case.gradients))))
+        return join_lines(script.clip_lines(), script.call.inputs, kept)

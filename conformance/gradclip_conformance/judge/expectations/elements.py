@@ -1,0 +1,213 @@
+"""Expect results of the right elements: those of the formula, those that were passed, or NaN that shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from textwrap import indent
+from typing import Any, ClassVar
+
+from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case
+from ...cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
+from ...oracle.distances import measure
+from ...oracle.predict import predict
+from ...oracle.question import norm_groups
+from ..arrays import differs_in_subnormals_only, first_difference, same_bits
+from ..expectation import Expectation, Part, has_option_for_errors, may_raise
+from ..fingerprint import describe_results, expected_arrays, observed_answer, what_happened
+from ..form import broken_form
+from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
+from ..script_lines import assert_equal, assert_one_of, inputs, nonfinite_ways, out_of_range_ways, predicted
+from .special_values import flipped_zero, has_left_range, is_silent, nonfinite_total
+
+__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
+
+MAY_RAISE = """try:
+{clip}
+except Exception:
+    raise SystemExit(0)  # an error is right, too"""
+
+
+class _Elements(Expectation):
+    """Elements that an oracle gives."""
+
+    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+        """Return the results."""
+        return reply.gradients
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the expected gradients, and how far from them results may lie."""
+        return describe_results(case, predict(case), type(self).__name__)
+
+
+@dataclass(frozen=True)
+class Values(_Elements):
+    """The elements are what the formula gives, to within the error bound of the arithmetic.
+
+    `wide`: the bound does not grow with the number of elements, because the rule forbids an accumulation so poor that
+    it would. `leaves_range`: a step of the formula is beyond the dtype's range. What IEEE arithmetic makes of that,
+    zeros, infinities or NaN everywhere, is then of poor quality and no failure.
+    """
+
+    name: ClassVar[str] = "values"
+    wide: bool = False
+    leaves_range: bool = False
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Let an error pass as poor quality where a step leaves the range, and the norm too."""
+        (answer, *_) = answers
+        if not (self.leaves_range and isinstance(answer, Raised) and may_raise(context, predict(context.case))):
+            return None
+        detail = f"The exact result exists, and it {what_happened(context.case, answer)}."
+        return Verdict(Status.QUALITY, detail, observed=observed_answer(answer))
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the included gradients with what the formula gives."""
+        case, results = context.case, replies[0].gradients
+        found = measure(case, predict(case), results, case.included, context.flushes_subnormals)
+        if found.grade != Status.PASS:
+            excused = self.leaves_range and has_left_range(case, results)
+            status = Status.FAIL if self.wide else Status.QUALITY if excused else found.grade
+            return _elsewhere(case, results, status, found.sentence(case.operation), found.ulp)
+        if case.operation == "clip_by_value" and (flipped := flipped_zero(context, results)) is not None:
+            detail = f"Gradient {flipped}: a zero inside the range came back with the other sign."
+            return _elsewhere(case, results, Status.FAIL, detail, 0.0)
+        return Verdict(Status.PASS, ulp=found.ulp)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare the results with the formula's."""
+        case = script.case
+        right = predicted(case, script.subject, predict(case), wide=self.wide)
+        if self.leaves_range:
+            return join_lines(script.clip_lines(), assert_one_of([right, *out_of_range_ways(case)]))
+        return join_lines(script.clip_lines(), assert_equal(right))
+
+
+def _elsewhere(case: Case, results: Sequence[Array | None], status: Status, detail: str, distance: float) -> Verdict:
+    """Return a finding about results that are not where they were expected."""
+    expected = {"gradients": expected_arrays(case, predict(case).gradients)}
+    return Verdict(status, detail, distance, expected, shown_gradients(results[:SHOWN_ELEMENTS]))
+
+
+@dataclass(frozen=True)
+class Untouched(_Elements):
+    """The gradients at these indices come back bit for bit."""
+
+    name: ClassVar[str] = "untouched"
+    indices: tuple[int, ...]
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the bits of the gradients with those that were passed."""
+        case, results = context.case, replies[0].gradients
+        for i in self.indices:
+            gradient, got = case.gradients[i], results[i]
+            given = gradient.array
+            if given is None or same_bits(given, got, context.through_optimizer):
+                continue
+            if context.flushes_subnormals and got is not None and differs_in_subnormals_only(given, got):
+                continue
+            why = "is not to be changed by the clip" if gradient.need_clip else "is excluded"
+            difference = first_difference(given, got)
+            detail = f"Gradient {i} ({given.dtype}) {why}, and did not come back bit for bit: {difference}."
+            expected: Mapping[str, Any] = {"gradients": [readable_array(given)]}
+            distance = measure(case, predict(case), results, [i]).ulp if gradient.need_clip else None
+            return Verdict(Status.FAIL, detail, distance, expected, shown_gradients([got]))
+        return Verdict(Status.PASS, ulp=0.0)
+
+    def judged_gradients(self, case: Case) -> list[int]:
+        """Return those of the gradients that are included."""
+        return [i for i in self.indices if i in case.included]
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare the gradients with those that were passed."""
+        return join_lines(script.clip_lines(), assert_equal(inputs(script.case, self.indices)))
+
+
+@dataclass(frozen=True)
+class NotSilent(Expectation):
+    """A NaN or an infinity is not passed over: the formula's result, NaN everywhere, or an error.
+
+    Where a subject has an option that asks for the error, it does not raise without it.
+    """
+
+    name: ClassVar[str] = "not-silent"
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Let an error pass where no option asks for it."""
+        if not isinstance(answers[0], Raised) or has_option_for_errors(context):
+            return None
+        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Look for the consequence of each norm that is not finite."""
+        case, reply = context.case, replies[0]
+        for group in norm_groups(case):
+            total = nonfinite_total(case, group)
+            if total is None:
+                # A finite gradient that is clipped by its own norm is not touched by its neighbour's NaN.
+                found = measure(case, predict(case), reply.gradients, group, context.flushes_subnormals)
+                if found.grade == Status.FAIL:
+                    sentence = found.sentence(case.operation)
+                    return _elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
+            elif (formula := is_silent(case, group, total, reply.gradients)) is not None:
+                detail = (
+                    f"The norm is {total}; neither the formula's result, nor NaN everywhere, nor an error: "
+                    f"it {what_happened(case, Replied(reply))}."
+                )
+                expected = {"gradients": [list(map(str, one[:SHOWN_ELEMENTS])) for one in formula[:SHOWN_ELEMENTS]]}
+                observed = shown_gradients(reply.gradients[:SHOWN_ELEMENTS])
+                return Verdict(Status.FAIL, detail, expected=expected, observed=observed)
+        return Verdict(Status.PASS)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the three answers that are right, and the wrong one."""
+        right = "the formula's result, NaN everywhere, or (unless an error can be asked for, and was not) an error"
+        return (f"{right}; not the gradients as if nothing had happened",)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that accept each of the right answers."""
+        ways = assert_one_of(nonfinite_ways(script.case, predict(script.case)))
+        if "error_if_nonfinite" in script.subject.features:
+            return join_lines(script.clip_lines(), ways)
+        clip = MAY_RAISE.format(clip=indent(script.call.clip, "    "))
+        return join_lines(script.call.lines(clip), ways)
+
+
+@dataclass(frozen=True)
+class InputsWritten(_Elements):
+    """The gradients that were passed hold the results afterwards."""
+
+    name: ClassVar[str] = "inputs-written"
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Let an error pass where the norm is none that the dtype holds."""
+        if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
+            return None
+        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Judge what the gradients hold as results are judged."""
+        case, reply = context.case, replies[0]
+        if reply.inputs is None:
+            return NOT_READ_BACK
+        written = replace(reply, gradients=reply.inputs)
+        if (broken := broken_form(case, written)) is not None:
+            return replace(broken, detail=f"Of the gradients that were passed, afterwards: {broken.detail}")
+        excluded = tuple(i for i, gradient in enumerate(case.gradients) if not gradient.need_clip)
+        if (found := Untouched(excluded).judge_replies(context, [written])).status != Status.PASS:
+            return found
+        if case.operation != "clip_by_value" and None in predict(case).norms:
+            return NotSilent().judge_replies(context, [written])
+        return Values().judge_replies(context, [written])
+
+    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+        """Return what the gradients that were passed hold."""
+        return reply.inputs
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare what the gradients hold with the formula's results."""
+        case = script.case
+        return join_lines(script.clip_lines(), assert_equal(predicted(case, script.subject, predict(case))))

@@ -1,0 +1,144 @@
+"""Expect the results of one call, or of two, to be related in a way that no oracle is needed for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.records import Cell
+from gradclip_reports.statuses import Status
+
+from ...cases.literals import NoScript
+from ...cases.model import Case, expect
+from ...cases.patterns import did_you_mean
+from ...cases.readable import array_of, readable_input, shown_gradients
+from ...oracle.arrays import decode
+from ...oracle.distances import largest_distance, measure
+from ...oracle.formats import as_dtype
+from ...oracle.model import ExpectedArray
+from ...oracle.predict import predict
+from ..expectation import Expectation, Part
+from ..fingerprint import distance_between_calls
+from ..form import broken_form
+from ..model import Answer, Context, Replied, Verdict
+from ..relations import RELATIONS
+from ..single_call import HOLDS, OF_ONE
+
+__all__ = ["Metamorphic"]
+
+
+@dataclass(frozen=True)
+class Metamorphic(Expectation):
+    """The results of one call, or of two, are related: `relations` and `single_call` name the relations.
+
+    `exponent`: for scaling, the power of two.
+    """
+
+    name: ClassVar[str] = "metamorphic"
+    relates: ClassVar[bool] = True
+    relation: str
+    exponent: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a relation that does not exist."""
+        if self.relation not in RELATIONS and self.relation not in OF_ONE:
+            msg = f"There is no relation {self.relation!r}: {did_you_mean(self.relation, [*RELATIONS, *OF_ONE])}"
+            raise ValueError(msg)
+
+    def follow_up(self, case: Case, first: Answer) -> Case | None:
+        """Return the second call of a relation between two, where the first one has results."""
+        if self.relation not in RELATIONS or not isinstance(first, Replied):
+            return None
+        if broken_form(case, first.reply) is not None:
+            return None
+        return RELATIONS[self.relation].second(case, first.reply.gradients, self.exponent)
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Look whether the relation holds."""
+        if self.relation in RELATIONS:
+            return self._compare(context.case, *replies)
+        return OF_ONE[self.relation](context.case, replies[0], predict(context.case))
+
+    def _compare(self, case: Case, first: Reply, second: Reply) -> Verdict:
+        relation = RELATIONS[self.relation]
+        following = relation.second(case, first.gradients, self.exponent)
+        if (broken := broken_form(following, second)) is not None:
+            return replace(broken, detail=f"In the second call {relation.says}. {broken.detail}")
+        worst, status, detail = 0.0, Status.PASS, ""
+        errors = predict(case).errors
+        back = relation.back(case, second.gradients)
+        for i, (given, one, other) in enumerate(zip(case.gradients, first.gradients, back, strict=True)):
+            if given.array is None or one is None or other is None:
+                continue
+            distance, place = self._distance(given.array.dtype, one, other)
+            budget = 0.0 if self.exponent else 2 * errors[i].clip_budget
+            if distance <= max(worst, budget):
+                worst = max(worst, distance)
+                continue
+            worst, bound = distance, 2 * errors[i].clip_bound
+            status = Status.QUALITY if distance <= bound else Status.FAIL
+            detail = (
+                f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp from "
+                f"where it had to be by the first call; the budget is {budget:.3g}, twice the error bound {bound:.3g}."
+            )
+        if status == Status.PASS:
+            return Verdict(status, ulp=worst)
+        return Verdict(status, detail, worst, shown_gradients(first.gradients), shown_gradients(second.gradients))
+
+    def _distance(self, dtype: str, first: Array, second: Array) -> tuple[float, int]:
+        related = ExpectedArray(decode(as_dtype(first, dtype), dtype)).times(Fraction(2) ** self.exponent)
+        return largest_distance(as_dtype(second, dtype), related, dtype)
+
+    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+        """Return the results: a formula explains a relation where it explains each of the answers."""
+        return reply.gradients
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the second call, and what it has to do with the first; or what holds in one call."""
+        if self.relation not in RELATIONS:
+            return (HOLDS[self.relation],)
+        relation = RELATIONS[self.relation]
+        says = f"A second call follows, in which {relation.says}."
+        holds = f"{relation.holds} {distance_between_calls(predict(case), exact=self.exponent != 0)}"
+        if relation.of_results:
+            # Without the first results there is no call to show that is made of them.
+            return (says, holds)
+        second = relation.second(case, (), self.exponent)
+        return (says, {"operation": second.operation, **readable_input(second)}, holds)
+
+    def case_to_show(self, case: Case, cell: Cell) -> Case | None:
+        """Return the call that has not the values it had to have.
+
+        Where the results of two calls are further apart than their errors allow, one of them at least is wrong by
+        itself.
+
+        Raises
+        ------
+        NoScript
+            When each call, seen alone, is right.
+        """
+        relation = RELATIONS.get(self.relation)
+        first = replace(case, expectation=expect("values"))
+        if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
+            # The record does not say which of the two calls raised; what is split or scaled may be why.
+            if relation is None or self.relation == "twice":
+                return first
+            return relation.second(first, (), self.exponent)
+        shown = self.shown_first(cell)
+        if not isinstance(shown, Mapping) or not ("gradients" in shown or "norm" in shown):
+            msg = f"{case.id} relates calls, and the record shows no answers to them: nothing is wrong there."
+            raise NoScript(msg)
+        results = tuple(map(array_of, shown["gradients"]))
+        if measure(first, predict(first), results, first.included).grade == Status.FAIL:
+            return first
+        if relation is None:
+            msg = f"A script cannot show what {case.id} expects: each of its numbers is right by itself."
+            raise NoScript(msg)
+        return relation.second(first, results, self.exponent)
+
+    def shown_first(self, cell: Cell) -> Any:
+        """Return the first of two answers, which stands as what is expected of the second."""
+        return cell.expected if self.relation in RELATIONS else cell.observed

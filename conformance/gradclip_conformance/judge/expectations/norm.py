@@ -1,0 +1,109 @@
+"""Expect the right norm to be returned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from gradclip_adapters.contract import Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case
+from ...cases.readable import readable_array
+from ...oracle.bounds import error_bounds
+from ...oracle.formats import FORMATS, float_quotient
+from ...oracle.predict import predict
+from ...oracle.question import narrowest
+from ..arrays import norm_distance, norm_value
+from ..expectation import Expectation, Part, may_raise
+from ..fingerprint import observed_answer
+from ..model import Answer, Context, Raised, Script, Verdict, join_lines
+from ..script_lines import relative_ulps, short_tolerance
+from .special_values import nonfinite_total
+
+__all__ = ["ReturnedNorm"]
+
+
+@dataclass(frozen=True)
+class ReturnedNorm(Expectation):
+    """The norm that is returned is that of the included gradients before the clip.
+
+    `wide`: as of `Values`.
+    """
+
+    name: ClassVar[str] = "returned-norm"
+    about: ClassVar[str] = "norm"
+    wide: bool = False
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Let an error pass where the norm is none that the dtype holds."""
+        if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
+            return None
+        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the norm with the exact one."""
+        case, norm = context.case, replies[0].norm
+        expected, observed = _exact_norm(case), {"norm": readable_array(norm)}
+        size = expected if isinstance(expected, float) else float_quotient(expected, Fraction(1))
+        shown = {"norm": size if math.isfinite(size) else str(size)}
+        if norm is None:
+            detail = f"The norm is {size:g}, and none was returned."
+            return Verdict(Status.FAIL, detail, expected=shown, observed=observed)
+        try:
+            value = norm_value(norm)
+        except ValueError as error:
+            return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=shown, observed=observed)
+        if isinstance(expected, float):
+            if value == expected or (math.isnan(value) and math.isnan(expected)):
+                return Verdict(Status.PASS)
+            detail = f"The norm is {expected}, and {value} was returned."
+            return Verdict(Status.FAIL, detail, math.inf, shown, observed)
+        arrays = [array for i in case.included if (array := case.gradients[i].array) is not None]
+        elements = sum(math.prod(array.shape) for array in arrays)
+        errors = error_bounds(FORMATS[narrowest(case)], case.norm_type, elements, size)
+        distance = norm_distance(norm, expected, narrowest(case))
+        if distance <= errors.norm_budget:
+            return Verdict(Status.PASS, ulp=distance)
+        within = distance <= errors.norm_bound and not self.wide
+        detail = (
+            f"The norm {value:g} is {distance:.3g} ulp of {narrowest(case)} from the exact one, {size:g}; "
+            f"the budget is {errors.norm_budget:.3g}."
+        )
+        return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the norm, and how far from it the answer may lie."""
+        prediction = predict(case)
+        bounds = prediction.norms[0]
+        middle = None if bounds is None else float(bounds.middle)
+        norm = "not finite" if middle is None else f"{middle!r} ({middle.hex()})"
+        return (f"the norm {norm}, within {prediction.widest.norm_budget:g} ulp",)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare the norm with the exact one."""
+        return join_lines(script.clip_lines(), self._assert_norm(script.case))
+
+    def _assert_norm(self, case: Case) -> str:
+        prediction = predict(case)
+        if (bounds := prediction.norms[0]) is None:
+            total = nonfinite_total(case, case.included)
+            return f"np.testing.assert_equal(float(norm), {total!r})"
+        ulps = prediction.widest.norm_budget if self.wide else prediction.widest.norm_bound
+        expected = float(bounds.middle)
+        tolerance = ulps * max(relative_ulps(np.array([expected]), narrowest(case)), default=0.0)
+        return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={short_tolerance(tolerance)})"
+
+
+def _exact_norm(case: Case) -> Fraction | float:
+    """Return the exact norm; a float where it is not finite."""
+    bounds = predict(case).norms[0]
+    if bounds is not None:
+        return bounds.middle
+    total = nonfinite_total(case, case.included)
+    return math.nan if total is None else total

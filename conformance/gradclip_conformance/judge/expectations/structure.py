@@ -1,0 +1,66 @@
+"""Expect results of the same form as the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gradclip_adapters.contract import Reply, Subject
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case
+from ...oracle.predict import predict
+from ..expectation import Expectation, Part
+from ..fingerprint import describe_results
+from ..model import Context, Script, Verdict, join_lines
+
+__all__ = ["Structure"]
+
+
+@dataclass(frozen=True)
+class Structure(Expectation):
+    """One thing about the form of the results is kept: "count", "none", "dtype" or "shape"."""
+
+    name: ClassVar[str] = "structure"
+    needs_numbers: ClassVar[bool] = False
+    aspect: str
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the dtypes; the rest of the form is looked at in every case."""
+        if self.aspect != "dtype":
+            return Verdict(Status.PASS)
+        for i, (gradient, got) in enumerate(zip(context.case.gradients, replies[0].gradients, strict=True)):
+            given = gradient.array
+            if given is not None and got is not None and given.dtype != got.dtype:
+                detail = f"Gradient {i} was {given.dtype} and came back as {got.dtype}."
+                return Verdict(Status.FAIL, detail, expected=given.dtype, observed=got.dtype)
+        return Verdict(Status.PASS)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the results, whose form is looked at."""
+        return describe_results(case, predict(case), type(self).__name__)
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that compare the form of the results with that of the gradients."""
+        return join_lines(script.clip_lines(), _assert_form(script.case, self.aspect, script.subject))
+
+
+def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
+    arrays = [gradient.array for gradient in case.gradients]
+    # An optimizer leaves a parameter without a gradient where it was.
+    nothing = [1] if "optimizer" in subject.features else None
+    if aspect == "dtype":
+        expected: list[Any] = [None if array is None else array.dtype for array in arrays]
+        form, agrees = "str(result.dtype)", "all(name in text for name, text in zip(expected, observed))"
+    else:
+        expected = [nothing if array is None else list(array.shape) for array in arrays]
+        form, agrees = "list(result.shape)", "observed == expected"
+    if None in expected:
+        form = f"None if result is None else {form}"
+    # What has another shape is no result whose dtype could be looked at.
+    first = _assert_form(case, "shape", subject) + "\n" if aspect == "dtype" else ""
+    return first + (
+        f"expected = {expected}\nobserved = [{form} for result in results]\n"
+        f'assert {agrees}, f"expected: {{expected}}; observed: {{observed}}"'
+    )

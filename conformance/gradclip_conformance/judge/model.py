@@ -1,0 +1,239 @@
+"""Define what can come back for a call, what the judge knows beside it, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from gradclip_adapters.contract import Array, Call, Reply, Subject
+from gradclip_reports.statuses import Status
+
+from ..cases.model import Case
+from ..cases.patterns import matches, matches_any
+from ..oracle.formula import Formula
+
+__all__ = [
+    "NOT_READ_BACK",
+    "Answer",
+    "Claim",
+    "Connection",
+    "Context",
+    "Description",
+    "Died",
+    "Mistaken",
+    "NotSupported",
+    "Raised",
+    "Replied",
+    "Script",
+    "ScriptCall",
+    "StartError",
+    "TimedOut",
+    "Verdict",
+    "claims_for",
+    "join_lines",
+]
+
+
+@dataclass(frozen=True)
+class Replied:
+    """The framework returned."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The framework raised."""
+
+    kind: str
+    text: str
+    inputs: tuple[Array | None, ...] | None = None
+
+
+@dataclass(frozen=True)
+class NotSupported:
+    """The adapter declares that the framework cannot do it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Mistaken:
+    """The adapter itself raised, outside the framework."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """The host process ended, or was ended because it sent something that is no answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """No answer came within the time limit, and the host process was ended."""
+
+    seconds: float
+
+
+Answer = Replied | Raised | NotSupported | Mistaken | Died | TimedOut
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a host says about itself when it has started."""
+
+    framework: str
+    version: str
+    environment: dict[str, str]
+    subjects: tuple[Subject, ...]
+
+    @property
+    def heading(self) -> str:
+        """The framework and, if it has one, its version."""
+        return f"{self.framework} {self.version}".rstrip()
+
+
+class StartError(Exception):
+    """An adapter did not start; the text says why and what to do.
+
+    `kind` is "bad-target", "missing-framework", "broken-adapter", "protocol", "no-host" or "start-timeout".
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Connection(Protocol):
+    """A started adapter that answers calls."""
+
+    description: Description
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Return the answer to one call, within `timeout` seconds."""
+
+    def close(self) -> None:
+        """End the adapter."""
+
+    def kill(self) -> None:
+        """End the adapter at once, from any thread."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a framework's documentation."""
+
+    #: A pattern of subjects.
+    subject: str
+    #: Patterns of rules, or of cases; and of those among them that the claim leaves out.
+    rules: tuple[str, ...]
+    formula: Formula | None
+    predicts: str | None
+    phrase: str
+    where: str
+    #: The object in whose docstring the phrase stands, and the SHA-256 of `inspect.getdoc` of it.
+    docstring: str | None = None
+    docstring_sha256: str | None = None
+    exclude: tuple[str, ...] = ()
+
+    def speaks_of(self, case: str, subject: str) -> bool:
+        """Return whether the claim is about a cell; the id of a rule stands for all its cases."""
+        names = (case, case.partition("/")[0])
+        return (
+            matches(self.subject, subject) and matches_any(self.rules, *names) and not matches_any(self.exclude, *names)
+        )
+
+
+def claims_for(claims: Sequence[Claim], case: str, subject: Subject) -> list[Claim]:
+    """Return the claims about a cell; a formula that the subject itself declares comes last."""
+    found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
+    if subject.formula is not None:
+        phrase = str(subject.formula.get("phrase", "declared by the adapter"))
+        where = str(subject.formula.get("where", "the adapter"))
+        found.append(Claim(subject.name, ("*",), Formula.of(subject.formula), None, phrase, where))
+    return found
+
+
+@dataclass(frozen=True)
+class Context:
+    """A case, the subject that was asked, and what its framework's documentation says."""
+
+    case: Case
+    subject: Subject
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def through_optimizer(self) -> bool:
+        """Whether results are differences of parameters, in which the sign of a zero and a NaN's bits are lost."""
+        return "optimizer" in self.subject.features
+
+    @property
+    def flushes_subnormals(self) -> bool:
+        """Whether the subject declares that subnormal numbers may become zero."""
+        return "flushes_subnormals" in self.subject.features
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status, and what a reader needs in order to believe it."""
+
+    status: Status
+    detail: str = ""
+    ulp: float | None = None
+    expected: Any = None
+    observed: Any = None
+    quote: str | None = None
+    url: str | None = None
+    #: The answer in a word of `fingerprint`.
+    behaviour: str = "none"
+
+    def with_status(self, status: Status, **changes: Any) -> Verdict:
+        """Return the same finding under another status."""
+        return replace(self, status=status, **changes)
+
+
+NOT_READ_BACK = Verdict(Status.UNSUPPORTED, "The adapter cannot read back the gradients that it passed.")
+
+
+def join_lines(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class ScriptCall:
+    """The lines of a call, from its gradients to the results."""
+
+    gradients: str
+    before: str
+    clip: str
+    after: str
+    #: What makes of the results, and of the gradients that were passed, the list `results` that NumPy understands.
+    results: str
+    inputs: str
+
+    def lines(self, clip: str | None = None) -> str:
+        """All of them; `clip` in the place of the ones that clip."""
+        return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script is written of."""
+
+    case: Case
+    subject: Subject
+    call: ScriptCall
+    #: Whether the framework had raised.
+    raised: bool
+    #: The call inside the framework's compiler, and the lines between the two, where there are two.
+    compiled: ScriptCall | None = None
+    between: str = ""
+
+    def clip_lines(self) -> str:
+        """Return the lines of the call; an error ends the script by itself, and shows where it comes from."""
+        clip = join_lines('print("expected: no error")', self.call.clip) if self.raised else self.call.clip
+        return self.call.lines(clip)

@@ -1,0 +1,187 @@
+"""Write the lines of a script that clip, and that fail where the answer is not what the case expects.
+
+What a script tolerates is the error bound of the judge as a tolerance that is relative to each element, the largest of
+a gradient: it never blames an answer that the judge lets pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Subject
+
+from ..cases.literals import NoScript, array_literal
+from ..cases.model import Case
+from ..oracle.arrays import decode, rounded
+from ..oracle.formats import FORMATS, float64_values, float_quotient, ulp
+from ..oracle.model import Prediction, nonfinite_consequence, nonfinite_norm
+from ..oracle.question import narrowest, norm_groups
+
+__all__ = [
+    "Wanted",
+    "assert_equal",
+    "assert_one_of",
+    "inputs",
+    "nonfinite_ways",
+    "out_of_range_ways",
+    "predicted",
+    "relative_ulps",
+    "short_tolerance",
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is expected of one gradient; no values: that there is none."""
+
+    values: np.ndarray[Any, Any] | None
+    #: How far an element may be from its value: in ulp of a dtype, and relative to it at most.
+    ulps: float = 0.0
+    dtype: str = ""
+    tolerance: float = 0.0
+    #: The gradient and the factor of which the values are the rounded product.
+    product: tuple[np.ndarray[Any, Any], float] | None = None
+
+
+def assert_equal(wanted: Mapping[int, Wanted]) -> str:
+    """The lines for each gradient, or once for all where they are alike."""
+    if len({_assert("result", one) for one in wanted.values()}) == 1 and len(wanted) > 1:
+        chosen = "results" if list(wanted) == list(range(len(wanted))) else f"[results[i] for i in {tuple(wanted)}]"
+        return f"for result in {chosen}:\n" + indent(_assert("result", next(iter(wanted.values()))), "    ")
+    return "\n".join(_assert(f"results[{i}]", one) for i, one in wanted.items())
+
+
+def _assert(result: str, wanted: Wanted) -> str:
+    if wanted.values is None:
+        return f'assert {result} is None, f"expected: no gradient; observed: {{{result}}}"'
+    values = _source(wanted)
+    if wanted.ulps:
+        return _assert_close(result, wanted)
+    line = f"np.testing.assert_array_equal({result}, {values})"
+    if wanted.values.ndim:
+        return line
+    # NumPy's functions let an array with one element pass for a number.
+    return f'{line}\nassert np.shape({result}) == (), f"expected: {values}; observed: {{{result}}}"'
+
+
+def _assert_close(result: str, wanted: Wanted) -> str:
+    # NumPy has no bfloat16, whose numbers lie as much farther apart than those of float32 as they have fewer bits.
+    known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
+    spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
+    limit = repr(math.floor(wanted.ulps) * spacing)
+    return (
+        f'expected = np.array({_source(wanted)}, "{known}")\n'
+        f"assert np.shape({result}) == expected.shape and "
+        f"np.all(abs(np.asarray({result}) - expected) <= {limit} * np.spacing(abs(expected))), "
+        f'f"expected: {{expected}}; observed: {{{result}}}"'
+    )
+
+
+def short_tolerance(tolerance: float) -> str:
+    """At least this, in three digits."""
+    return repr(float(f"{tolerance * 1.006:.2e}"))
+
+
+def out_of_range_ways(case: Case) -> Iterator[dict[int, Wanted]]:
+    """What arithmetic makes of a step that leaves the range (see `check_values`)."""
+    for what in (0.0, math.inf, math.nan):
+        arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
+        yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
+
+
+def _source(wanted: Wanted) -> str:
+    """The values as source: where they are too many to be written out, as a product, which is not rounded."""
+    assert wanted.values is not None
+    try:
+        return array_literal(wanted.values)
+    except NoScript:
+        if wanted.product is None:
+            raise
+        gradient, factor = wanted.product
+        return f"{array_literal(gradient)} * {factor!r}"
+
+
+def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
+    first, *others = ways = list(ways)
+    if not others:
+        return assert_equal(first)
+    tolerance = max(one.tolerance for way in ways for one in way.values())
+    lists = [[array_literal(one.values) for one in way.values() if one.values is not None] for way in ways]
+    written = ", ".join(f"[{', '.join(way)}]" for way in lists)
+    close = f"np.allclose(result, value, {short_tolerance(tolerance)}, 0.0, equal_nan=True)"
+    return (
+        f"expected = [{written}]\n"
+        f"agrees = [all({close} for result, value in zip(results, way)) for way in expected]\n"
+        'assert any(agrees), f"expected: one of {expected}; observed: {results}"'
+    )
+
+
+def inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
+    arrays = {i: case.gradients[i].array for i in indices}
+    return {i: Wanted(None if array is None else _shaped(array)) for i, array in arrays.items()}
+
+
+def predicted(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
+    """What the neutral rule gives for each gradient of which it gives something."""
+    wanted = {}
+    for i, gradient in enumerate(case.gradients):
+        if gradient.array is None:
+            # An optimizer leaves a parameter without a gradient where it was.
+            wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
+        elif prediction.gradients[i] is not None:
+            wanted[i] = _finite(case, i, prediction, wide=wide)
+    return wanted
+
+
+def _finite(case: Case, index: int, prediction: Prediction, *, wide: bool = False) -> Wanted:
+    given = case.gradients[index].array
+    expected, errors = prediction.gradients[index], prediction.errors[index]
+    assert given is not None
+    assert expected is not None
+    values = _shaped(Array(given.dtype, given.shape, rounded(expected, given.dtype)))
+    if expected.is_unchanged and not prediction.near[index]:
+        return Wanted(values)
+    ulps = errors.clip_budget if wide else errors.clip_bound
+    # Among several dtypes the norm may have been rounded to the coarsest.
+    coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
+    factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
+    tolerance = ulps * coarser * max(relative_ulps(values, given.dtype), default=0.0)
+    # A value that is not exact is itself rounded.
+    exact = bool(np.isfinite(values).all()) and [*map(Fraction, values.ravel())] == [*expected.fractions()]
+    return Wanted(values, ulps * coarser + (0.0 if exact else 0.5), given.dtype, tolerance, (_shaped(given), factor))
+
+
+def relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:
+    """One ulp of each number that is not zero, relative to it."""
+    for value in np.unique(np.abs(values)).tolist():
+        if value and math.isfinite(value):
+            yield float(ulp(Fraction(value), FORMATS[dtype]) / Fraction(value))
+
+
+def nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]]:
+    """The answers to a norm that is not finite: of each norm the formula's result, or NaN everywhere."""
+    ways: list[list[dict[int, Wanted]]] = []
+    for group in norm_groups(case):
+        arrays = {i: array for i in group if (array := case.gradients[i].array) is not None}
+        shapes = {i: array.shape for i, array in arrays.items()}
+        found = {i: decode(array.data, array.dtype) for i, array in arrays.items()}
+        total = nonfinite_norm(found.values())
+        if total is None:
+            ways.append([{i: _finite(case, i, prediction) for i in group}])
+            continue
+        formula = {i: Wanted(np.array(nonfinite_consequence(t, total)).reshape(shapes[i])) for i, t in found.items()}
+        everywhere = {i: Wanted(np.full(shape, math.nan)) for i, shape in shapes.items()}
+        ways.append([everywhere] if math.isnan(total) else [formula, everywhere])
+    return [{i: wanted for part in parts for i, wanted in part.items()} for parts in product(*ways)]
+
+
+def _shaped(array: Array) -> np.ndarray[Any, Any]:
+    return float64_values(array).reshape(array.shape)

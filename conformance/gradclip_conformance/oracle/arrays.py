@@ -1,0 +1,58 @@
+"""Decode the bytes of an array to exact numbers, and round exact numbers to bytes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from .formats import FORMATS, Format, bits_of, encode, round_to, take_apart
+from .model import DyadicArray, ExpectedArray
+
+__all__ = ["decode", "rounded"]
+
+
+def decode(data: bytes, dtype: str) -> DyadicArray:
+    """The elements of an array, exactly.
+
+    Parameters
+    ----------
+    data
+        Little-endian bytes; bfloat16 as its 16 bits.
+    dtype
+        A name in :data:`FORMATS`.
+    """
+    form, bits = FORMATS[dtype], bits_of(data, dtype)
+    significands, exponents, finite = take_apart(data, dtype)
+    nonzero = significands != 0
+    # The lowest exponent that is needed keeps the integers short.
+    lowest = int(exponents[nonzero].min()) if nonzero.any() else 0
+    shifts = np.where(nonzero, exponents - lowest, 0)
+    negative = (bits >= np.uint64(form.sign_bit)).tolist()
+    special = {}
+    for place in np.flatnonzero(~finite).tolist():
+        is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
+        special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
+    return DyadicArray(_shifted(significands, shifts, form), lowest, negative, special)
+
+
+def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
+    """The significands times powers of two, as Python's integers."""
+    if not len(shifts) or form.precision + int(shifts.max()) < 64:
+        integers: list[int] = (significands << shifts).tolist()
+        return integers
+    return [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
+
+
+def rounded(expected: ExpectedArray, dtype: str) -> bytes:
+    """The expected elements, each rounded once to the dtype; zeros keep the sign of the element they come from."""
+    form, values = FORMATS[dtype], expected.values
+    bits = [
+        round_to(fraction, form) | (form.sign_bit if values.negative[place] and not fraction else 0)
+        for place, fraction in enumerate(expected.fractions())
+    ]
+    packed = np.array(bits, dtype=f"<u{form.width // 8}")
+    for place, value in values.special.items():
+        packed[place] = np.frombuffer(encode([value], dtype), dtype=packed.dtype)[0]
+    return packed.tobytes()

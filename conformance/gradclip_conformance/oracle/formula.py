@@ -1,0 +1,64 @@
+"""Say by which formula gradients are scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["PLAIN", "Formula"]
+
+KINDS = ("plain", "coefficient", "max-denominator", "min-numerator")
+
+
+@dataclass(frozen=True)
+class Formula:
+    r"""A formula of the coefficient that multiplies the gradients, for a norm `n` and a threshold `c`.
+
+    ================= =================================================
+    kind              coefficient
+    ================= =================================================
+    plain             :math:`c / n` where `n > c`, 1 otherwise
+    coefficient       :math:`\min(1, c / (n + \epsilon))`
+    max-denominator   :math:`c / (\max(n, c) + \epsilon)`
+    min-numerator     :math:`\min(n, c) / (n + \epsilon)`
+    ================= =================================================
+    """
+
+    kind: str = "plain"
+    eps: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that does not exist."""
+        if self.kind not in KINDS:
+            msg = f"There is no formula of the kind {self.kind!r}; choose among {', '.join(KINDS)}."
+            raise ValueError(msg)
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any]) -> Formula:
+        """Return the formula that an adapter, a claim or a pin gives as a mapping."""
+        if "kind" not in mapping:
+            msg = f"The formula {dict(mapping)} has no `kind`; give one of {', '.join(KINDS)}."
+            raise ValueError(msg)
+        return cls(mapping["kind"], float(mapping.get("eps", 0.0)))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the mapping that :meth:`of` reads."""
+        return {"kind": self.kind, **({"eps": self.eps} if self.eps else {})}
+
+    @property
+    def small(self) -> Fraction:
+        """The number `eps`, exactly."""
+        return Fraction(self.eps)
+
+    def threshold_shift(self) -> Fraction:
+        """Return by how much the norm is shifted before it is compared with the threshold."""
+        return self.small if self.kind == "coefficient" else Fraction(0)
+
+    def __str__(self) -> str:
+        return f"{self.kind}, eps = {self.eps:g}" if self.eps else self.kind
+
+
+#: The neutral rule: `c * X / norm(X)` above the threshold, `X` otherwise.
+PLAIN = Formula()

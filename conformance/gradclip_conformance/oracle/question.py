@@ -1,0 +1,54 @@
+"""Say what an oracle is asked: gradients, an operation and its options. A case is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gradclip_adapters.contract import Gradient
+
+from .formats import FORMATS
+
+__all__ = ["Question", "narrowest", "norm_groups"]
+
+
+class Question(Protocol):
+    """A call, as far as its result depends on it."""
+
+    @property
+    def operation(self) -> str:
+        """The operation, as the contract names it."""
+
+    @property
+    def gradients(self) -> tuple[Gradient, ...]:
+        """The gradients, included and not."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options, as the contract names them."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype; of several, joined by `+`."""
+
+    @property
+    def included(self) -> tuple[int, ...]:
+        """The indices of the gradients that exist and are not excluded."""
+
+    @property
+    def norm_type(self) -> float:
+        """The order of the norm."""
+
+
+def narrowest(question: Question) -> str:
+    """Return the dtype of fewest digits among the gradients that are included."""
+    arrays = [question.gradients[i].array for i in question.included]
+    names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
+    return min(names, key=lambda name: FORMATS[name].precision)
+
+
+def norm_groups(question: Question) -> list[list[int]]:
+    """Return the groups of gradients that have a common norm."""
+    if question.operation == "clip_by_global_norm":
+        return [list(question.included)]
+    return [[i] for i in question.included]

@@ -1,0 +1,162 @@
+"""Feed every expectation replies of every wrong form: the judge gives a verdict, and never an error of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Reply, Subject
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import Case
+from gradclip_conformance.judge.judging import EXPECTATIONS, follow_up, judge
+from gradclip_conformance.judge.model import Answer, Claim, Context, Raised, Replied
+from gradclip_conformance.oracle.formula import Formula
+
+Change = Callable[[Array], Array | None]
+FEATURES = ((), ("optimizer",), ("flushes_subnormals",), ("error_if_nonfinite",))
+
+
+def filled(shape: tuple[int, ...], dtype: str, value: float) -> Array:
+    """Return an array that holds one number everywhere."""
+    if dtype == "bfloat16":
+        bits = np.full(shape, value, np.float32).view(np.uint32) >> np.uint32(16)
+        return Array.of(bits.astype(np.uint16), dtype)
+    return Array.of(np.full(shape, value, dtype))
+
+
+def otherwise(dtype: str) -> str:
+    """Return another dtype of the wire."""
+    return "float32" if dtype == "float64" else "float64"
+
+
+#: What becomes of one gradient, or of the norm.
+CHANGES: dict[str, Change] = {
+    "the same": lambda array: array,
+    "None": lambda array: None,
+    "empty": lambda array: filled((0,), array.dtype, 0.0),
+    "empty in another dtype": lambda array: filled((0,), otherwise(array.dtype), 0.0),
+    "empty rows": lambda array: filled((0, 3), array.dtype, 0.0),
+    "longer": lambda array: filled((math.prod(array.shape) + 1,), array.dtype, 1.0),
+    "longer in another dtype": lambda array: filled((math.prod(array.shape) + 1,), otherwise(array.dtype), 1.0),
+    "a number": lambda array: filled((), array.dtype, 1.0),
+    "one more axis": lambda array: replace(array, shape=(*array.shape, 1)),
+    "half as wide": lambda array: filled(array.shape, "float16", 1.0),
+    "another dtype": lambda array: filled(array.shape, otherwise(array.dtype), 1.0),
+    "brain floats": lambda array: filled(array.shape, "bfloat16", 1.0),
+    "too large for the dtype": lambda array: filled(array.shape, "float64", 1e308),
+    "integers": lambda array: filled(array.shape, "int64", 1),
+    "no integers": lambda array: filled((0,), "int64", 1),
+    "complex": lambda array: filled(array.shape, "complex64", 1),
+    "booleans": lambda array: filled(array.shape, "bool", 1),
+    "text": lambda array: Array.of(np.full(array.shape, "no number")),
+    "objects": lambda array: Array("object", array.shape, b""),
+    "NaN": lambda array: filled(array.shape, array.dtype, math.nan),
+    "NaN in another dtype": lambda array: filled(array.shape, otherwise(array.dtype), math.nan),
+    "infinity": lambda array: filled(array.shape, array.dtype, math.inf),
+    "minus infinity in another dtype": lambda array: filled(array.shape, otherwise(array.dtype), -math.inf),
+    "zeros": lambda array: filled(array.shape, array.dtype, 0.0),
+}
+
+
+def changed(case: Case, change: Change, where: Callable[[int], bool] = lambda place: True) -> Reply:
+    """Return a reply to a case in which some gradients, the norm and what was passed are changed."""
+    arrays = tuple(
+        change(gradient.array) if gradient.array is not None and where(place) else gradient.array
+        for place, gradient in enumerate(case.gradients)
+    )
+    return Reply(arrays, norm=change(filled((), "float32", 1.0)), inputs=arrays)
+
+
+def wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
+    """Yield answers to a case of every wrong form, with a word for each."""
+    for name, change in CHANGES.items():
+        yield f"all {name}", Replied(changed(case, change))
+        yield f"first {name}", Replied(changed(case, change, lambda place: place == 0))
+        yield f"last {name}", Replied(changed(case, change, lambda place: place == len(case.gradients) - 1))
+    given = changed(case, CHANGES["the same"])
+    extra = filled((2,), "float32", 1.0)
+    yield "no gradients", Replied(replace(given, gradients=(), inputs=()))
+    yield "one fewer", Replied(replace(given, gradients=given.gradients[:-1], inputs=given.gradients[:-1]))
+    yield "one more", Replied(replace(given, gradients=(*given.gradients, extra), inputs=(*given.gradients, extra)))
+    yield "one for None", Replied(replace(given, gradients=tuple(one or extra for one in given.gradients)))
+    yield "inputs None", Replied(replace(given, inputs=tuple(None for _ in given.gradients)))
+    yield "inputs missing", Replied(replace(given, inputs=None, norm=None))
+    yield "malformed", Replied(Reply((), malformed="returned 'no list'"))
+    yield "raised", Raised("ValueError", "no", inputs=None)
+    yield "raised, inputs lost", Raised("ValueError", "no", inputs=())
+    yield "raised, inputs changed", Raised("ValueError", "no", inputs=(extra,) * len(case.gradients))
+
+
+def sampled_cases() -> list[Case]:
+    """Return a case of each expectation with each set of parameters and each operation, small ones first."""
+    chosen: dict[object, Case] = {}
+    cases = [case for case in all_cases() if case.dtype in ("float32", "bfloat16", "float16+float32")]
+    for case in sorted(cases, key=size_of):
+        about = case.expectation
+        kind = (about, case.operation) if about.name != "untouched" else (about.name, case.operation)
+        special = any(gradient.array is None or gradient.rows is not None for gradient in case.gradients)
+        chosen.setdefault((kind, special), case)
+    return list(chosen.values())
+
+
+def size_of(case: Case) -> int:
+    """Return the number of elements of a case; of nothing is too little to be wrong in."""
+    count = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
+    return count or 10**9
+
+
+SAMPLED = sampled_cases()
+
+
+def test_every_expectation_is_sampled() -> None:
+    assert {case.expectation.name for case in SAMPLED} == {case.expectation.name for case in all_cases()}
+    assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in all_cases()}
+
+
+@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
+def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
+    right = Replied(changed(case, CHANGES["the same"]))
+    claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
+    for number, (name, wrong) in enumerate(wrong_replies(case)):
+        following = follow_up(case, wrong)
+        seconds: list[list[Answer]] = [[]]
+        if following is not None:
+            seconds = [[Replied(changed(following, CHANGES["the same"]))], [wrong]]
+        after_right = follow_up(case, right)
+        pairs = [[wrong, *second] for second in seconds]
+        pairs += [[right, wrong]] if after_right is not None else []
+        for answers in pairs:
+            subject = Subject("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
+            verdict = judge(Context(case, subject, (claim,)), answers)
+
+            assert verdict.status != "error", f"{name}: {verdict.detail}"
+
+
+@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
+def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> None:
+    right = Replied(changed(case, CHANGES["the same"]))
+    following = follow_up(case, right)
+    if following is None:
+        return
+    for name, wrong in wrong_replies(following):
+        verdict = judge(Context(case, Subject("anyone", case.operation, ("float32",))), [right, wrong])
+
+        assert verdict.status != "error", f"{name}: {verdict.detail}"
+
+
+@pytest.mark.parametrize("operation", ["global-norm", "value"])
+def test_an_empty_half_that_comes_back_in_another_dtype_is_judged(operation: str) -> None:
+    case = next(case for case in all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
+    single = replace(case, gradients=(replace(case.gradients[0], array=filled((1,), case.dtype, 0.5)),))
+    first = Replied(changed(single, CHANGES["the same"]))
+    following = follow_up(single, first)
+    assert following is not None
+    empty = [place for place, half in enumerate(following.gradients) if half.array and not half.array.data]
+    second = Replied(changed(following, CHANGES["empty in another dtype"], lambda place: place in empty))
+
+    assert empty
+    assert judge(Context(single, Subject("anyone", single.operation, ("float32",))), [first, second]).status == "pass"

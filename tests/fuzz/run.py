@@ -1,0 +1,71 @@
+"""Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
+
+Targets take turns; the same seed gives the same turns, of which the clock decides the number. Exit code 1 means a find: its smallest
+example stands in a file, to be moved to `tests/fuzz/found/TARGET/` with a name that says what it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import secrets
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from fuzzing.driver import Found, State, fuzz, run_turn  # noqa: E402 - the folder must be on the path before
+from fuzzing.target import NAMES  # noqa: E402
+
+KEPT = HERE.parents[1] / ".hypothesis" / "fuzz"
+
+
+def main() -> int:
+    """Run the targets, print a summary of each, and return the exit code."""
+    options = parse_options()
+    names = options.target or list(NAMES)
+    if options.turn is not None:
+        _, found = run_turn(names[0], options.seed, options.turn)
+        return report([found] if found else [])
+    path = KEPT / "state.json"
+    state = State.load(path) if options.resume else State(options.seed)
+    print(f"seed {state.seed}, {options.minutes:g} minutes: {', '.join(names)}", flush=True)
+    try:
+        finds = fuzz(names, state, 60 * options.minutes, lambda now: now.save(path), keep_on=options.keep_on)
+    except KeyboardInterrupt:
+        print(f"Stopped after {state.seconds:.0f} s; --resume goes on.")
+        finds = []
+    print(f"\nseed {state.seed}, {state.turns} turns, {state.seconds:.0f} s")
+    for name in names:
+        print(f"  {name:16} {state.examples[name]:8} examples  {state.finds[name]:3} finds")
+    return report(finds)
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long in all (1)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="what the examples come from")
+    parser.add_argument("--target", action="append", choices=NAMES, help="only this one; may be given again")
+    parser.add_argument("--turn", type=int, help="only this turn of the first target named, as a find prints it")
+    parser.add_argument("--resume", action="store_true", help="go on with the run that was stopped")
+    parser.add_argument("--keep-on", action="store_true", help="do not stop at the first find")
+    return parser.parse_args()
+
+
+def report(finds: list[Found]) -> int:
+    """Print each find, keep its example in a file, and return the exit code."""
+    for found in finds:
+        text = json.dumps({"what": found.what.strip().splitlines()[-1][:300], "example": found.example}, indent=1)
+        path = KEPT / found.target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+        shown = json.dumps(found.example)
+        print(f"\nFind of {found.target}, turn {found.turn}:\n{found.what}\nSmallest example ({path}):\n{shown[:4000]}")
+    return 1 if finds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

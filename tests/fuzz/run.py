@@ -1,7 +1,8 @@
 """Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
 
-Targets take turns; the same seed gives the same turns, of which the clock decides the number. Exit code 1 means a find: its smallest
-example stands in a file, to be moved to `tests/fuzz/found/TARGET/` with a name that says what it is.
+Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means a find: its
+smallest example stands in a file. Move it to `tests/fuzz/found/TARGET/` under a name that says what it is: from then
+on it is a test.
 """
 
 from __future__ import annotations

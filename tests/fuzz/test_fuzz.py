@@ -1,4 +1,4 @@
-"""Each target with a few examples, and every example that was ever a find; `run.py` fuzzes for as long as it is told."""
+"""Check a few examples of each target, and every example that was ever a find; `run.py` checks many more."""
 
 from __future__ import annotations
 

@@ -123,9 +123,7 @@ class ReferenceCall:
 
     def unchanged(self) -> bool:
         """Answer whether all that was passed holds what it held."""
-        return all(
-            now.tobytes() == before.tobytes() for now, before in zip(self.arrays, self._before, strict=True)
-        )
+        return all(now.tobytes() == before.tobytes() for now, before in zip(self.arrays, self._before, strict=True))
 
     def before(self, array: Any) -> Any:
         """Return what an array held before the call."""
@@ -167,7 +165,9 @@ class ReferenceCall:
             self.flags = [True] * len(self.flags)
             return
         if chosen == "same":
-            wanted = self._wrapped(_tree(example["grads"], lambda leaf: next(cycle) if isinstance(leaf, dict) else None), self.depth)
+            wanted = self._wrapped(
+                _tree(example["grads"], lambda leaf: next(cycle) if isinstance(leaf, dict) else None), self.depth
+            )
         elif chosen == "function":
             by_id = dict(zip(map(id, self.arrays), self.flags, strict=True))
             wanted = lambda path, array: by_id.get(id(array), True)  # noqa: E731 - the one line that a user writes

@@ -1,4 +1,4 @@
-"""The lines by which the suite asks, read by a host: each is answered, or the host ends with a message that says why."""
+"""The lines by which the suite asks, read by a host: each is answered, or the host ends and says why."""
 
 from __future__ import annotations
 

@@ -58,12 +58,41 @@ FILES = {
 }
 _paths = st.sampled_from((*FILES, "folder", "folder/", "missing", "missing/x/y", ".", "", "/dev/null", "/dev/full"))
 _targets = st.sampled_from(
-    ("good.py", "./good.py", "raises.py", "exits.py", "syntax.py", "empty.py", "needs.py", "functions:clip")
-    + ("functions:none", "no.module:f", ":", "numpy:sqrt", "os:getcwd", "torch", "tensorflow", "missing.py", "a:b:c")
+    (
+        "good.py",
+        "./good.py",
+        "raises.py",
+        "exits.py",
+        "syntax.py",
+        "empty.py",
+        "needs.py",
+        "functions:clip",
+        "functions:none",
+        "no.module:f",
+        ":",
+        "numpy:sqrt",
+        "os:getcwd",
+        "torch",
+        "tensorflow",
+        "missing.py",
+        "a:b:c",
+    )
 )
 _commands = st.sampled_from(
-    ("true", "false", "cat", "echo hi", "sh -c 'exit 7'", "'", "", "no-such-program", f"{sys.executable} -c 'print(1)'")
-    + ("printf '\\033[31m'", "/", "sh -c 'echo x >&2; kill -9 $$'")
+    (
+        "true",
+        "false",
+        "cat",
+        "echo hi",
+        "sh -c 'exit 7'",
+        "'",
+        "",
+        "no-such-program",
+        f"{sys.executable} -c 'print(1)'",
+        "printf '\\033[31m'",
+        "/",
+        "sh -c 'echo x >&2; kill -9 $$'",
+    )
 )
 _names = st.sampled_from(("norm.scaled-above", "norm.scaled-above/three-four-five/float32", "*.zero*", "no-such-rule"))
 _numbers = st.sampled_from(("0", "1", "2", "-1", "nan", "inf", "1e400", "0.5", "2147483648", "9" * 5000, "x"))
@@ -84,7 +113,10 @@ _VALUES: dict[str, SearchStrategy[str]] = {
     "--largest": st.sampled_from(("100", "99", "x")),
 }
 _VERBS: dict[str, tuple[SearchStrategy[str], tuple[str, ...]]] = {
-    "check": (_targets, ("--op", "--dtype", "--python", "--command", "--jobs", "--timeout", "--seed", "-o", "--format")),
+    "check": (
+        _targets,
+        ("--op", "--dtype", "--python", "--command", "--jobs", "--timeout", "--seed", "-o", "--format"),
+    ),
     "smoke": (_targets, ("--op", "--dtype", "--python", "--command")),
     "accuracy": (st.sampled_from(("good.py", "raises.py", "missing.py")), ("--op", "--dtype", "-o", "--largest")),
     "summary": (_paths, ("--format",)),

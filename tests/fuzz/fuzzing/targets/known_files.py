@@ -57,7 +57,9 @@ CLAIM = {
     "docstring_sha256": "00",
 }
 FILES = {
-    "expectations": {"deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}]},
+    "expectations": {
+        "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}]
+    },
     "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
 }
 RECORD = lines_of(ADAPTER)[:-1]

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from hypothesis import strategies as st
-
 import gradclip_adapters
 from gradclip_conformance.cases import regressions
 from gradclip_conformance.repro import script as scripts

@@ -35,8 +35,21 @@ RULES = (
     "*.empty*/*/float32",
 )
 DTYPES = (
-    ("float16", "float32", "float64", "longdouble", "complex64", "int8", "uint64", "bool", "object", "U3", "S2")
-    + ("M8[s]", "m8[ns]", "V4", "f4,i2")
+    "float16",
+    "float32",
+    "float64",
+    "longdouble",
+    "complex64",
+    "int8",
+    "uint64",
+    "bool",
+    "object",
+    "U3",
+    "S2",
+    "M8[s]",
+    "m8[ns]",
+    "V4",
+    "f4,i2",
 )
 ERRORS = ("ValueError", "KeyError", "SystemExit", "StopIteration", "MemoryError", "RecursionError", "GeneratorExit")
 

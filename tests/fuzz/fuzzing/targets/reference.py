@@ -26,7 +26,20 @@ _arrays = st.fixed_dictionaries(
     }
 )
 _strange = st.sampled_from(
-    ("none", "number", "text", "object", "masked", "int64", "complex128", "longdouble", "list", "matrix", "float", "set")
+    (
+        "none",
+        "number",
+        "text",
+        "object",
+        "masked",
+        "int64",
+        "complex128",
+        "longdouble",
+        "list",
+        "matrix",
+        "float",
+        "set",
+    )
 )
 _leaves = mostly(_arrays, _strange)
 _trees = st.recursive(
@@ -34,7 +47,9 @@ _trees = st.recursive(
     lambda inner: st.one_of(
         st.fixed_dictionaries({"list": st.lists(inner, min_size=1, max_size=4)}),
         st.fixed_dictionaries({"tuple": st.lists(inner, min_size=1, max_size=3)}),
-        st.fixed_dictionaries({"dict": st.lists(st.tuples(texts(), inner).map(list), max_size=3, unique_by=lambda pair: pair[0])}),
+        st.fixed_dictionaries(
+            {"dict": st.lists(st.tuples(texts(), inner).map(list), max_size=3, unique_by=lambda pair: pair[0])}
+        ),
         st.fixed_dictionaries({"generator": st.lists(inner, max_size=3)}),
     ),
     max_leaves=8,

@@ -15,7 +15,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.repro.script import NoScript, script
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
 
-from ..documents import NAMES_OF, lines_of
+from ..documents import lines_of
 from ..drawings import check_text
 from ..guards import folder
 from ..mutation import changes

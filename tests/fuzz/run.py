@@ -29,19 +29,23 @@ def main() -> int:
     names = options.target or list(NAMES)
     if options.turn is not None:
         _, found = run_turn(names[0], options.seed, options.turn)
-        return report([found] if found else [])
+        return report(found)
     path = KEPT / "state.json"
     state = State.load(path) if options.resume else State(options.seed)
     print(f"seed {state.seed}, {options.minutes:g} minutes: {', '.join(names)}", flush=True)
+
+    def told(found: Found | None) -> None:
+        state.save(path)
+        report(found)
+
     try:
-        finds = fuzz(names, state, 60 * options.minutes, lambda now: now.save(path), keep_on=options.keep_on)
+        fuzz(names, state, 60 * options.minutes, told, keep_on=options.keep_on)
     except KeyboardInterrupt:
         print(f"Stopped after {state.seconds:.0f} s; --resume goes on.")
-        finds = []
     print(f"\nseed {state.seed}, {state.turns} turns, {state.seconds:.0f} s")
     for name in names:
         print(f"  {name:16} {state.examples[name]:8} examples  {state.finds[name]:3} finds")
-    return report(finds)
+    return 1 if state.finds else 0
 
 
 def parse_options() -> argparse.Namespace:
@@ -56,16 +60,24 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def report(finds: list[Found]) -> int:
-    """Print each find, keep its example in a file, and return the exit code."""
-    for found in finds:
-        text = json.dumps({"what": found.what.strip().splitlines()[-1][:300], "example": found.example}, indent=1)
-        path = KEPT / found.target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
-        shown = json.dumps(found.example)
-        print(f"\nFind of {found.target}, turn {found.turn}:\n{found.what}\nSmallest example ({path}):\n{shown[:4000]}")
-    return 1 if finds else 0
+def report(found: Found | None) -> int:
+    """Print a find, keep its example in a file, and return the exit code."""
+    if found is None:
+        return 0
+    what = found.what.strip().splitlines()
+    text = json.dumps({"what": _said(what), "example": found.example}, indent=1)
+    path = KEPT / found.target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
+    print(f"\nFind of {found.target}, turn {found.turn}:\n{found.what}", flush=True)
+    print(f"Smallest example ({path}):\n{json.dumps(found.example)[:4000]}", flush=True)
+    return 1
+
+
+def _said(lines: list[str]) -> str:
+    """Return the line of a traceback that says what was raised, less the notes below it."""
+    raised = [line for line in lines if not line.startswith((" ", "Traceback", "Failing test case", ")"))]
+    return raised[0][:300] if raised else lines[-1][:300]
 
 
 if __name__ == "__main__":

@@ -92,13 +92,22 @@ def run_turn(name: str, seed: int, turn: int, examples: int | None = None) -> tu
 
 
 def fuzz(
-    names: Sequence[str], state: State, seconds: float, save: Callable[[State], None] | None = None, *, keep_on: bool
-) -> list[Found]:
+    names: Sequence[str], state: State, seconds: float, told: Callable[[Found | None], None], *, keep_on: bool
+) -> bool:
     """Let targets take turns until so many seconds of the run are over; stop at the first find unless told to keep on.
 
     The last round is completed, so that each target has the same number of turns.
+
+    Parameters
+    ----------
+    told
+        Called after each turn with what was found.
+
+    Returns
+    -------
+    bool
+        Whether there was a find.
     """
-    finds: list[Found] = []
     while True:
         turn, place = divmod(state.turns, len(names))
         start = time.monotonic()
@@ -107,9 +116,7 @@ def fuzz(
         state.examples[names[place]] += checked
         if found is not None:
             state.finds[names[place]] += 1
-            finds.append(found)
-        if save is not None:
-            save(state)
+        told(found)
         whole = state.turns % len(names) == 0
         if (found is not None and not keep_on) or (whole and state.seconds >= seconds):
-            return finds
+            return bool(state.finds)

@@ -13,7 +13,6 @@ from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving
 from ..doors import Connected, check_run, described
-from ..drawings import check_text
 from ..guards import folder
 from ..mutation import change, named, to_text
 from ..target import Target, require
@@ -37,7 +36,6 @@ def check(example: Any) -> None:
         require(str(error) or error.kind, "a host does not start, and nothing says why")
         require(len(str(error)) < 10_000 or name == "failed", f"{len(str(error))} characters say why")
         return
-    check_text(description.heading, "the heading")
     with folder():
         check_run(Connected(description), "fuzzed", SELECTION)
 

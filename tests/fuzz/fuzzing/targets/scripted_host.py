@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from hypothesis import strategies as st
 
 from gradclip_adapters import wire
 from gradclip_adapters.host import describe
+from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.answers import StartError
 from gradclip_conformance.run.host_process import HostProcess
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving
 from ..doors import cases_like, check_run
+from ..drawings import check_text
 from ..guards import folder
 from ..mutation import change, changes, to_text
 from ..target import Target, require
@@ -46,7 +50,7 @@ _mischief = st.one_of(
     mostly(st.just(("hang", 0.01)), st.just(("hang", 3600))),
 ).map(list)
 
-EXAMPLES = st.tuples(
+_acts = st.tuples(
     *(
         st.fixed_dictionaries(
             {
@@ -58,18 +62,35 @@ EXAMPLES = st.tuples(
         for document in RIGHT
     ),
 ).map(list)
+EXAMPLES = st.fixed_dictionaries({"acts": _acts, "command": st.booleans()})
 
 
 def check(example: Any) -> None:
     """Run three cases against a host that says what an example has it say."""
     script = []
-    for document, one in zip(RIGHT, example, strict=True):
+    for document, one in zip(RIGHT, example["acts"], strict=True):
         line = to_text(change(document, one["changes"])) + "\n"
         script.append([*one["before"], ["say", line], *one["after"]])
     with folder() as place:
         path = place / "script.json"
         path.write_text(json.dumps(script), encoding="utf-8")
-        _check_host([sys.executable, "-I", "-S", str(PROGRAM), str(path)])
+        command = [sys.executable, "-I", "-S", str(PROGRAM), str(path)]
+        if example["command"] and not any(what == "hang" for what, _ in script[0]):
+            _check_command(command)
+        else:
+            _check_host(command)
+
+
+def _check_command(command: list[str]) -> None:
+    """Let the command line start the host; what the host says of itself is shown there, too."""
+    rules = [word for case in CASES for word in ("--rule", case.id)]
+    done = CliRunner().invoke(
+        gradclip, ["check", "host", "--command", shlex.join(command), "--timeout", str(CALL_SECONDS), *rules]
+    )
+    require(isinstance(done.exception, SystemExit | None), f"`gradclip check` raised {done.exception!r}")
+    require(done.exit_code in (0, 1, 3), f"`gradclip check` gives exit code {done.exit_code}: {done.stderr[-500:]}")
+    check_text(done.stdout, "standard output")
+    check_text(done.stderr, "standard error")
 
 
 def _check_host(command: list[str]) -> None:

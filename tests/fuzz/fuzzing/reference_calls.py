@@ -175,7 +175,7 @@ class ReferenceCall:
             wanted = _raise if chosen == "raises" else lambda path, array: "yes"
         else:
             wanted = chosen if isinstance(chosen, bool) else _tree(chosen, _leaf)
-            self.flags = [bool(wanted)] * len(self.flags)
+            self.flags = [wanted is True] * len(self.flags)
         self.options["need_clip"] = wanted
 
 

@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 
-def act(what, argument):
+def act(what: str, argument: Any) -> None:
     """Do one thing."""
     if what == "say":
         os.write(1, argument.encode("utf-8", "surrogatepass"))
@@ -31,17 +32,17 @@ def act(what, argument):
         time.sleep(argument)
 
 
-def main():
+def main() -> None:
     """Greet, and answer each call."""
     with open(sys.argv[1], encoding="utf-8") as stream:
-        acts = json.load(stream)
+        acts: list[list[tuple[str, Any]]] = json.load(stream)
     for line in sys.stdin:
         message = json.loads(line)
         if message["message"] == "bye":
             return
         # Of a call that nobody foresaw there is nothing to say.
         number = message.get("number", 0)
-        for what, argument in acts[number] if number < len(acts) else [["end", 0]]:
+        for what, argument in acts[number] if number < len(acts) else [("end", 0)]:
             act(what, argument)
 
 

@@ -71,7 +71,9 @@ class Halving(Adapter):
         arrays = tuple(
             None if each.array is None else Array.of(each.array.numpy() * np.float32(0.5)) for each in call.gradients
         )
-        return Reply(arrays, norm=Array.of(np.float32(1.0)), inputs=tuple(each.array for each in call.gradients))
+        return Reply(
+            arrays, norm=Array.of(np.ones((), np.float32)), inputs=tuple(each.array for each in call.gradients)
+        )
 
 
 def subjects(adapter: str) -> Sequence[tuple[str, str]]:

@@ -37,7 +37,8 @@ def clipped_by_value(array: Array, lower: float, upper: float) -> Array:
     """Return an array, in long doubles, clipped to bounds that are rounded to its dtype."""
     with np.errstate(over="ignore"):
         bounds = [array.dtype.type(bound) for bound in (lower, upper)]
-    return np.minimum(np.maximum(array, bounds[0]), bounds[1]).astype(np.longdouble)
+    clipped: Array = np.minimum(np.maximum(array, bounds[0]), bounds[1]).astype(np.longdouble)
+    return clipped
 
 
 def agree(observed: Array, expected: Array, ulps: float) -> bool:

@@ -111,7 +111,7 @@ def to_text(document: Any) -> str:
     text = json.dumps(document, separators=(",", ":"))
     mark = json.dumps(RAW)[1:-1]
     while (start := text.find('"' + mark)) >= 0:
-        raw, end = json.decoder.scanstring(text, start + 1)
+        raw, end = json.JSONDecoder().raw_decode(text, start)
         text = text[:start] + raw[len(RAW) :] + text[end:]
     return text
 

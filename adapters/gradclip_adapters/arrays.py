@@ -43,15 +43,15 @@ FEATURE_OF_LAYOUT = {
     "broadcast": "broadcast",
 }
 
-#: How often all threads make their calls at once: every other time with pauses at each of so many lines of Python, of
-#: up to so many seconds, else at full speed.
+#: All threads make their calls at once in so many ROUNDS. In every other round each pauses at its first PAUSES lines of
+#: Python, for up to PAUSE seconds.
 ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 
-#: Of the first so many lines of Python of a call, at so many another call comes between; so many seconds at most it is
-#: waited for there, because it may itself wait, for a lock that the interrupted call holds.
+#: Another call interrupts a call at PLACES of its first LINES traced lines of Python. It is waited for at most PATIENCE
+#: seconds, because it may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 16, 0.02
 
-#: Where Python's own modules and NumPy's lie. What threads wrongly share is reached from the lines that call them.
+#: The folders of Python's own modules and of NumPy's, which are not traced: the lines that call them are.
 TRUSTED = ("<frozen ", os.path.dirname(os.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
 
 Tensor = TypeVar("Tensor")
@@ -97,7 +97,7 @@ def _features_used(call: Call) -> Iterator[str]:
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
-    """The tensors of a call, `build` making one of each gradient that exists and is not an earlier one again."""
+    """Return the tensors of a call; `build` makes one of each gradient that exists and repeats no earlier one."""
     tensors: List[Optional[Tensor]] = []
     for gradient in gradients:
         if gradient.same_as is not None:
@@ -108,7 +108,7 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
 
 
 def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
-    """A copy of `values` that lies in memory as `layout` says (see `Gradient.layout`).
+    """Return a copy of `values` that lies in memory as `layout` says (see `Gradient.layout`).
 
     Raises
     ------
@@ -174,7 +174,7 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
 
 
 def earlier_calls(call: Call) -> List[Call]:
-    """The calls that come before one on the same tensors: one with other elements, and one with other options."""
+    """Return the calls that come first on the same tensors: one with other elements, one with other options."""
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
@@ -205,7 +205,7 @@ def _every_other_element(gradient: Gradient) -> Gradient:
 
 
 def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
-    """The replies to a call in which another thread makes all of another call, each time at another line."""
+    """Yield replies to a call that is interrupted, at another line each time, by all of another call."""
 
     def answered(call: Call, at_line: Callable[[], Any]) -> Reply:
         together.manager = _traced(at_line)
@@ -234,7 +234,7 @@ def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> It
 
 @contextlib.contextmanager
 def _traced(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
-    """The context of a call of the framework that is traced; there are no warnings to record."""
+    """Trace a call of the framework; there are no warnings to record."""
     left, before = iter(range(lines)), sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -261,7 +261,7 @@ def _is_trusted(filename: str) -> bool:
 
 
 def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
-    """The replies to a call from every other one of several threads at once; the others make another call."""
+    """Yield replies to a call that every other thread makes at once, while the others make another call."""
     for number_of_round in range(ROUNDS):
         barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
         with ThreadPoolExecutor(count) as pool:
@@ -294,7 +294,7 @@ def _after(
 
 @contextlib.contextmanager
 def _waiting(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
-    """The context of a call of the framework in one of several threads, traced if something is done at each line."""
+    """Call the framework in one of several threads at once, traced if something is done at each line."""
     barrier.wait()
     with contextlib.ExitStack() as stack:
         yield [] if at_line is None else stack.enter_context(_traced(at_line, PAUSES))

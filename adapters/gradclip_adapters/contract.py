@@ -18,6 +18,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
+from .limits import NAME, shorten
+
 __all__ = [
     "DTYPES",
     "FEATURES",
@@ -25,6 +27,8 @@ __all__ = [
     "About",
     "Adapter",
     "Array",
+    "BadDeclaration",
+    "BadReply",
     "Call",
     "FrameworkCall",
     "FrameworkRaised",
@@ -43,6 +47,7 @@ DTYPES = {"float16": "<u2", "bfloat16": "<u2", "float32": "<u4", "float64": "<u8
 
 FEATURES = {
     "returns_norm": "the total norm before clipping is returned",
+    "may_return_norm": "the suite finds out in a call whether the norm is returned",
     "in_place": "the results are written into the gradients that were passed",
     "functional": "the gradients that were passed are left as they were",
     "excludes": "a gradient can be excluded from the clip (`Gradient.need_clip` false)",
@@ -70,6 +75,9 @@ FEATURES = {
     "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
 }
 
+#: What of an environment the host or the suite says, and no adapter.
+KNOWN_ELSEWHERE = ("python", "platform", "suite_python", "second_oracle")
+
 
 @dataclass(frozen=True)
 class Array:
@@ -80,11 +88,11 @@ class Array:
     data: bytes
 
     def bits(self) -> np.ndarray[Any, Any]:
-        """The elements' bits as a writable array of unsigned integers, shape kept."""
+        """Return the elements' bits as a writable array of unsigned integers, shape kept."""
         return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape).copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
+        """Return the elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
         return self.bits().view(numpy_dtype(self.dtype))
 
     @classmethod
@@ -99,7 +107,7 @@ class Array:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for a name on the wire."""
+    """Return NumPy's dtype for a name on the wire."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -178,6 +186,14 @@ class Subject:
 
     def __post_init__(self) -> None:
         """Refuse words that are not in the vocabulary: misspelt, they would make cells `unsupported` unseen."""
+        check_name("subject", self.name)
+        for p in self.norm_types:
+            # Of NaN no comparison is true.
+            if not (isinstance(p, (int, float)) and p > 0):
+                message = "The subject {!r} declares a norm of the order {!r}: orders are numbers above 0.".format(
+                    self.name, p
+                )
+                raise BadDeclaration(message)
         for what, words, known in (
             ("operation", (self.operation,), OPERATIONS),
             ("dtype", self.dtypes, tuple(DTYPES)),
@@ -188,7 +204,7 @@ class Subject:
                 message = "The subject {!r} declares the {} {}, which does not exist; there are {}.".format(
                     self.name, what, ", ".join(map(repr, unknown)), ", ".join(known)
                 )
-                raise ValueError(message)
+                raise BadDeclaration(message)
 
 
 @dataclass(frozen=True)
@@ -200,6 +216,46 @@ class About:
     version: str
     #: Anything that may change a result: devices, threads, environment variables, build flags.
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what a record cannot hold, and what the host and the suite find out by themselves."""
+        check_name("framework", self.framework)
+        if self.version:
+            check_name("version", self.version)
+        for key, value in self.environment.items():
+            check_name("environment's entry", key)
+            if not isinstance(value, str):
+                message = "The environment's entry {!r} is a {}, and must be a text.".format(key, type(value).__name__)
+                raise BadDeclaration(message)
+        reserved = sorted(set(self.environment) & set(KNOWN_ELSEWHERE))
+        if reserved:
+            message = "The environment names {}, which the suite finds out by itself: leave it out.".format(
+                ", ".join(map(repr, reserved))
+            )
+            raise BadDeclaration(message)
+
+
+def check_name(what: str, name: Any) -> None:
+    """Refuse a name that does not fit into one line of a report.
+
+    Raises
+    ------
+    BadDeclaration
+        When it does not.
+    """
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME.number:
+        message = "The {} is called {:.80}: a name is printable text of 1 to {} characters.".format(
+            what, repr(name), NAME.number
+        )
+        raise BadDeclaration(message)
+
+
+class BadDeclaration(ValueError):
+    """What an adapter says of itself is not what the contract allows; the text is for whoever wrote the adapter."""
+
+
+class BadReply(TypeError):
+    """What an adapter's `call` returned is not what the contract says; the text is for whoever wrote the adapter."""
 
 
 class Unsupported(Exception):
@@ -265,9 +321,9 @@ def framework_call(
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says; its own code tells that, which may raise too."""
+    """Return what an exception says; its own code tells that, and may raise too."""
     try:
-        return str(error)
+        return shorten(str(error))
     except Exception as another:
         return "({} cannot be shown: its text raised {})".format(type(error).__name__, type(another).__name__)
 
@@ -276,11 +332,11 @@ class Adapter:
     """Base class of adapters: names its framework, lists its subjects, answers calls."""
 
     def about(self) -> About:
-        """The framework and version this adapter has found."""
+        """Return the framework and the version that this adapter has found."""
         raise NotImplementedError
 
     def subjects(self) -> Sequence[Subject]:
-        """The framework's public entry points that this adapter can call."""
+        """Return the framework's public entry points that this adapter can call."""
         raise NotImplementedError
 
     def call(self, call: Call) -> Reply:
@@ -297,7 +353,7 @@ class Adapter:
 
 
 def options_of(call: Call, *names: str) -> Dict[str, Any]:
-    """The options of a call, checked against those an adapter knows.
+    """Return the options of a call, checked against those an adapter knows.
 
     Raises
     ------

@@ -8,7 +8,6 @@ framework is imported, and whatever is printed later, by C code too, goes to sta
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -16,67 +15,150 @@ import traceback
 from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
 
 from . import registry, wire
-from .contract import Adapter, FrameworkRaised, Unsupported
+from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
+from .limits import LINE, NAME, answer_bytes, parse_message, shorten
 
-__all__ = ["answer", "describe", "main"]
+__all__ = ["answer", "describe", "main", "without_excess"]
+
+#: The kind of failure of a start whose error is a sentence for the user; any other comes with its traceback.
+KINDS = {
+    registry.BadTarget: "bad-target",
+    registry.MissingFramework: "missing-framework",
+    BadDeclaration: "broken-adapter",
+}
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Serve one adapter until the suite says goodbye or closes the pipe."""
-    parser = argparse.ArgumentParser(prog="gradclip_adapters.host", description=__doc__)
-    parser.add_argument("target", help="an adapter's name, a file, or module:function")
-    parser.add_argument("--op", dest="operation", help="for a plain function: the operation it performs")
-    parser.add_argument("--dtype", dest="dtypes", action="append", help="for a plain function: a dtype to call it with")
-    options = parser.parse_args(arguments)
-
+    options = _parser().parse_args(arguments)
     messages_in, messages_out = _private_streams()
     if _greeting_is_wrong(messages_in, messages_out):
         return 1
     try:
-        adapter = registry.resolve(options.target, options.operation, options.dtypes)
+        if options.memory is not None:
+            _limit_memory(options.memory)
+        adapter = registry.resolve(
+            options.target, options.operation, options.dtypes, registry.IN_PLACE[options.in_place], options.name
+        )
         about = describe(adapter)
     except Exception as error:
-        kind = {registry.BadTarget: "bad-target", registry.MissingFramework: "missing-framework"}
-        text = str(error) if type(error) in kind else traceback.format_exc()
-        _send(messages_out, {"message": "failed", "kind": kind.get(type(error), "broken-adapter"), "text": text})
+        text = str(error) if isinstance(error, tuple(KINDS)) else traceback.format_exc()
+        kind = KINDS.get(type(error), "broken-adapter")
+        _send(messages_out, {"message": "failed", "kind": kind, "text": shorten(text)})
         return 1
     _send(messages_out, about)
-    for line in messages_in:
-        message = json.loads(line)
-        if message["message"] == "bye":
-            break
-        _send(messages_out, answer(adapter, message))
+    return _serve(adapter, messages_in, messages_out)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gradclip_adapters.host", description=__doc__)
+    parser.add_argument("target", help="an adapter's name, a file, module:function or file.py:function")
+    parser.add_argument("--op", dest="operation", help="for a plain function: the operation it performs")
+    parser.add_argument("--dtype", dest="dtypes", action="append", help="for a plain function: a dtype to call it with")
+    parser.add_argument("--in-place", choices=["yes", "no"], help="for a plain function: does it write in place?")
+    parser.add_argument("--name", help="for a plain function: the name to show it by")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
+    return parser
+
+
+def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> int:
+    """Answer calls until the suite says goodbye (0), closes the pipe (0), or sends something else (1)."""
+    for line in iter(lambda: _read_line(messages_in), ""):
+        try:
+            message = parse_message(line)
+            kind = message["message"]
+            if kind == "bye":
+                return 0
+            if kind != "call" or type(message["number"]) is not int:
+                return _leave("the suite sent no call: {:.200}".format(line))
+        except (ValueError, KeyError) as error:
+            return _leave("the suite sent what is not a message: {}".format(error))
+        try:
+            text = wire.dumps(answer(adapter, message))
+        except MemoryError:
+            return _leave("the host ran out of memory")
+        _send_line(messages_out, text)
     return 0
 
 
+def _leave(why: str) -> int:
+    """Say on standard error why the host ends; the suite shows these last words."""
+    sys.stderr.write(why + "\n")
+    return 1
+
+
 def describe(adapter: Adapter) -> Dict[str, Any]:
-    """The message `about`: the framework, where it runs, and its subjects."""
+    """Return the message `about`: the framework, where it runs, and its subjects."""
     return wire.about_to_json(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
 
 
 def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
-    """One call's answer: a reply, what the framework raised, what is unsupported, or the adapter's own mistake."""
+    """Return one call's answer: a reply, what the framework raised, what is unsupported, or the adapter's mistake."""
     number = message["number"]
     try:
-        return wire.reply_to_json(adapter.call(wire.call_from_json(message)), number)
+        call = wire.call_from_json(message)
+        return wire.reply_to_json(without_excess(adapter.call(call), call), number)
     except Unsupported as error:
-        return {"message": "unsupported", "number": number, "text": str(error)}
+        return {"message": "unsupported", "number": number, "text": text_of(error)}
     except FrameworkRaised as error:
         return {
             "message": "raised",
             "number": number,
-            "kind": error.kind,
-            "text": error.text,
+            "kind": error.kind[: NAME.number],
+            "text": shorten(error.text),
             "inputs": wire.arrays_to_json(error.inputs),
         }
+    except MemoryError:
+        raise
+    except BadReply as error:
+        return {"message": "mistake", "number": number, "text": text_of(error)}
     except Exception:
-        return {"message": "mistake", "number": number, "text": traceback.format_exc()}
+        return {"message": "mistake", "number": number, "text": shorten(traceback.format_exc())}
 
 
-def _private_streams() -> Tuple[IO[str], IO[str]]:
-    """The pipes to the suite, out of reach of everything that prints."""
+def without_excess(reply: Any, call: Call) -> Reply:
+    """Return a reply that may be sent: where its arrays take too many bytes, one that says so.
+
+    Raises
+    ------
+    BadReply
+        When it is not a reply as the contract has it.
+    """
+    wire.check_reply(reply)
+    checked: Reply = reply
+    arrays = (*checked.gradients, checked.norm, *(checked.inputs or ()))
+    size, allowed = sum(len(array.data) for array in arrays if array is not None), answer_bytes(call)
+    if size <= allowed:
+        return checked
+    text = "returned arrays of {:,} bytes in all, where an answer to this call may have {:,}".format(size, allowed)
+    return Reply((), malformed=text)
+
+
+def _limit_memory(size: int) -> None:
+    """Limit the memory that this process may allocate.
+
+    Raises
+    ------
+    BadTarget
+        When the operating system cannot do it.
+    """
+    try:
+        import resource
+
+        if not sys.platform.startswith("linux"):
+            # Other systems accept the limit and do not heed it.
+            raise ImportError
+    except ImportError:
+        message = "--memory needs Linux in the process of the adapter; {} cannot limit memory.".format(sys.platform)
+        raise registry.BadTarget(message) from None
+    # What is written to, and not what is reserved: frameworks reserve address space that they never touch.
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+def _private_streams() -> Tuple[IO[bytes], IO[str]]:
+    """Return the pipes to the suite, out of reach of everything that prints."""
     sys.stdout.flush()
-    messages_in = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    messages_in = os.fdopen(os.dup(0), "rb")
     messages_out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -85,22 +167,34 @@ def _private_streams() -> Tuple[IO[str], IO[str]]:
     return messages_in, messages_out
 
 
-def _greeting_is_wrong(messages_in: IO[str], messages_out: IO[str]) -> bool:
-    line = messages_in.readline()
+def _greeting_is_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
+    line = _read_line(messages_in)
     if not line:
         return True
-    protocol = json.loads(line).get("protocol")
-    if protocol == wire.PROTOCOL:
+    try:
+        protocol = parse_message(line).get("protocol")
+    except ValueError as error:
+        protocol = error
+    if type(protocol) is int and protocol == wire.PROTOCOL:
         return False
-    text = "This host speaks protocol {}, the suite {}: install the same gradclip-spec on both sides.".format(
-        wire.PROTOCOL, protocol
+    text = "This host speaks protocol {}, the suite {:.200}: install the same gradclip-spec on both sides.".format(
+        wire.PROTOCOL, str(protocol)
     )
     _send(messages_out, {"message": "failed", "kind": "protocol", "text": text})
     return True
 
 
+def _read_line(stream: IO[bytes]) -> str:
+    """Return the next line, cut where it is longer than a line may be; parsing it then fails by that limit."""
+    return stream.readline(LINE.number + 1).decode("utf-8", "replace")
+
+
 def _send(stream: IO[str], message: Mapping[str, Any]) -> None:
-    stream.write(wire.dumps(message) + "\n")
+    _send_line(stream, wire.dumps(message))
+
+
+def _send_line(stream: IO[str], text: str) -> None:
+    stream.write(text + "\n")
     stream.flush()
 
 

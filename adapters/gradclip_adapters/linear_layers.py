@@ -1,9 +1,9 @@
-"""How the gradients of a call are laid onto linear layers, for frameworks that clip in an optimizer.
+"""Plan linear layers whose parameters get the gradients of a call, for frameworks that clip in an optimizer.
 
-An optimizer clips the gradients of parameters, and real parameters belong to layers: a matrix becomes the weight of a
-linear layer, a vector the bias. A loss of `sum(parameter * G)` then has exactly `G` as the parameter's gradient. The
-parameters are laid end to end for it, because one sum for each of them makes Paddle's static programs very slow. A
-gradient that holds some rows only is that of an embedding, whose weight has the shape of a layer without a bias.
+An optimizer clips the gradients of parameters, and real parameters belong to layers. A matrix becomes the weight of a
+linear layer, and a vector becomes the bias. The loss `sum(parameter * G)` then gives the parameter exactly the gradient
+`G`. All parameters of one dtype are concatenated for this sum: one sum for each of them makes Paddle's static programs
+very slow. A row-sparse gradient becomes the weight of an embedding.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .contract import Gradient, Unsupported
+from .contract import Array, Gradient, Unsupported
 
-__all__ = ["EndToEnd", "LinearLayer", "end_to_end", "linear_layers"]
+__all__ = ["JoinedGradients", "LinearLayer", "build_linear_layers", "join_by_dtype", "negate_values"]
 
 
 @dataclass(frozen=True)
 class LinearLayer:
-    """One linear layer, and the numbers of the gradients that its parameters shall have."""
+    """A linear layer and the numbers of the gradients that its parameters get."""
 
     dtype: str
     in_features: int
@@ -29,16 +29,16 @@ class LinearLayer:
     bias: Optional[int] = None
 
 
-def linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
-    """The layers whose parameters, layer by layer and weight before bias, are the gradients in their order.
+def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
+    """Return layers whose parameters have the gradients in their order, weight before bias.
 
-    A vector that follows a matrix of its width is the bias beside that weight. The other parameter of a layer that
-    got one gradient only takes no part in the loss, nor does the weight that stands for a gradient that is None.
+    A vector that follows a matrix of the same width becomes the bias beside that weight. A layer may have only one
+    gradient: its other parameter takes no part in the loss. A gradient that is None becomes a weight outside the loss.
 
     Raises
     ------
     Unsupported
-        When a gradient is neither a matrix nor a vector.
+        If a gradient is neither a matrix nor a vector.
     """
     dtype = next((gradient.array.dtype for gradient in gradients if gradient.array), "float32")
     layers: List[LinearLayer] = []
@@ -69,18 +69,30 @@ def _has_room_for(layer: LinearLayer, number: int, gradients: Sequence[Gradient]
 
 
 @dataclass(frozen=True)
-class EndToEnd:
-    """All gradients of one dtype: their numbers, and their values one after another."""
+class JoinedGradients:
+    """All dense gradients of one dtype: their numbers, and their values concatenated."""
 
     dtype: str
     numbers: Tuple[int, ...]
     values: np.ndarray[Any, Any]
 
 
-def end_to_end(gradients: Sequence[Gradient]) -> Tuple[EndToEnd, ...]:
-    """The gradients that exist and are dense, joined dtype by dtype."""
+def join_by_dtype(gradients: Sequence[Gradient]) -> Tuple[JoinedGradients, ...]:
+    """Concatenate the dense gradients of each dtype; leave out those that are None."""
     found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
     for number, gradient in enumerate(gradients):
         if gradient.array is not None and gradient.rows is None:
             found.setdefault(gradient.array.dtype, {})[number] = gradient.array.numpy().ravel()
-    return tuple(EndToEnd(dtype, tuple(parts), np.concatenate(list(parts.values()))) for dtype, parts in found.items())
+    return tuple(
+        JoinedGradients(dtype, tuple(parts), np.concatenate(list(parts.values()))) for dtype, parts in found.items()
+    )
+
+
+def negate_values(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
+    """Return the negated parameters after a step, or None for one that had no gradient and stayed zero."""
+    results: List[Optional[Array]] = []
+    for value, gradient in zip(values, gradients):
+        stayed = gradient.array is None and not value.any()
+        # Subtracting from -0.0 keeps the sign of a NaN, which negating would flip.
+        results.append(None if stayed else Array.of(np.subtract(-0.0, value, dtype=value.dtype)))
+    return tuple(results)

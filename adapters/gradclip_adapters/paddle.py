@@ -1,6 +1,6 @@
-"""Paddle: the three clip classes, called by hand and through an optimizer, and the two functions of `paddle.nn.utils`.
+"""Adapt Paddle 2 and 3 on the CPU: three clip classes and two functions of `paddle.nn.utils`.
 
-`paddle_optimizer` holds the way through an optimizer. This process computes on the CPU.
+Each class is called directly on pairs and through an optimizer. `paddle_optimizer` holds the way through an optimizer.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
 from .arrays import build_tensors, in_threads
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
-from .paddle_optimizer import arrays_of, step_dynamic, step_static, zero_attribute
+from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
 
 __all__ = ["PaddleAdapter"]
 
-#: What the CPU kernels take: in version 3.3.1 none of them takes a 16-bit dtype, and `clip_by_norm` float32 only.
+#: The dtypes of the CPU kernels in version 3.3.1: none takes a 16-bit dtype, and `clip_by_norm` takes float32 only.
 SINGLE = ("float32",)
 BOTH = ("float32", "float64")
 
 
 class PaddleAdapter(Adapter):
-    """The gradient clips of paddlepaddle 2 and 3."""
+    """Adapter for the clips of paddlepaddle 2 and 3."""
 
     def __init__(self) -> None:
         paddle.set_device("cpu")
 
     def about(self) -> About:
-        """Paddle's version and build."""
+        """Return Paddle's version and build."""
         environment = {"device": paddle.get_device(), "commit": paddle.version.commit, "numpy": np.__version__}
         return About("Paddle", paddle.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
-        """Each class in three ways of use, and the two functions."""
+        """Return all entry points: each class in three ways of use, and the two functions."""
         return [entry.subject for entry in ENTRY_POINTS.values()]
 
     def call(self, call: Call) -> Reply:
-        """Answer through the entry point that the call names."""
+        """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
         if "threads" in call.options:
             return in_threads(call, self.call)
@@ -54,7 +54,7 @@ class PaddleAdapter(Adapter):
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A subject, the options it knows, and the function that answers for it."""
+    """An entry point of Paddle, the options that it takes, and the function that calls it."""
 
     subject: Subject
     options: Tuple[str, ...]
@@ -63,7 +63,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class ClipClass:
-    """One of Paddle's clip classes with the arguments that a case may set."""
+    """A clip class of Paddle and the arguments that a case may set."""
 
     make: Callable[..., Any]
     operation: str
@@ -72,7 +72,7 @@ class ClipClass:
     fixed: Tuple[Tuple[str, Any], ...] = ()
 
     def __call__(self, options: Dict[str, Any]) -> Any:
-        """Make the clip that the options of a call describe."""
+        """Return the clip object that the options of a call describe."""
         return self.make(**{name: options[name] for name in self.options if name in options}, **dict(self.fixed))
 
 
@@ -84,36 +84,36 @@ def _refuse_other_dtypes(call: Call, subject: Subject) -> None:
         raise Unsupported(message)
 
 
-# Called by hand on (parameter, gradient) pairs
+# Direct calls on (parameter, gradient) pairs
 
 
 def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
-    """Call the clip on pairs, as an optimizer of one's own would."""
-    gradients = build_tensors(call.gradients, tensor_of)
-    parameters = build_tensors(call.gradients, lambda gradient: _parameter(gradient.array, gradient.need_clip))
+    """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
+    gradients = build_tensors(call.gradients, make_tensor)
+    parameters = build_tensors(call.gradients, lambda gradient: _make_parameter(gradient.array, gradient.need_clip))
     pairs = [
-        (_parameter(None) if parameter is None else parameter, gradient)
+        (_make_parameter(None) if parameter is None else parameter, gradient)
         for parameter, gradient in zip(parameters, gradients)
     ]
-    with framework_call(lambda: arrays_of(gradients)) as seen:
+    with framework_call(lambda: read_arrays(gradients)) as seen:
         returned = clip_class(options)(pairs)
-    results = _with_the_dropped(pairs, returned)
+    results = _restore_dropped(pairs, returned)
     same = tuple(result is gradient for result, gradient in zip(results, gradients))
     return Reply(
-        gradients=arrays_of(results),
-        inputs=arrays_of(gradients),
+        gradients=read_arrays(results),
+        inputs=read_arrays(gradients),
         same_object=same if len(results) == len(gradients) else None,
         warnings=seen.warnings,
     )
 
 
-def tensor_of(gradient: Gradient) -> Any:
-    """A tensor with a gradient's values that lies in memory as the gradient says."""
+def make_tensor(gradient: Gradient) -> Any:
+    """Return a tensor with the values of a gradient, in the memory layout that the gradient asks for."""
     assert gradient.array is not None
     values = gradient.array.numpy()
     if gradient.layout == "contiguous" or values.ndim == 0:
         return paddle.to_tensor(values)
-    # `to_tensor` copies into row-major order, so the layout has to come from a view.
+    # `to_tensor` copies into row-major order, so only a view has another layout.
     if gradient.layout == "strided":
         return paddle.to_tensor(np.repeat(values, 2, axis=-1))[..., ::2]
     if gradient.layout == "transposed":
@@ -124,13 +124,13 @@ def tensor_of(gradient: Gradient) -> Any:
     raise Unsupported(message)
 
 
-def _parameter(array: Optional[Array], need_clip: bool = True) -> Any:
+def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
     shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
-    return paddle.create_parameter(list(shape), dtype, attr=zero_attribute(need_clip))
+    return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 
-def _with_the_dropped(pairs: Sequence[Any], returned: Sequence[Any]) -> List[Optional[Any]]:
-    """The returned gradients; a pair that Paddle left out because it had no gradient stands at its place again."""
+def _restore_dropped(pairs: Sequence[Any], returned: Sequence[Any]) -> List[Optional[Any]]:
+    """Return the returned gradients, with None where Paddle dropped a pair that had no gradient."""
     rest, results = list(returned), []
     for parameter, gradient in pairs:
         if rest and (gradient is not None or rest[0][0] is parameter):
@@ -146,18 +146,21 @@ def _with_the_dropped(pairs: Sequence[Any], returned: Sequence[Any]) -> List[Opt
 def _call_on_parameters(
     call: Call, options: Dict[str, Any], clip: Callable[[Any], Any]
 ) -> Tuple[Optional[Any], Tuple[Optional[Array], ...], Tuple[str, ...]]:
-    """Call a function on parameters that carry gradients: what it returned, the gradients afterwards, warnings."""
+    """Call a function on parameters that carry gradients.
+
+    Return its result, the gradients afterwards and the warnings.
+    """
     parameters: List[Any] = []
     for gradient in call.gradients:
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
             continue
-        parameters.append(_parameter(gradient.array))
+        parameters.append(_make_parameter(gradient.array))
         if gradient.array is not None:
             parameters[-1].grad = paddle.to_tensor(gradient.array.numpy())
 
     def gradients() -> Tuple[Optional[Array], ...]:
-        return arrays_of([parameter.grad for parameter in parameters])
+        return read_arrays([parameter.grad for parameter in parameters])
 
     passed: Any = (parameter for parameter in parameters) if options.get("as_generator") else parameters
     passed = parameters[0] if options.get("as_single") else passed
@@ -167,23 +170,23 @@ def _call_on_parameters(
 
 
 def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:
-    """`paddle.nn.utils.clip_grad_norm_`."""
+    """Call `paddle.nn.utils.clip_grad_norm_`."""
     keywords = {name: options[name] for name in ("norm_type", "error_if_nonfinite") if name in options}
     norm, gradients, warnings = _call_on_parameters(
         call, options, lambda passed: paddle.nn.utils.clip_grad_norm_(passed, options["clip_norm"], **keywords)
     )
-    return Reply(gradients=gradients, norm=arrays_of([norm])[0], inputs=gradients, warnings=warnings)
+    return Reply(gradients=gradients, norm=read_arrays([norm])[0], inputs=gradients, warnings=warnings)
 
 
 def clip_grad_value(call: Call, options: Dict[str, Any]) -> Reply:
-    """`paddle.nn.utils.clip_grad_value_`."""
+    """Call `paddle.nn.utils.clip_grad_value_`."""
     _, gradients, warnings = _call_on_parameters(
         call, options, lambda passed: paddle.nn.utils.clip_grad_value_(passed, options["max"])
     )
     return Reply(gradients=gradients, inputs=gradients, warnings=warnings)
 
 
-# The subjects
+# The entry points
 
 CLASSES = {
     "paddle.nn.ClipGradByValue": ClipClass(ClipGradByValue, "clip_by_value", BOTH, ("max", "min")),
@@ -195,7 +198,7 @@ AUTO_SKIP = ClipClass(
 )
 
 
-def _features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
+def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
     found = ["excludes", "none_grads", *more]
     if "min" in clip_class.options:
         found.append("min_max")
@@ -204,21 +207,21 @@ def _features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
     return tuple(found)
 
 
-def _on_pairs(name: str, clip_class: ClipClass) -> EntryPoint:
-    # ClipGradByGlobalNorm writes into the gradients that have a dimension and makes new ones of those that have none;
-    # its documentation promises neither.
+def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
+    # ClipGradByGlobalNorm writes into most gradients and makes new tensors for zero-dimensional ones. Its documentation
+    # promises neither.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional",)
-    features = _features(clip_class, "strided", "repeated", "threads", *more)
+    features = _list_features(clip_class, "strided", "repeated", "threads", *more)
     subject = Subject(name, clip_class.operation, clip_class.dtypes, features)
     return EntryPoint(subject, clip_class.options, lambda call, options: call_on_pairs(clip_class, call, options))
 
 
-def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
+def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
     steps = {False: step_dynamic, True: step_static}
     always = "compiled" in more
-    # The gradient of an embedding holds some rows only in dynamic mode alone.
+    # Only dynamic mode gives row-sparse gradients of embeddings.
     ways = () if always else ("compiles", "sparse")
-    features = _features(clip_class, "optimizer", "learning_rate", *more, *ways)
+    features = _list_features(clip_class, "optimizer", "learning_rate", *more, *ways)
     return EntryPoint(
         Subject(name, clip_class.operation, clip_class.dtypes, features),
         (*clip_class.options, "learning_rate", *(() if always else ("compiled",))),
@@ -226,7 +229,7 @@ def _in_optimizer(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
     )
 
 
-def _in_utils() -> Iterator[EntryPoint]:
+def _list_utils_entries() -> Iterator[EntryPoint]:
     features = ("in_place", "none_grads", "generator", "single", "repeated", "threads")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
@@ -242,13 +245,13 @@ def _in_utils() -> Iterator[EntryPoint]:
     yield EntryPoint(values, ("max", "as_generator", "as_single"), clip_grad_value)
 
 
-def _entry_points() -> Iterator[EntryPoint]:
+def _list_entry_points() -> Iterator[EntryPoint]:
     for name, clip_class in CLASSES.items():
-        yield _on_pairs(name + " [called]", clip_class)
-        yield _in_optimizer(name + " [SGD, dynamic]", clip_class)
-        yield _in_optimizer(name + " [SGD, static]", clip_class, "compiled")
-    yield _on_pairs("paddle.nn.ClipGradByGlobalNorm [called, auto_skip_clip]", AUTO_SKIP)
-    yield from _in_utils()
+        yield _make_pair_entry(name + " [called]", clip_class)
+        yield _make_optimizer_entry(name + " [SGD, dynamic]", clip_class)
+        yield _make_optimizer_entry(name + " [SGD, static]", clip_class, "compiled")
+    yield _make_pair_entry("paddle.nn.ClipGradByGlobalNorm [called, auto_skip_clip]", AUTO_SKIP)
+    yield from _list_utils_entries()
 
 
-ENTRY_POINTS = {entry.subject.name: entry for entry in _entry_points()}
+ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

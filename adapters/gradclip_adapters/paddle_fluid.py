@@ -1,7 +1,7 @@
-"""Paddle 1.8 `fluid`: the three clip classes through an optimizer and through `set_gradient_clip`; runs on Python 3.7.
+"""Adapt Paddle 1.8 `fluid` on Python 3.7: three clip classes, in an optimizer and in `set_gradient_clip`.
 
-A parameter is excluded by a predicate on its name. The parameters of an optimizer start at minus zero and take one
-step, so that their negation is what the optimizer subtracted, the sign of a zero included.
+A predicate on its name excludes a parameter. The parameters of an optimizer start at minus zero and take one step. The
+negated parameters then equal what the optimizer subtracted, including the sign of a zero.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import paddle.fluid as fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
-from .linear_layers import EndToEnd, end_to_end, linear_layers
+from .linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 
 __all__ = ["PaddleFluidAdapter"]
 
@@ -26,43 +26,43 @@ MOST_ELEMENTS_OF_A_NORM = 100000
 
 
 class PaddleFluidAdapter(Adapter):
-    """The gradient clips of paddlepaddle 1.8, in the CPU build."""
+    """Adapter for the clips of paddlepaddle 1.8, in the CPU build."""
 
     def about(self) -> About:
-        """Paddle's version and build."""
+        """Return Paddle's version and build."""
         environment = {"device": "cpu", "commit": paddle.version.commit, "numpy": np.__version__}
         return About("Paddle fluid", paddle.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
-        """Each class in three ways of use."""
+        """Return all entry points: each class in three ways of use."""
         return [entry.subject for entry in ENTRY_POINTS.values()]
 
     def call(self, call: Call) -> Reply:
-        """Answer through the entry point that the call names."""
+        """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
-        _refuse_what_it_cannot_hold(call, entry.subject)
+        _refuse_unsupported(call, entry.subject)
         options = options_of(call, *entry.options)
         return entry.answer(entry.clip_class, call, options)
 
 
 @dataclass(frozen=True)
 class ClipClass:
-    """One of fluid's clip classes with the arguments that a case may set."""
+    """A clip class of fluid and the arguments that a case may set."""
 
     make: Callable[..., Any]
     operation: str
-    #: What the CPU kernels of 1.8.5 take: `clip_by_norm` float32 only, and the global norm is compared in float32.
+    #: The dtypes of the CPU kernels of 1.8.5: `clip_by_norm` takes float32 only, and so does the global norm.
     dtypes: Tuple[str, ...]
     options: Tuple[str, ...]
 
     def __call__(self, options: Dict[str, Any], **more: Any) -> Any:
-        """Make the clip that the options of a call describe."""
+        """Return the clip object that the options of a call describe."""
         return self.make(**{name: options[name] for name in self.options if name in options}, **more)
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A subject, the options it knows, and the function that answers for it."""
+    """An entry point of fluid, the options that it takes, and the function that calls it."""
 
     subject: Subject
     clip_class: ClipClass
@@ -70,7 +70,7 @@ class EntryPoint:
     answer: Callable[[ClipClass, Call, Dict[str, Any]], Reply]
 
 
-def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
+def _refuse_unsupported(call: Call, subject: Subject) -> None:
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
     unknown = sorted({array.dtype for array in arrays} - set(subject.dtypes))
     if unknown:
@@ -99,11 +99,11 @@ def _refuse_what_it_cannot_hold(call: Call, subject: Subject) -> None:
 
 
 @contextlib.contextmanager
-def _guarded(*guards: Any) -> Iterator[None]:
-    """Enter fluid's guards and leave them as if nothing had been raised.
+def _enter_guards(*guards: Any) -> Iterator[None]:
+    """Enter fluid's guards, and leave them normally even after an exception.
 
-    They are generators without `finally`: an exception that passes through one leaves fluid in dygraph mode, or in the
-    wrong program, for good.
+    The guards are generators without `finally`. An exception that passes through one would leave fluid in dygraph mode,
+    or in the wrong program, for good.
     """
     for guard in guards:
         guard.__enter__()
@@ -114,20 +114,23 @@ def _guarded(*guards: Any) -> Iterator[None]:
             guard.__exit__(None, None, None)
 
 
-def _zero_attribute() -> Any:
+def _make_zero_attribute() -> Any:
     return fluid.ParamAttr(initializer=fluid.initializer.Constant(-0.0))
 
 
-def _predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict[str, Any]:
-    """The argument `need_clip` that chooses by name; none where everything is included, as by default."""
+def _build_predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict[str, Any]:
+    """Return the argument `need_clip` that selects parameters by name, or nothing if all are included."""
     excluded = {parameter.name for parameter, gradient in zip(parameters, gradients) if not gradient.need_clip}
     return {"need_clip": lambda parameter: parameter.name not in excluded} if excluded else {}
 
 
-def _loss_of(parameters: Sequence[Any], joined: EndToEnd, data: Any) -> Any:
-    """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
+def _build_loss(parameters: Sequence[Any], joined: JoinedGradients, data: Any) -> Any:
+    """Return the sum of `parameter * gradient`.
+
+    Its derivatives are the gradients bit for bit, including NaN and infinities.
+    """
     joinable = [parameters[number] for number in joined.numbers if 0 not in parameters[number].shape]
-    # fluid cannot join what has no elements, and its derivative has none to get wrong.
+    # fluid cannot concatenate empty tensors. Their derivatives have no elements, so any loss serves.
     terms = [fluid.layers.reduce_sum(parameters[number]) for number in joined.numbers if 0 in parameters[number].shape]
     if joinable:
         flat = fluid.layers.concat([fluid.layers.reshape(parameter, [-1]) for parameter in joinable])
@@ -135,48 +138,38 @@ def _loss_of(parameters: Sequence[Any], joined: EndToEnd, data: Any) -> Any:
     return fluid.layers.sums(terms)
 
 
-def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
-    """Minus the parameters after the step, None where a parameter had no gradient and stayed zero."""
-    results = []  # type: List[Optional[Array]]
-    for value, gradient in zip(values, gradients):
-        left_alone = gradient.array is None and not value.any()
-        # Subtracting from -0.0 keeps the sign of a NaN, which negating would flip.
-        results.append(None if left_alone else Array.of(np.subtract(-0.0, value, dtype=value.dtype)))
-    return tuple(results)
-
-
 # In dygraph
 
 
 def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
-    """One step of SGD on the parameters of `dygraph.Linear` layers, after a real `backward()`."""
+    """Take one step of SGD on `dygraph.Linear` layers, after a real `backward()`."""
     if options.get("compiled"):
         return step_static(clip_class, call, options)
-    layers = linear_layers(call.gradients)
-    with _guarded(fluid.dygraph.guard(fluid.CPUPlace())):
+    layers = build_linear_layers(call.gradients)
+    with _enter_guards(fluid.dygraph.guard(fluid.CPUPlace())):
         every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
         for layer in layers:
             linear = fluid.dygraph.Linear(
                 layer.in_features,
                 layer.out_features,
-                param_attr=_zero_attribute(),
-                bias_attr=_zero_attribute(),
+                param_attr=_make_zero_attribute(),
+                bias_attr=_make_zero_attribute(),
                 dtype=layer.dtype,
             )
             every.extend(linear.parameters())
             by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
         parameters = [by_number[number] for number in range(len(call.gradients))]
-        (joined,) = end_to_end(call.gradients)
-        loss = _loss_of(parameters, joined, fluid.dygraph.to_variable(joined.values))
+        (joined,) = join_by_dtype(call.gradients)
+        loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
         loss.backward()
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
                 learning_rate=options.get("learning_rate", 1.0),
                 parameter_list=every,
-                grad_clip=clip_class(options, **_predicate(parameters, call.gradients)),
+                grad_clip=clip_class(options, **_build_predicate(parameters, call.gradients)),
             )
             optimizer.minimize(loss)
-        results = _negated([parameter.numpy() for parameter in parameters], call.gradients)
+        results = negate_values([parameter.numpy() for parameter in parameters], call.gradients)
         inputs = tuple(
             None if gradient.array is None else Array.of(parameter.gradient())
             for parameter, gradient in zip(parameters, call.gradients)
@@ -189,7 +182,7 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Network:
-    """A static program whose parameters have the gradients of a call."""
+    """A static program whose parameters get the gradients of a call."""
 
     parameters: List[Any]
     loss: Any
@@ -197,17 +190,17 @@ class Network:
 
 
 @contextlib.contextmanager
-def _static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
-    """A program of its own, with its own variables and names, around the block."""
+def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
+    """Enter a new program with new variables and names."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
-    with _guarded(scope, program, fluid.unique_name.guard()):
+    with _enter_guards(scope, program, fluid.unique_name.guard()):
         parameters = []
         for gradient in gradients:
             shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)
-            parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_zero_attribute()))
-        (joined,) = end_to_end(gradients)
+            parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()))
+        (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
-        yield Network(parameters, _loss_of(parameters, joined, data), {"gradients": joined.values})
+        yield Network(parameters, _build_loss(parameters, joined, data), {"gradients": joined.values})
 
 
 def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
@@ -221,26 +214,26 @@ def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
 
 
 def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
-    """One step of SGD in a static program."""
-    with _static_network(call.gradients) as network:
+    """Take one step of SGD in a static program."""
+    with _enter_static_network(call.gradients) as network:
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
                 learning_rate=options.get("learning_rate", 1.0),
-                grad_clip=clip_class(options, **_predicate(network.parameters, call.gradients)),
+                grad_clip=clip_class(options, **_build_predicate(network.parameters, call.gradients)),
             )
             optimizer.minimize(network.loss)
             _run(network, ())
         scope = fluid.global_scope()
         values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in network.parameters]
-    return Reply(gradients=_negated(values, call.gradients), warnings=seen.warnings)
+    return Reply(gradients=negate_values(values, call.gradients), warnings=seen.warnings)
 
 
 def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
-    """`set_gradient_clip` and `append_gradient_clip_ops`, the gradients before and after fetched in one run.
+    """Call `set_gradient_clip` and `append_gradient_clip_ops`, and fetch all gradients in one run.
 
-    This way has a list of the included parameters in place of the predicate.
+    These functions take a list of the included parameters instead of a predicate.
     """
-    with _static_network(call.gradients) as network, framework_call() as seen:
+    with _enter_static_network(call.gradients) as network, framework_call() as seen:
         pairs = fluid.backward.append_backward(network.loss)
         included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
         everything = len(included) == len(network.parameters)
@@ -249,21 +242,21 @@ def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[st
         fetched = _run(network, [gradient for _, gradient in pairs] + [gradient for _, gradient in clipped])
         before, after = fetched[: len(pairs)], fetched[len(pairs) :]
     return Reply(
-        gradients=_by_parameter(network.parameters, clipped, after),
-        inputs=_by_parameter(network.parameters, pairs, before),
+        gradients=_sort_by_parameter(network.parameters, clipped, after),
+        inputs=_sort_by_parameter(network.parameters, pairs, before),
         warnings=seen.warnings,
     )
 
 
-def _by_parameter(
+def _sort_by_parameter(
     parameters: Sequence[Any], pairs: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]
 ) -> Tuple[Optional[Array], ...]:
-    """The fetched gradients in the order of the parameters; fluid lists the pairs in an order of its own."""
+    """Return the fetched gradients in the order of the parameters, which fluid does not keep."""
     found = {pair[0].name: Array.of(value) for pair, value in zip(pairs, values)}
     return tuple(found.get(parameter.name) for parameter in parameters)
 
 
-# The subjects
+# The entry points
 
 CLASSES = (
     ClipClass(GradientClipByValue, "clip_by_value", ("float32", "float64"), ("max", "min")),
@@ -272,7 +265,7 @@ CLASSES = (
 )
 
 
-def _entry_points() -> Iterator[EntryPoint]:
+def _list_entry_points() -> Iterator[EntryPoint]:
     for clip_class in CLASSES:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
         in_optimizer = ("optimizer", "learning_rate")
@@ -288,4 +281,4 @@ def _entry_points() -> Iterator[EntryPoint]:
             yield EntryPoint(subject, clip_class, options, answer)
 
 
-ENTRY_POINTS = {entry.subject.name: entry for entry in _entry_points()}
+ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

@@ -1,7 +1,7 @@
-"""Paddle's clips in an optimizer: one step of SGD on the parameters of real linear layers, dynamic and static.
+"""Run Paddle's clips in an optimizer: one step of SGD on real linear layers, in dynamic and in static mode.
 
-The parameters start at minus zero and take one step, so that their negation is what the optimizer subtracted, the
-sign of a zero included.
+The parameters start at minus zero and take one step. The negated parameters then equal what the optimizer subtracted,
+including the sign of a zero.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ import numpy as np
 import paddle
 
 from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call
-from .linear_layers import EndToEnd, LinearLayer, end_to_end, linear_layers
+from .linear_layers import JoinedGradients, LinearLayer, build_linear_layers, join_by_dtype, negate_values
 
-__all__ = ["arrays_of", "step_dynamic", "step_static", "zero_attribute"]
+__all__ = ["make_zero_attribute", "read_arrays", "step_dynamic", "step_static"]
 
-#: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, of 1,000 it takes 15 s.
+#: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
 
-#: Makes a clip from the options of a call; raises what Paddle raises.
+#: A function that makes a clip from the options of a call, and raises what Paddle raises.
 MakeClip = Callable[[Dict[str, Any]], Any]
 
 
-def arrays_of(tensors: Sequence[Optional[Any]]) -> Tuple[Optional[Array], ...]:
-    """What tensors hold, None staying None."""
+def read_arrays(tensors: Sequence[Optional[Any]]) -> Tuple[Optional[Array], ...]:
+    """Return the elements of each tensor, and None for None."""
     return tuple(None if tensor is None else Array.of(tensor.numpy()) for tensor in tensors)
 
 
-def zero_attribute(need_clip: bool) -> Any:
-    """The attribute of a parameter that starts at minus zero."""
+def make_zero_attribute(need_clip: bool) -> Any:
+    """Return the attribute of a parameter that starts at minus zero."""
     return paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(-0.0), need_clip=need_clip)
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of real layers: all of them, and by the number of the gradient that each one belongs to."""
+    """The parameters of real layers, as one list and by the number of their gradient."""
 
     every: List[Any]
     by_number: Dict[int, Any]
-    #: The layers of those gradients that hold some rows only.
+    #: The layers of row-sparse gradients.
     embeddings: Dict[int, Any]
 
 
 def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) -> Parameters:
-    """Layers of zeros, each parameter excluded by its attribute where its gradient is."""
+    """Build layers of minus zeros, and exclude by attribute each parameter whose gradient is excluded."""
 
     def attribute(number: Optional[int]) -> Any:
-        return zero_attribute(True if number is None else gradients[number].need_clip)
+        return make_zero_attribute(True if number is None else gradients[number].need_clip)
 
     parameters = Parameters([], {}, {})
     for layer in layers:
         if layer.weight is not None and gradients[layer.weight].rows is not None:
-            with _default_dtype(layer.dtype):
+            with _use_default_dtype(layer.dtype):
                 embedding = paddle.nn.Embedding(
                     layer.in_features, layer.out_features, sparse=True, weight_attr=attribute(layer.weight)
                 )
@@ -62,7 +62,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
             parameters.by_number[layer.weight] = embedding.weight
             parameters.embeddings[layer.weight] = embedding
             continue
-        with _default_dtype(layer.dtype):
+        with _use_default_dtype(layer.dtype):
             linear = paddle.nn.Linear(
                 layer.in_features,
                 layer.out_features,
@@ -77,7 +77,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
 
 
 @contextlib.contextmanager
-def _default_dtype(dtype: str) -> Iterator[None]:
+def _use_default_dtype(dtype: str) -> Iterator[None]:
     before = paddle.get_default_dtype()
     paddle.set_default_dtype(dtype)
     try:
@@ -86,8 +86,8 @@ def _default_dtype(dtype: str) -> Iterator[None]:
         paddle.set_default_dtype(before)
 
 
-def _loss_of_rows(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
-    """For each embedding, the sum of the rows that are looked up, times what their gradients shall be."""
+def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
+    """Return a loss for each embedding: the rows that are looked up, times the wanted gradients, summed."""
     terms = []
     for number, embedding in parameters.embeddings.items():
         array, rows = gradients[number].array, gradients[number].rows
@@ -96,35 +96,30 @@ def _loss_of_rows(parameters: Parameters, gradients: Sequence[Gradient]) -> List
     return terms
 
 
-def _loss_of(parameters: Parameters, joined: Sequence[EndToEnd], data: Sequence[Any], rows: Sequence[Any] = ()) -> Any:
-    """The sum of `parameter * gradient`, whose derivatives are the gradients bit for bit, NaN and infinities too."""
+def _build_loss(
+    parameters: Parameters, joined: Sequence[JoinedGradients], data: Sequence[Any], rows: Sequence[Any] = ()
+) -> Any:
+    """Return the sum of `parameter * gradient`.
+
+    Its derivatives are the gradients bit for bit, including NaN and infinities.
+    """
     terms = list(rows)
     for part, values in zip(joined, data):
         flat = paddle.concat([parameters.by_number[number].flatten() for number in part.numbers])
-        # Sums of several dtypes meet in float64; the way back multiplies by an exact 1.
+        # Sums of several dtypes are added in float64. The backward pass multiplies by an exact 1.
         terms.append((flat * values).sum().astype("float64"))
     return sum(terms) if terms else None
 
 
-def _negated(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
-    """Minus the parameters after the step, None where a parameter had no gradient and stayed zero."""
-    results: List[Optional[Array]] = []
-    for value, gradient in zip(values, gradients):
-        left_alone = gradient.array is None and not value.any()
-        # Subtracting from -0.0 keeps the sign of a NaN, which negating would flip.
-        results.append(None if left_alone else Array.of(np.subtract(-0.0, value, dtype=value.dtype)))
-    return tuple(results)
-
-
 def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
-    """One step of SGD in dynamic mode, after a real `backward()`."""
-    parameters = _build_layers(linear_layers(call.gradients), call.gradients)
+    """Take one step of SGD in dynamic mode, after a real `backward()`."""
+    parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
     if not parameters.every:
         message = "an optimizer needs at least one parameter"
         raise Unsupported(message)
-    joined = end_to_end(call.gradients)
-    rows = _loss_of_rows(parameters, call.gradients)
-    loss = _loss_of(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
+    joined = join_by_dtype(call.gradients)
+    rows = _build_row_losses(parameters, call.gradients)
+    loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
     if loss is not None:
         loss.backward()
     ordered = [parameters.by_number[number] for number in range(len(call.gradients))]
@@ -134,16 +129,16 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
         )
         optimizer.step()
     return Reply(
-        gradients=_negated([parameter.numpy() for parameter in ordered], call.gradients),
-        inputs=arrays_of([parameter.grad for parameter in ordered]),
+        gradients=negate_values([parameter.numpy() for parameter in ordered], call.gradients),
+        inputs=read_arrays([parameter.grad for parameter in ordered]),
         warnings=seen.warnings,
     )
 
 
 def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
-    """One step of SGD in a static program."""
-    layers = linear_layers(call.gradients)
-    joined = end_to_end(call.gradients)
+    """Take one step of SGD in a static program."""
+    layers = build_linear_layers(call.gradients)
+    joined = join_by_dtype(call.gradients)
     if not joined:
         message = "a static program needs a loss, and here no parameter takes part in one"
         raise Unsupported(message)
@@ -151,10 +146,10 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
         message = "Paddle prepares a static program in time that grows faster than the square of its gradients; "
         message += "at most {} are tried".format(MOST_IN_A_PROGRAM)
         raise Unsupported(message)
-    with _static_program() as (program, startup):
+    with _enter_static_program() as (program, startup):
         parameters = _build_layers(layers, call.gradients)
         data = [paddle.static.data(part.dtype, part.values.shape, part.dtype) for part in joined]
-        loss = _loss_of(parameters, joined, data)
+        loss = _build_loss(parameters, joined, data)
         executor = paddle.static.Executor(paddle.CPUPlace())
         with framework_call() as seen:
             optimizer = paddle.optimizer.SGD(
@@ -166,12 +161,12 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
         scope = paddle.static.global_scope()
         names = [parameters.by_number[number].name for number in range(len(call.gradients))]
         values = [np.array(scope.find_var(name).get_tensor()) for name in names]
-    return Reply(gradients=_negated(values, call.gradients), warnings=seen.warnings)
+    return Reply(gradients=negate_values(values, call.gradients), warnings=seen.warnings)
 
 
 @contextlib.contextmanager
-def _static_program() -> Iterator[Tuple[Any, Any]]:
-    """A static program of its own, with its own variables, and dynamic mode again afterwards."""
+def _enter_static_program() -> Iterator[Tuple[Any, Any]]:
+    """Enter a new static program with new variables, and return to dynamic mode afterwards."""
     program, startup = paddle.static.Program(), paddle.static.Program()
     paddle.enable_static()
     try:

@@ -7,8 +7,8 @@ them, `need_clip` (a list of bool; left out where it has a default and the case 
 that it does not take makes the ability `unsupported`.
 
 It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
-the norm alone, and then what it was given is the result. That a clip by global norm returns the norm is seen in one or
-two calls before all others; they are calls of cases, which get these first answers.
+the norm alone, and then what it was given is the result. No signature tells whether a clip by global norm returns the
+norm: the feature `may_return_norm` asks the suite to find out (`gradclip_conformance.run.probing`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -32,9 +32,9 @@ from .contract import (
     Subject,
     Unsupported,
     framework_call,
-    numpy_dtype,
     text_of,
 )
+from .limits import AXES, GRADIENTS, answer_bytes, check_limit
 
 __all__ = ["PlainFunction"]
 
@@ -96,13 +96,12 @@ class PlainFunction(Adapter):
         self._taken, self._required, with_default = _parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _features(self._taken, self._required, with_default, in_place)
+        if operation == "clip_by_global_norm":
+            features = (*features, "may_return_norm")
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
-        self._asked = False
-        #: What came of the calls that were made before any was asked for, until it is.
-        self._early: List[Tuple[Call, Union[Reply, BaseException]]] = []
 
     def about(self) -> About:
-        """The function's module and name, and the `__version__` of the module or of its package, if there is one."""
+        """Return the function's module and name, and the version of the module or of its package, if there is one."""
         module = self._source.split(":")[0]
         for candidate in (module, module.split(".")[0]):
             version = getattr(sys.modules.get(candidate), "__version__", None)
@@ -111,47 +110,14 @@ class PlainFunction(Adapter):
         return About(self._source, "", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[Subject]:
-        """The one function; one that clips by global norm is called, because no signature tells what is returned."""
-        if not self._asked and self._subject.operation == "clip_by_global_norm" and self._returns_norm():
-            features = tuple(sorted((*self._subject.features, "returns_norm")))
-            self._subject = replace(self._subject, features=features)
-        self._asked = True
+        """Return the one function; whether a clip by global norm returns the norm is for the suite to find out."""
         return [self._subject]
-
-    def _returns_norm(self) -> bool:
-        """Whether a norm comes with what is clipped or with what is not; where both raise, cases tell of it."""
-        raised = []
-        dtype = numpy_dtype("float32" if "float32" in self._subject.dtypes else self._subject.dtypes[0])
-        gradients = tuple(
-            Gradient("g{}".format(number), Array.of(np.array([value], dtype)))
-            for number, value in enumerate((3.0, 4.0))
-        )
-        for clip_norm in (1.0, 8.0):
-            call = Call(self._subject.name, gradients, {"clip_norm": clip_norm})
-            try:
-                reply = self._answer(call)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                raised.append(error)
-                self._early.append((call, error))
-            else:
-                self._early.append((call, reply))
-                if reply.norm is not None:
-                    return True
-        return len(raised) == 2
 
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
         refuse_unlisted(call, self._subject)
         if "threads" in call.options:
             return in_threads(call, self._answer)
-        for place, (early, answer) in enumerate(self._early):
-            if early == call:
-                del self._early[place]
-                if isinstance(answer, BaseException):
-                    raise answer
-                return answer
         return self._answer(call)
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
@@ -171,18 +137,19 @@ class PlainFunction(Adapter):
         arrays = build_tensors(call.gradients, _array)
         # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
         passed = list(arrays)
-        with framework_call(lambda: _packed(arrays)) as seen:
+        allowed = answer_bytes(call)
+        with framework_call(lambda: _pack(arrays, allowed)) as seen:
             for earlier in earlier_calls(call) if "reused" in call.options else ():
                 _fill(arrays, earlier)
                 self._function(list(arrays), **self._keywords(earlier))
                 _fill(arrays, call)
             # Read inside the block, because in threads another call comes in between.
-            reply = _read(self._function(passed, **keywords), passed, arrays)
-        return replace(reply, inputs=_packed(arrays), warnings=seen.warnings)
+            reply = _read(self._function(passed, **keywords), passed, arrays, allowed)
+        return replace(reply, inputs=_pack(arrays, allowed), warnings=seen.warnings)
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
-    """The names of the operation that the function takes, those that it cannot do without, and those with a default."""
+    """Return the names of parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
     except ValueError as error:
@@ -225,7 +192,7 @@ def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_pl
 
 
 def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
-    """One gradient as a NumPy array."""
+    """Return one gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
 
@@ -241,19 +208,22 @@ def _read(
     result: Any,
     passed: List[Optional[np.ndarray[Any, Any]]],
     arrays: Sequence[Optional[np.ndarray[Any, Any]]],
+    allowed: int,
 ) -> Reply:
-    """What a function returned, as a reply; what cannot be read was returned all the same, and not raised."""
+    """Return what a function returned as a reply; what cannot be read was returned all the same, and not raised."""
     try:
         clipped, norm = _split(result, passed)
-        (packed_norm,) = _packed([_on_the_wire(norm)])
-        return Reply(_packed(clipped), packed_norm, same_object=_same(clipped, arrays))
+        (packed_norm,) = _pack([_on_the_wire(norm)], allowed)
+        return Reply(_pack(clipped, allowed), packed_norm, same_object=_same(clipped, arrays))
+    except MemoryError:
+        raise
     except Exception as error:
         message = "returned a value of type {}, which cannot be read: {}"
         return Reply((), malformed=message.format(type(result).__name__, text_of(error)))
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """The clipped gradients and the norm (None if there is none) in what a function returned."""
+    """Return the clipped gradients and the norm (None if there is none) in what a function returned."""
     if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
@@ -265,7 +235,7 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 
 
 def _on_the_wire(norm: Any) -> Any:
-    """A norm as a dtype that travels; no rule is about the dtype of a norm."""
+    """Return a norm in a dtype that travels; no rule is about the dtype of a norm."""
     # A Python int (the sum over an empty list, say) is a number without a dtype.
     if type(norm) is int:
         return float(norm)
@@ -275,12 +245,34 @@ def _on_the_wire(norm: Any) -> Any:
     return norm
 
 
-def _packed(values: Sequence[Any]) -> Tuple[Optional[Array], ...]:
-    return tuple(None if value is None else Array.of(np.asarray(value)) for value in values)
+def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
+    """Pack arrays that take no more than so many bytes in all; each is looked at before it is copied.
+
+    Raises
+    ------
+    ValueError
+        When there are too many, or they take more.
+    """
+    check_limit(GRADIENTS, len(values))
+    packed: List[Optional[Array]] = []
+    for value in values:
+        if value is None:
+            packed.append(None)
+            continue
+        array = np.asarray(value)
+        check_limit(AXES, array.ndim)
+        if array.nbytes > allowed:
+            message = "an array of shape {} takes {:,} bytes, where {:,} are left for an answer to this call".format(
+                array.shape, array.nbytes, allowed
+            )
+            raise ValueError(message)
+        allowed -= array.nbytes
+        packed.append(Array.of(array))
+    return tuple(packed)
 
 
 def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Which results are the very objects that were passed; None when the counts differ."""
+    """Return which results are the very objects that were passed; None when the counts differ."""
     if len(clipped) != len(arrays):
         return None
     return tuple(result is array for result, array in zip(clipped, arrays))

@@ -1,4 +1,4 @@
-"""The reference, `gradclip_spec`, on any of the array libraries that it runs on.
+"""Adapt the reference, `gradclip_spec`, on each array library that it supports.
 
 Each factory at the end of this module makes an adapter for one library: `numpy()`, `array_api_strict()`, `torch()`,
 `jax()`, `dask()`.
@@ -31,47 +31,47 @@ FEATURES = {
 
 @dataclass(frozen=True)
 class Backend:
-    """An array library: how its arrays are made and read."""
+    """An array library: the functions that make and read its arrays, and its abilities."""
 
     name: str
     version: str
     dtypes: Tuple[str, ...]
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
-    #: Whether its arrays can be written into.
+    #: Whether its arrays are writable.
     writable: bool = True
-    #: Whether its arrays lie in memory as they are asked to.
+    #: Whether its arrays take the memory layout that a case asks for.
     strided: bool = True
-    #: Whether they do so also backwards, and with one element for several.
+    #: Whether that includes reversed and broadcast layouts.
     views: bool = False
-    #: Puts a gradient into an array that was made for one like it.
+    #: A function that copies a gradient into an existing array.
     fill: Optional[Callable[[Any, Gradient], Any]] = None
-    #: Whether its compiler computes with numbers below the normal range as with zero.
+    #: Whether its compiler treats subnormal numbers as zero.
     flushes_subnormals: bool = False
-    #: The values of lazy arrays, computed all at once, because what they share would else be computed for each.
-    computed: Callable[[Any], Any] = lambda arrays: arrays
-    #: Its compiler: a function of a list of arrays to the same, compiled.
+    #: A function that evaluates lazy arrays together, so that their shared parts are computed once.
+    compute: Callable[[Any], Any] = lambda arrays: arrays
+    #: Its compiler, which takes a function of a list of arrays and returns the compiled function.
     compile: Optional[Callable[..., Any]] = None
 
 
 class ReferenceAdapter(Adapter):
-    """The three operations of `gradclip_spec` on the arrays of one library, functional and in place."""
+    """Adapter for `gradclip_spec` on the arrays of one library, functional and in place."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._subjects = {subject.name: subject for subject in _subjects(backend)}
+        self._subjects = {subject.name: subject for subject in _list_subjects(backend)}
 
     def about(self) -> About:
-        """The version of the reference; the library and its version are its environment."""
+        """Return the version of the reference, with the library and its version as the environment."""
         name = "gradclip_spec on {}".format(self._backend.name)
         return About(name, gradclip_spec.__version__, {self._backend.name: self._backend.version})
 
     def subjects(self) -> Sequence[Subject]:
-        """Each operation, functional, and in place where the library's arrays can be written into."""
+        """Return each operation as a function, and in place if the library's arrays are writable."""
         return list(self._subjects.values())
 
     def call(self, call: Call) -> Reply:
-        """Answer with the function that the call names."""
+        """Return the answer of the function that the call names."""
         subject = self._subjects[call.subject]
         refuse_unlisted(call, subject)
         if "threads" in call.options:
@@ -79,19 +79,19 @@ class ReferenceAdapter(Adapter):
         arrays = build_tensors(call.gradients, self._backend.make)
         single = call.options.get("as_single", False)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
-        function = functools.partial(getattr(gradclip_spec, subject.operation), **_keywords(subject, call))
+        function = functools.partial(getattr(gradclip_spec, subject.operation), **_build_keywords(subject, call))
         if call.options.get("compiled"):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
             for earlier in earlier_calls(call) if "reused" in call.options else ():
                 self._fill(arrays, earlier)
-                getattr(gradclip_spec, subject.operation)(list(arrays), **_keywords(subject, earlier))
+                getattr(gradclip_spec, subject.operation)(list(arrays), **_build_keywords(subject, earlier))
                 self._fill(arrays, call)
             result = function(arrays[0] if single else passed)
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
         clipped = [clipped] if single else clipped
-        gradients, total = self._backend.computed((list(clipped), norm))
+        gradients, total = self._backend.compute((list(clipped), norm))
         return Reply(
             gradients=self._read(gradients),
             norm=None if total is None else self._read_norm(total),
@@ -110,11 +110,11 @@ class ReferenceAdapter(Adapter):
         return tuple(None if array is None else self._backend.read(array) for array in arrays)
 
     def _read_norm(self, norm: Any) -> Array:
-        # That of no array at all is of no array's library.
+        # The norm of an empty list is a NumPy array, whatever the library.
         return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
 
 
-def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
+def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
     how = ("as_generator", "as_single", "reused", "compiled")
     keywords = {name: value for name, value in call.options.items() if name not in how}
     flags = [gradient.need_clip for gradient in call.gradients]
@@ -123,7 +123,7 @@ def _keywords(subject: Subject, call: Call) -> Dict[str, Any]:
     return keywords
 
 
-def _subjects(backend: Backend) -> List[Subject]:
+def _list_subjects(backend: Backend) -> List[Subject]:
     subjects = []
     for operation in OPERATIONS:
         name = "gradclip_spec." + operation
@@ -140,18 +140,18 @@ def _subjects(backend: Backend) -> List[Subject]:
     return subjects
 
 
-def _laid_out(gradient: Gradient) -> np.ndarray[Any, Any]:
+def _lay_out_gradient(gradient: Gradient) -> np.ndarray[Any, Any]:
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
 
 
-def _half_precisions() -> Tuple[str, ...]:
-    """NumPy's half precisions: bfloat16 where the package that brings it is installed."""
+def _list_half_precisions() -> Tuple[str, ...]:
+    """Return NumPy's half precisions; bfloat16 needs the package ml_dtypes."""
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
 
 
 def _fill_numpy(array: Any, gradient: Gradient) -> None:
-    array[...] = _laid_out(gradient)
+    array[...] = _lay_out_gradient(gradient)
 
 
 def _read_numpy(array: Any) -> Array:
@@ -159,43 +159,43 @@ def _read_numpy(array: Any) -> Array:
 
 
 def numpy() -> ReferenceAdapter:
-    """The reference on NumPy."""
-    dtypes = (*_half_precisions(), "float32", "float64")
+    """Return the adapter for NumPy."""
+    dtypes = (*_list_half_precisions(), "float32", "float64")
     return ReferenceAdapter(
-        Backend("NumPy", np.__version__, dtypes, _laid_out, _read_numpy, views=True, fill=_fill_numpy)
+        Backend("NumPy", np.__version__, dtypes, _lay_out_gradient, _read_numpy, views=True, fill=_fill_numpy)
     )
 
 
 def array_api_strict() -> ReferenceAdapter:
-    """The reference on array-api-strict, which has what the standard has and nothing else."""
+    """Return the adapter for array-api-strict, which offers only what the standard requires."""
     import array_api_strict as xp
 
     def make(gradient: Gradient) -> Any:
-        return xp.asarray(_laid_out(gradient))
+        return xp.asarray(_lay_out_gradient(gradient))
 
     dtypes = ("float32", "float64")
     return ReferenceAdapter(Backend("array-api-strict", xp.__version__, dtypes, make, _read_numpy))
 
 
 def torch() -> ReferenceAdapter:
-    """The reference on torch's tensors."""
+    """Return the adapter for torch."""
     from . import torch as adapter
 
     def make(gradient: Gradient) -> Any:
         assert gradient.array is not None
-        return adapter.tensor_of(gradient.array, gradient.layout)
+        return adapter.make_tensor(gradient.array, gradient.layout)
 
     version = adapter.TorchAdapter().about().version
 
-    # `torch.compile` takes longer over the reference than a case may take; its own tests have it.
     def fill(tensor: Any, gradient: Gradient) -> None:
         tensor.copy_(make(gradient))
 
-    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.array_of, fill=fill))
+    # No `compile`: `torch.compile` needs longer for the reference than a case may take. Its own tests cover it.
+    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.read_array, fill=fill))
 
 
 def jax() -> ReferenceAdapter:
-    """The reference on JAX, with float64 switched on."""
+    """Return the adapter for JAX, with float64 switched on."""
     import jax as library
 
     library.config.update("jax_enable_x64", True)
@@ -222,20 +222,20 @@ def jax() -> ReferenceAdapter:
 
 
 def dask() -> ReferenceAdapter:
-    """The reference on Dask, each array in several chunks where it has several elements."""
+    """Return the adapter for Dask, where each array of several elements has several chunks."""
     import dask as package
     import dask.array as library
 
     def make(gradient: Gradient) -> Any:
-        values = _laid_out(gradient)
+        values = _lay_out_gradient(gradient)
         return library.from_array(values, chunks=tuple(max(1, (length + 1) // 2) for length in values.shape))
 
-    dtypes = (*_half_precisions(), "float32", "float64")
+    dtypes = (*_list_half_precisions(), "float32", "float64")
 
-    def computed(arrays: Any) -> Any:
+    def compute(arrays: Any) -> Any:
         (values,) = package.compute(arrays)
         return values
 
     return ReferenceAdapter(
-        Backend("Dask", package.__version__, dtypes, make, _read_numpy, writable=False, computed=computed)
+        Backend("Dask", package.__version__, dtypes, make, _read_numpy, writable=False, compute=compute)
     )

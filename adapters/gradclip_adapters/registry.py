@@ -14,9 +14,9 @@ import sys
 from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
-from .contract import DTYPES, OPERATIONS, Adapter
+from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, text_of
 
-__all__ = ["BUILT_IN", "BadTarget", "MissingFramework", "installed", "kind_of", "resolve"]
+__all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "installed", "kind_of", "resolve"]
 
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
@@ -39,6 +39,10 @@ class MissingFramework(Exception):
     """The adapter exists, and this Python lacks the framework that it needs."""
 
 
+#: What the option `--in-place` of a host says of a plain function.
+IN_PLACE: Dict[Optional[str], Optional[bool]] = {None: None, "yes": True, "no": False}
+
+
 def installed() -> Dict[str, str]:
     """All adapters by name, as "module:object": the built-in ones and the entry points `gradclip.adapters`."""
     names = dict(BUILT_IN)
@@ -59,6 +63,7 @@ def kind_of(target: str) -> str:
     """Which door a target goes through: "file", "function" or "name"."""
     if target.endswith(".py"):
         return "file"
+    # A Windows path has a colon too, and a file of functions has both: "C:/x/clips.py:clip".
     return "function" if ":" in target else "name"
 
 
@@ -66,6 +71,8 @@ def resolve(
     target: str,
     operation: Optional[str] = None,
     dtypes: Optional[Sequence[str]] = None,
+    in_place: Optional[bool] = None,
+    name: Optional[str] = None,
 ) -> Adapter:
     """Import what a target names and make the adapter.
 
@@ -77,6 +84,10 @@ def resolve(
         For a plain function: which of the three operations it performs.
     dtypes
         For a plain function: the dtypes it is called with.
+    in_place
+        For a plain function: whether it writes its results into what it is given; None where nothing is known.
+    name
+        For a plain function: the name to show it by.
 
     Raises
     ------
@@ -89,7 +100,10 @@ def resolve(
     if kind == "file":
         return _from_file(target)
     if kind == "function":
-        return _from_function(target, operation, dtypes)
+        function = _function_of(target)
+        if isinstance(function, Adapter) or (inspect.isclass(function) and issubclass(function, Adapter)):
+            return _made(function, target)
+        return _plain(function, target, operation, dtypes, in_place, name)
     names = installed()
     if target not in names:
         message = (
@@ -114,6 +128,24 @@ def _import(module_name: str, target: str) -> ModuleType:
 
 
 def _from_file(path: str) -> Adapter:
+    module = _module_of_file(path)
+    if hasattr(module, "adapter"):
+        return _made(module.adapter, path)
+    classes = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Adapter) and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        message = "{!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; found {}.".format(
+            path, len(classes)
+        )
+        raise BadTarget(message)
+    return _made(classes[0], path)
+
+
+def _module_of_file(path: str) -> ModuleType:
+    """Import a file under a name of its own; `if __name__ == "__main__":` is false in it."""
     if not os.path.exists(path):
         message = "There is no file {!r} (looked in {}).".format(path, os.getcwd())
         raise BadTarget(message)
@@ -131,45 +163,47 @@ def _from_file(path: str) -> Adapter:
     except ImportError as error:
         message = "The file {!r} needs what {} does not have: {}".format(path, sys.executable, error)
         raise MissingFramework(message) from error
+    except BadDeclaration:
+        raise
     except Exception as error:
-        message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, error)
+        message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, text_of(error))
         raise BadTarget(message) from error
-    if hasattr(module, "adapter"):
-        return _made(module.adapter, path)
-    classes = [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Adapter) and value.__module__ == name
-    ]
-    if len(classes) != 1:
-        message = "{!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; found {}.".format(
-            path, len(classes)
-        )
-        raise BadTarget(message)
-    return _made(classes[0], path)
+    return module
 
 
-def _from_function(target: str, operation: Optional[str], dtypes: Optional[Sequence[str]]) -> Adapter:
-    module_name, _, attribute = target.partition(":")
-    if not module_name or not attribute:
+def _function_of(target: str) -> Any:
+    """Import what "module:function" or "file.py:function" names."""
+    where, _, attribute = target.rpartition(":")
+    if not where or not attribute:
         message = "{!r} is not of the form module:function.".format(target)
         raise BadTarget(message)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _module_of_file(where) if where.endswith(".py") else importlib.import_module(where)
         for part in attribute.split("."):
             found = getattr(found, part)
     except AttributeError as error:
-        message = "The module {!r} has no {!r}.".format(module_name, attribute)
+        message = "The module {!r} has no {!r}.".format(where, attribute)
         raise BadTarget(message) from error
+    except (BadTarget, MissingFramework, BadDeclaration):
+        raise
     except Exception as error:
-        message = "The module {!r} does not import: {}: {}".format(module_name, type(error).__name__, error)
+        message = "The module {!r} does not import: {}: {}".format(where, type(error).__name__, text_of(error))
         raise BadTarget(message) from error
-    if isinstance(found, Adapter) or (inspect.isclass(found) and issubclass(found, Adapter)):
-        return _made(found, target)
-    if not callable(found):
-        message = "{!r} is a {}, not a function.".format(target, type(found).__name__)
+    return found
+
+
+def _plain(
+    function: Any,
+    target: str,
+    operation: Optional[str],
+    dtypes: Optional[Sequence[str]],
+    in_place: Optional[bool],
+    name: Optional[str],
+) -> Adapter:
+    if not callable(function):
+        message = "{!r} is a {}, not a function.".format(target, type(function).__name__)
         raise BadTarget(message)
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
@@ -181,7 +215,10 @@ def _from_function(target: str, operation: Optional[str], dtypes: Optional[Seque
     if unknown:
         message = "Unknown dtype {}; known: {}.".format(", ".join(unknown), ", ".join(DTYPES))
         raise BadTarget(message)
-    return PlainFunction(found, operation, dtypes=wanted)
+    try:
+        return PlainFunction(function, operation, wanted, in_place, name)
+    except TypeError as error:
+        raise BadTarget(str(error)) from error
 
 
 def _made(found: Any, target: str) -> Adapter:

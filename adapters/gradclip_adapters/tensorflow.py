@@ -1,7 +1,7 @@
-"""TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm` and `tf.clip_by_global_norm`, eager and inside `tf.function`.
+"""Adapt TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm` and `tf.clip_by_global_norm`, eager and in `tf.function`.
 
-The first two take one tensor, and are called on one gradient after the other, as their documentation shows. They
-have no answer to an empty list, nor to a gradient that is None.
+The first two functions take one tensor. The adapter calls them on each gradient in turn, as their documentation shows.
+They cannot be asked about an empty list or about a gradient that is None.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
-# TensorFlow reads this when it is imported, and tells of its build on standard error otherwise.
+# Without this variable, TensorFlow reports its build on standard error when it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
@@ -35,20 +35,20 @@ ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "sparse")
 TOGETHER = ("functional", "none_grads", "repeated", "returns_norm", "sparse")
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
-#: The gradients and the options to the clipped gradients and the norm, if there is one.
+#: A function from gradients and options to the clipped gradients and the norm, if there is one.
 Clip = Callable[[Sequence[Tensor], Mapping[str, Any]], Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
 
 
 class TensorFlowAdapter(Adapter):
-    """The clip functions of TensorFlow 2."""
+    """Adapter for the clip functions of TensorFlow 2."""
 
     def __init__(self) -> None:
-        # A new threshold is a new graph, and TensorFlow takes so many of them for a mistake worth a warning.
+        # Each new threshold makes a new graph. TensorFlow would warn about so many of them.
         tf.get_logger().setLevel("ERROR")
-        self._entries = {entry.subject.name: entry for entry in _entry_points()}
+        self._entries = {entry.subject.name: entry for entry in _list_entry_points()}
 
     def about(self) -> About:
-        """TensorFlow's version, and what may change its kernels."""
+        """Return TensorFlow's version and the settings that may change its kernels."""
         environment = {
             "devices": " ".join(device.name for device in tf.config.list_logical_devices()),
             "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
@@ -56,11 +56,11 @@ class TensorFlowAdapter(Adapter):
         return About("TensorFlow", tf.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
-        """Each function twice: called directly, and compiled to a graph."""
+        """Return all entry points: each function called directly, and compiled to a graph."""
         return [entry.subject for entry in self._entries.values()]
 
     def call(self, call: Call) -> Reply:
-        """Answer through the entry point that the call names."""
+        """Return the answer of the entry point that the call names."""
         entry = self._entries[call.subject]
         refuse_unlisted(call, entry.subject)
         if not call.gradients and entry.one_by_one:
@@ -76,31 +76,31 @@ class TensorFlowAdapter(Adapter):
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A subject, and how its function is called."""
+    """An entry point of TensorFlow and the functions that call it."""
 
     subject: Subject
     clip: Clip
     one_by_one: bool
-    #: The same inside `tf.function`.
+    #: The same function inside `tf.function`.
     compiled: Clip
 
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
-    tensors: List[Tensor] = build_tensors(call.gradients, _tensor)
+    tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
     options = dict(call.options)
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
-    with framework_call(lambda: _values(tensors)) as seen:
+    with framework_call(lambda: _read_values(tensors)) as seen:
         clipped, norm = clip(tensors, options)
     return Reply(
-        gradients=tuple(None if tensor is None else _dense(tensor) for tensor in clipped),
+        gradients=tuple(None if tensor is None else _read_dense(tensor) for tensor in clipped),
         norm=None if norm is None else Array.of(norm.numpy()),
-        inputs=_values(tensors),
+        inputs=_read_values(tensors),
         same_object=tuple(new is old for new, old in zip(clipped, tensors)),
         warnings=seen.warnings,
     )
 
 
-def _tensor(gradient: Gradient) -> Tensor:
+def _make_tensor(gradient: Gradient) -> Tensor:
     assert gradient.array is not None
     values = tf.constant(gradient.array.numpy())
     if gradient.rows is None:
@@ -109,68 +109,70 @@ def _tensor(gradient: Gradient) -> Tensor:
     return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
 
 
-def _values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
-    """The elements as they were passed: of row-sparse gradients the rows that they hold."""
-    return tuple(None if tensor is None else Array.of(_held(tensor).numpy()) for tensor in tensors)
+def _read_values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
+    """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
+    return tuple(None if tensor is None else Array.of(_select_values(tensor).numpy()) for tensor in tensors)
 
 
-def _held(tensor: Tensor) -> tf.Tensor:
+def _select_values(tensor: Tensor) -> tf.Tensor:
     return tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor
 
 
-def _dense(tensor: Tensor) -> Array:
+def _read_dense(tensor: Tensor) -> Array:
     return Array.of(tf.convert_to_tensor(tensor).numpy())
 
 
-def _by_value(tensor: Tensor, *, min: float, max: float) -> Tensor:
+def _clip_by_value(tensor: Tensor, *, min: float, max: float) -> Tensor:
     return tf.clip_by_value(tensor, min, max)
 
 
-def _by_norm(tensor: Tensor, *, clip_norm: float) -> Tensor:
+def _clip_by_norm(tensor: Tensor, *, clip_norm: float) -> Tensor:
     return tf.clip_by_norm(tensor, clip_norm)
 
 
-def _by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
+def _clip_by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
     clipped, norm = tf.clip_by_global_norm(tensors, clip_norm)
     return clipped, norm
 
 
-def _by_use_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
+def _clip_with_given_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
     clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors))
     return clipped, norm
 
 
-def _over_each(function: Callable[..., Tensor]) -> Clip:
+def _apply_to_each(function: Callable[..., Tensor]) -> Clip:
     def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], None]:
         return [function(tensor, **options) for tensor in tensors], None
 
     return clip
 
 
-def _over_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
+def _apply_to_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
     def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], tf.Tensor]:
         return function(tensors, **options)
 
     return clip
 
 
-def _entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> List[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     return [
-        *_eager_and_compiled("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _by_value),
-        *_eager_and_compiled("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _by_norm),
-        *_eager_and_compiled("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _by_global_norm),
-        *_eager_and_compiled(by_use_norm, "clip_by_global_norm", TOGETHER, _by_use_norm),
+        *_make_both_entries(
+            "tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value
+        ),
+        *_make_both_entries("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _clip_by_norm),
+        *_make_both_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
+        *_make_both_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
     ]
 
 
-def _eager_and_compiled(
+def _make_both_entries(
     name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]
 ) -> List[EntryPoint]:
     one_by_one = operation != "clip_by_global_norm"
-    over = _over_each if one_by_one else _over_all
+    over = _apply_to_each if one_by_one else _apply_to_all
     eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
-    # Without autograph: there is no Python control flow to rewrite.
+    # Autograph would rewrite Python control flow, and there is none.
     compiled = over(tf.function(function, autograph=False))
     return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

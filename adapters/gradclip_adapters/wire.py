@@ -22,14 +22,21 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .contract import About, Array, Call, Gradient, Reply, Subject
+from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, Gradient, Reply, Subject
+from .limits import AXES, HEX, LENGTH, WARNINGS, check_limit, shorten
 
 __all__ = [
     "PROTOCOL",
+    "about_from_json",
+    "about_to_json",
+    "array_from_json",
+    "arrays_to_json",
     "call_from_json",
     "call_to_json",
+    "check_reply",
+    "check_subjects",
     "dumps",
     "reply_from_json",
     "reply_to_json",
@@ -41,41 +48,98 @@ PROTOCOL = 1
 
 
 def dumps(message: Mapping[str, Any]) -> str:
-    """One message as one line of strict JSON."""
+    """Return one message as one line of strict JSON."""
     return json.dumps(message, separators=(",", ":"), allow_nan=False)
 
 
 def value_to_json(value: Any) -> Any:
-    """An option's value: floats as hex, whatever else JSON holds as it is."""
+    """Return an option's value with a float as hex, and anything else that JSON holds as it is."""
     return {"hex": float(value).hex()} if isinstance(value, float) else value
 
 
 def value_from_json(value: Any) -> Any:
-    """Undo :func:`value_to_json`."""
-    return float.fromhex(value["hex"]) if isinstance(value, dict) else value
+    """Undo :func:`value_to_json`.
+
+    Raises
+    ------
+    ValueError
+        When the text of a float is too long, is no hexadecimal float, or is beyond the range of float64.
+    """
+    return _float_from_hex(value["hex"]) if isinstance(value, dict) else value
+
+
+def _float_from_hex(text: Any) -> float:
+    if not isinstance(text, str):
+        message = "a hexadecimal float is a text, not {!r:.40}".format(text)
+        raise ValueError(message)
+    check_limit(HEX, len(text))
+    try:
+        return float.fromhex(text)
+    except OverflowError as error:
+        message = "the hexadecimal float {!r} is beyond the range of float64".format(text)
+        raise ValueError(message) from error
 
 
 def array_to_json(array: Optional[Array]) -> Optional[Dict[str, Any]]:
-    """An array, or None for a gradient that does not exist."""
+    """Return the message of an array, or None for a gradient that does not exist."""
     if array is None:
         return None
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
 def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
-    """Undo :func:`array_to_json`."""
+    """Undo :func:`array_to_json`.
+
+    The shape is checked before the data, and the length of the data before they are decoded.
+
+    Raises
+    ------
+    ValueError
+        When the shape is none, or the data are not as long as the shape says.
+    """
     if message is None:
         return None
-    return Array(message["dtype"], tuple(message["shape"]), base64.b64decode(message["data"], validate=True))
+    dtype, shape, text = message["dtype"], _shape_from_json(message["shape"]), message["data"]
+    if dtype in DTYPES:
+        expected = _byte_count(shape, dtype)
+        if len(text) != 4 * ((expected + 2) // 3):
+            found = "{} bytes, more or less,".format(len(text) // 4 * 3)
+            raise ValueError(_wrong_length(found, shape, dtype, expected))
+    data = base64.b64decode(text, validate=True)
+    if dtype in DTYPES and len(data) != expected:
+        raise ValueError(_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
+    return Array(dtype, shape, data)
+
+
+def _shape_from_json(lengths: Any) -> Tuple[int, ...]:
+    check_limit(AXES, len(lengths))
+    for length in lengths:
+        # A boolean is an integer for Python, and is no length.
+        if type(length) is not int or length < 0:
+            message = "{!r:.40} is no length of an axis".format(length)
+            raise ValueError(message)
+        check_limit(LENGTH, length)
+    return tuple(lengths)
+
+
+def _byte_count(shape: Sequence[int], dtype: str) -> int:
+    count = int(DTYPES[dtype][-1])
+    for length in shape:
+        count *= length
+    return count
+
+
+def _wrong_length(found: str, shape: Sequence[int], dtype: str, expected: int) -> str:
+    return "{} for shape {} of {}, which takes {}".format(found, tuple(shape), dtype, expected)
 
 
 def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
-    """A list of arrays, or None where there is nothing to say."""
+    """Return the messages of a list of arrays, or None where there is nothing to say."""
     return None if arrays is None else [array_to_json(array) for array in arrays]
 
 
 def gradient_to_json(gradient: Gradient) -> Dict[str, Any]:
-    """A gradient; what is at its default is left out."""
+    """Return the message of a gradient; what is at its default is left out."""
     message: Dict[str, Any] = {
         "name": gradient.name,
         "array": array_to_json(gradient.array),
@@ -106,7 +170,7 @@ def gradient_from_json(message: Mapping[str, Any]) -> Gradient:
 
 
 def call_to_json(call: Call, number: int) -> Dict[str, Any]:
-    """The message of a call; the number comes back with its answer."""
+    """Return the message of a call; the number comes back with its answer."""
     return {
         "message": "call",
         "number": number,
@@ -126,7 +190,14 @@ def call_from_json(message: Mapping[str, Any]) -> Call:
 
 
 def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
-    """The message of a reply; `malformed` is left out where there is nothing to say."""
+    """Return the message of a reply; `malformed` is left out where there is nothing to say.
+
+    Raises
+    ------
+    BadReply
+        When an adapter made something else than a reply, or put something else than arrays into it.
+    """
+    check_reply(reply)
     message: Dict[str, Any] = {
         "message": "reply",
         "number": number,
@@ -134,11 +205,59 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
         "norm": array_to_json(reply.norm),
         "inputs": arrays_to_json(reply.inputs),
         "same_object": None if reply.same_object is None else list(reply.same_object),
-        "warnings": list(reply.warnings),
+        "warnings": [shorten(text) for text in reply.warnings[: WARNINGS.number]],
     }
     if reply.malformed is not None:
-        message["malformed"] = reply.malformed
+        message["malformed"] = shorten(reply.malformed)
     return message
+
+
+def check_reply(reply: Any) -> None:
+    """Refuse what is not a reply as the contract has it, with a sentence for whoever wrote the adapter.
+
+    Raises
+    ------
+    BadReply
+        When it is not.
+    """
+    if not isinstance(reply, Reply):
+        text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_type_name(reply))
+        raise BadReply(text)
+    _check_arrays("gradients", reply.gradients)
+    _check_array("norm", reply.norm)
+    if reply.inputs is not None:
+        _check_arrays("inputs", reply.inputs)
+    if reply.same_object is not None:
+        _check_items("same_object", reply.same_object, bool)
+    _check_items("warnings", reply.warnings, str)
+    if not isinstance(reply.malformed, (str, type(None))):
+        text = "Reply.malformed is a {}, and must be a text or None".format(_type_name(reply.malformed))
+        raise BadReply(text)
+
+
+def _check_arrays(field: str, arrays: Any) -> None:
+    if not isinstance(arrays, (list, tuple)):
+        text = "Reply.{} is a {}, and must be a tuple of Array or None".format(field, _type_name(arrays))
+        raise BadReply(text)
+    for place, array in enumerate(arrays):
+        _check_array("{}[{}]".format(field, place), array)
+
+
+def _check_array(field: str, array: Any) -> None:
+    if not isinstance(array, (Array, type(None))):
+        text = "Reply.{} is a {}; wrap it: Array.of(...)".format(field, _type_name(array))
+        raise BadReply(text)
+
+
+def _check_items(field: str, items: Any, kind: type) -> None:
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, kind) for item in items):
+        text = "Reply.{} must be a tuple of {}, not {:.100}".format(field, kind.__name__, repr(items))
+        raise BadReply(text)
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else "{}.{}".format(kind.__module__, kind.__name__)
 
 
 def reply_from_json(message: Mapping[str, Any]) -> Reply:
@@ -155,7 +274,7 @@ def reply_from_json(message: Mapping[str, Any]) -> Reply:
 
 
 def subject_to_json(subject: Subject) -> Dict[str, Any]:
-    """A subject, as it stands in the message `about` and in the header of a record file."""
+    """Return the message of a subject, as it stands in `about` and in the header of a record."""
     formula = subject.formula
     return {
         "name": subject.name,
@@ -175,13 +294,13 @@ def subject_from_json(message: Mapping[str, Any]) -> Subject:
         operation=message["operation"],
         dtypes=tuple(message["dtypes"]),
         features=tuple(message["features"]),
-        norm_types=tuple(float.fromhex(p) for p in message["norm_types"]),
+        norm_types=tuple(_float_from_hex(p) for p in message["norm_types"]),
         formula=None if formula is None else {name: value_from_json(value) for name, value in formula.items()},
     )
 
 
 def about_to_json(about: About, subjects: Sequence[Subject], python: str, platform: str) -> Dict[str, Any]:
-    """The host's first message."""
+    """Return the host's first message."""
     return {
         "message": "about",
         "protocol": PROTOCOL,
@@ -190,5 +309,37 @@ def about_to_json(about: About, subjects: Sequence[Subject], python: str, platfo
         "python": python,
         "platform": platform,
         "environment": dict(about.environment),
-        "subjects": [subject_to_json(subject) for subject in subjects],
+        "subjects": [subject_to_json(subject) for subject in check_subjects(subjects)],
     }
+
+
+def about_from_json(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]]:
+    """Undo :func:`about_to_json`, less the Python and the platform.
+
+    Raises
+    ------
+    ValueError
+        When a word is not in the contract's vocabulary, or two subjects have the same name.
+    """
+    about = About(message["framework"], message["version"], dict(message["environment"]))
+    return about, check_subjects([subject_from_json(subject) for subject in message["subjects"]])
+
+
+def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
+    """Return the subjects of an adapter, each of which must have a name of its own.
+
+    Raises
+    ------
+    BadDeclaration
+        When two have the same name, or what is no subject stands among them.
+    """
+    seen = set()
+    for subject in subjects:
+        if not isinstance(subject, Subject):
+            text = "`subjects` must return Subject objects, and returned a {}".format(_type_name(subject))
+            raise BadDeclaration(text)
+        if subject.name in seen:
+            text = "The subject {!r} is declared twice; give each a name of its own.".format(subject.name)
+            raise BadDeclaration(text)
+        seen.add(subject.name)
+    return tuple(subjects)

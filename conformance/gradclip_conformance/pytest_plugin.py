@@ -1,10 +1,12 @@
-"""For pytest users: `pytest --pyargs gradclip_conformance --adapter torch`, one test a cell.
+"""For pytest users: `pytest --pyargs gradclip_conformance --gradclip-adapter torch`, one test a cell.
 
 Loaded by every pytest of an environment that has this package, so it imports nothing of the suite until it is asked.
 """
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,40 +21,50 @@ _CONNECTION: pytest.StashKey[Any] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of `gradclip check` that make sense here."""
+    """Add the options of `gradclip check` that make sense here."""
     group = parser.getgroup("gradclip", "conformance of gradient clipping")
-    group.addoption("--adapter", metavar="NAME", help="an adapter's name, a file, or module:function")
-    group.addoption("--adapter-python", metavar="EXE", help="the Python that has the adapter's framework")
-    group.addoption("--adapter-op", metavar="OP", help="for a plain function: the operation it performs")
-    group.addoption("--adapter-timeout", metavar="S", type=float, default=30.0, help="seconds a case (default: 30)")
+    group.addoption("--gradclip-adapter", metavar="NAME", help="an adapter's name, a file, or module:function")
+    group.addoption("--gradclip-python", metavar="EXE", help="the Python that has the adapter's framework")
+    group.addoption("--gradclip-op", metavar="OP", help="for a plain function: the operation it performs")
+    group.addoption("--gradclip-timeout", metavar="S", type=_seconds, default=30.0, help="seconds a case (default: 30)")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    # Of NaN no comparison is true.
+    if not seconds > 0:
+        msg = f"{text} is not a number of seconds above 0"
+        raise ArgumentTypeError(msg)
+    return seconds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each cell of the adapter."""
+    """Make one test for each cell of the adapter."""
     if "gradclip_cell" not in metafunc.fixturenames:
         return
-    target = metafunc.config.getoption("--adapter")
+    target = metafunc.config.getoption("--gradclip-adapter")
     if target is None:
-        reason = "no adapter is named: give --adapter NAME"
-        metafunc.parametrize("gradclip_cell", [pytest.param(None, marks=pytest.mark.skip(reason=reason))], ids=["none"])
-        return
+        msg = "no adapter is named: give --gradclip-adapter NAME"
+        raise pytest.Collector.CollectError(msg)
     from .cases.catalogue import all_cases
     from .run.plan import Selection, plan_cells
 
     connection = _connection(metafunc.config, target)
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
-    metafunc.parametrize("gradclip_cell", [(connection, target, cell) for cell in planned], ids=ids)
+    cells = [(connection, target, cell) for cell in planned]
+    metafunc.parametrize("gradclip_cell", cells, ids=ids, indirect=True)
 
 
 @pytest.fixture
-def gradclip_cell(request: pytest.FixtureRequest) -> Any:
-    """The connection, the adapter's name and the planned cell of one test."""
-    return request.param
+def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Return the check of one cell, which ends as a pytest test does."""
+    connection, target, planned = request.param
+    return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"))
 
 
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
-    """Ask and judge one cell, as the outcome of a pytest test."""
+    """Ask and judge one cell, and end as a pytest test does."""
     __tracebackhide__ = True
     from .judge.verdict import SPOILING
     from .known.claims import load_claims
@@ -72,19 +84,26 @@ def _connection(config: pytest.Config, target: str) -> HostProcess:
     from gradclip_adapters import registry
 
     from .judge.answers import StartError
-    from .run.host_process import HostProcess, host_command
+    from .run.host_process import START_SECONDS, HostProcess, host_command, start_seconds
 
     if _CONNECTION not in config.stash:
         # Of these errors, raised while tests are collected, pytest shows the text alone; of any other, the traceback.
-        operation = config.getoption("--adapter-op")
-        if operation is None and registry.kind_of(target) == "function":
-            msg = f"{target!r} is a plain function: say with --adapter-op which operation it performs"
+        operation = config.getoption("--gradclip-op")
+        is_function = registry.kind_of(target) == "function"
+        if operation is None and is_function:
+            msg = f"{target!r} is a plain function: say with --gradclip-op which operation it performs"
             raise pytest.Collector.CollectError(msg)
-        arguments = [target, *(["--op", operation] if operation else [])]
+        command = [*host_command(config.getoption("--gradclip-python")), target]
+        if operation:
+            command += ["--op", operation]
+        timeout = config.getoption("--gradclip-timeout")
+        limit = start_seconds(timeout) if is_function else START_SECONDS
         try:
-            connection = HostProcess([*host_command(config.getoption("--adapter-python")), *arguments])
+            connection = HostProcess(command, start_seconds=limit, call_seconds=timeout)
         except StartError as error:
             msg = f"the adapter {target!r} does not start ({error.kind}): {error}"
+            if error.kind == "missing-framework":
+                msg = f"{msg.rstrip('.')}. --gradclip-python EXE names a Python that has it."
             raise pytest.Collector.CollectError(msg) from error
         config.stash[_CONNECTION] = connection
         config.add_cleanup(connection.close)

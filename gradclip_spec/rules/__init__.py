@@ -1,7 +1,8 @@
-"""The rule book: each rule as data, read from the TOML files beside this one.
+"""Load the rule book: each rule as data, from the TOML files beside this one.
 
-A file is a theme; an entry stands for one rule of each of its operations. The id of a rule is its operation and its
-name, `global-norm.excluded-not-counted`; ids are never reused. `python -m gradclip_spec.rules` prints the rule book.
+Each file holds one theme. Each entry defines one rule for each of its operations. A rule id joins the operation and the
+rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused. `python -m gradclip_spec.rules` prints the
+rule book.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ THEMES = (
 
 LEVELS = {
     "must": "the documents say it",
-    "should": "the documents are silent, and a user is entitled to it",
-    "quality": "about accuracy: how near; what no arithmetic of the dtype explains is a failure",
+    "should": "the documents do not say it, and a user can expect it",
+    "quality": "about accuracy: a poor answer that the dtype's arithmetic explains is `quality`, any other a failure",
     "unspecified": "nobody defines it: recorded, never judged",
 }
 
@@ -45,7 +46,10 @@ _KEYS = {"id", "operations", "level", "statement", "formula", "source"}
 
 @dataclass(frozen=True)
 class Source:
-    """Where a document says it: at most 15 of its own words, with a gloss where they are not English."""
+    """The place in a document that states a rule.
+
+    A phrase quotes at most 15 words. A gloss translates a phrase that is not English.
+    """
 
     document: str
     where: str
@@ -55,31 +59,31 @@ class Source:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that one operation does."""
+    """One rule that one operation has to keep."""
 
     id: str
     operation: str
     level: str
     statement: str
-    #: LaTeX, without dollar signs; empty where words say it all.
+    #: LaTeX without dollar signs; empty when the statement needs no formula.
     formula: str
     source: tuple[Source, ...]
     theme: str
 
     @property
     def name(self) -> str:
-        """The id without its operation, common to the operations of one entry."""
+        """Return the id without its operation: all operations of one entry share it."""
         return self.id.partition(".")[2]
 
 
 @cache
 def load() -> tuple[Rule, ...]:
-    """Every rule, by theme in the order of :data:`THEMES` and in the order of the files.
+    """Return every rule: themes in the order of :data:`THEMES`, then the order of the file.
 
     Raises
     ------
     ValueError
-        When an entry is not well-formed, or an id stands twice.
+        When an entry is malformed or an id appears twice.
     """
     rules: dict[str, Rule] = {}
     for theme in THEMES:
@@ -87,7 +91,7 @@ def load() -> tuple[Rule, ...]:
         for entry in tomllib.loads(text)["rule"]:
             for rule in _rules_of(entry, theme):
                 if rule.id in rules:
-                    message = f"the rule {rule.id} stands twice, in {rules[rule.id].theme}.toml and in {theme}.toml"
+                    message = f"the rule {rule.id} appears twice, in {rules[rule.id].theme}.toml and in {theme}.toml"
                     raise ValueError(message)
                 rules[rule.id] = rule
     return tuple(rules.values())
@@ -96,18 +100,19 @@ def load() -> tuple[Rule, ...]:
 def _rules_of(entry: Mapping[str, Any], theme: str) -> list[Rule]:
     name = entry.get("id", "(without id)")
     if not {"id", "operations", "level", "statement"} <= entry.keys() <= _KEYS:
-        message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; those there are: {sorted(_KEYS)}"
+        message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; known keys are {sorted(_KEYS)}"
         raise ValueError(message)
     if entry["level"] not in LEVELS or not set(entry["operations"]) <= set(OPERATIONS):
         message = (
-            f"the rule {name} in {theme}.toml is {entry['level']!r} for {entry['operations']}; "
-            f"levels are {list(LEVELS)}, operations {list(OPERATIONS)}"
+            f"the rule {name} in {theme}.toml has level {entry['level']!r} and operations {entry['operations']}; "
+            f"choose from the levels {list(LEVELS)} and the operations {list(OPERATIONS)}"
         )
         raise ValueError(message)
     source = tuple(Source(**each) for each in entry.get("source", ()))
     if (entry["level"] == "must") != bool(source):
         message = (
-            f"the rule {name} in {theme}.toml is {entry['level']!r}; a must needs a source, and nothing else has one"
+            f"the rule {name} in {theme}.toml has level {entry['level']!r}; "
+            "'must' needs a source, other levels take none"
         )
         raise ValueError(message)
     return [

@@ -1,4 +1,4 @@
-"""The rule book as a page: Markdown, with LaTeX that GitHub shows."""
+"""Render the rule book as one Markdown page, with formulas in the LaTeX that GitHub renders."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ The rules are taken from five [documents](#documents): `000` and `001` on Paddle
 `004` on PyTorch.
 
 Three operations clip the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th
-gradient, $c$ is `clip_norm`, $n$ the norm, $l$ and $h$ are `min` and `max`.
+gradient, $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max`.
 
 | in rule ids | function | what it does |
 |---|---|---|
 | `value` | `clip_by_value` | $\mathrm{Out}[i]_j = \min(\max(X[i]_j, l), h)$ |
 | `norm` | `clip_by_norm` | each gradient by its own norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
-| `global-norm` | `clip_by_global_norm` | all by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
+| `global-norm` | `clip_by_global_norm` | all gradients by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
 
-*Included* is a gradient that exists and is not excluded. *Excluded* is one that is kept out of the clip: by a flag, by
-an attribute of the parameter, or by a predicate on it. A gradient that does not exist is *None*.
+A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not
+to be clipped. A parameter without a gradient has the gradient *None*. Every other gradient is *included*.
+
+The *threshold* is `clip_norm`, or `min` and `max`. The *coefficient* is the number that multiplies each element: 1, or
+$c / n$ when $n > c$.
 
 ## Levels
 
@@ -34,29 +37,30 @@ an attribute of the parameter, or by a predicate on it. A gradient that does not
 
 ## Near the threshold
 
-Closer to the threshold than the norm's own rounding error, either branch is right: the two results differ by less than
-that error. Where the norm is exact, as that of (3, 4) is, only one branch is.
+When the norm is closer to the threshold than its own rounding error, both branches are right: the two results differ by
+less than that error. When the norm is exact, like the norm 5 of (3, 4), only one branch is right.
 
 ## A norm that is not finite
 
-Where the norm is NaN or infinite, what the formula gives, NaN everywhere, and an error are all accepted; a function
-with an option that asks for the error raises none without it. Gradients that come back as if nothing had happened are
-not.
+When the norm is NaN or infinite, three answers are right: what the formula gives, NaN everywhere, and an error. A
+function that has an option to request the error raises none without that option. Gradients that come back as if the
+norm were finite are wrong.
 
 ## Rounding
 
-The expected answer is the exact value of the formula. A distance from it is measured in *ulp*: the spacing of the
-dtype's numbers at the exact value rounded to the dtype, and the smallest subnormal at the bottom of the range.
-Thresholds are representable in the dtype, unless a rule is about rounding them.
+The expected answer is the exact value of the formula. The distance from it is measured in *ulp*. One ulp is the
+spacing of the dtype's numbers at the exact value, after that value is rounded to the dtype. At the bottom of the range
+it is the smallest subnormal number. Thresholds are representable in the dtype, unless a rule is about rounding them.
 
 ## A framework's own formula
 
-The formulas here are the neutral ones. A framework that documents another, as that of `004` whose source multiplies by
-$c / (n + 10^{-6})$ where that is below 1, is held against its own as well, and its difference is called documented.
+The formulas here are the neutral ones. Some frameworks document another formula: the source in `004` multiplies by
+$c / (n + 10^{-6})$ when that is below 1. The suite compares such a framework with both formulas. An answer that follows
+only the framework's own formula is called documented.
 
 ## Documents
 
-The words in quotation marks are those of the documents.
+Words in quotation marks are quoted from the documents.
 
 | | title | what it is |
 |---|---|---|
@@ -85,7 +89,7 @@ _TITLES = {
 
 
 def book() -> str:
-    """The whole page, ending in one newline."""
+    """Return the whole page, which ends in one newline."""
     rules = load()
     parts = [_PREFACE.replace("{levels}", _levels(rules))]
     for operation in OPERATIONS:
@@ -115,7 +119,7 @@ def _lines(rule: Rule) -> Iterator[str]:
 
 
 def _quotation(source: Source) -> str:
-    # Backslashes and angle brackets would be read as Markdown or LaTeX outside of code.
+    # Outside of code, Markdown and LaTeX would interpret backslashes and angle brackets.
     words = f"`{source.phrase}`" if set(source.phrase) & set("\\<>") else f"“{source.phrase}”"
     gloss = f" ({source.gloss})" if source.gloss else ""
     return f"- `{source.document}`, {source.where}: {words}{gloss}"

@@ -1,4 +1,4 @@
-"""CTRF, the common test report format (https://ctrf.io)."""
+"""Write CTRF, the common test report format (https://ctrf.io)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .lines import Run
 from .outcomes import Outcome, milliseconds, outcomes, told
-from .values import plain
+from .values import plain, plain_line
 
 __all__ = ["ctrf"]
 
@@ -18,7 +18,7 @@ _STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error"
 
 
 def ctrf(runs: Sequence[Run]) -> str:
-    """One report of all runs, one test a cell."""
+    """Return one report of all runs, one test a cell."""
     tests = [_test(run, item) for run in runs for item in outcomes(run)]
     counts = Counter(test["status"] for test in tests)
     times = [milliseconds(run) for run in runs]
@@ -29,7 +29,7 @@ def ctrf(runs: Sequence[Run]) -> str:
         "start": min(start for start, _ in times),
         "stop": max(start + duration for start, duration in times),
     }
-    suite = runs[0].header.suite
+    suite = {key: plain_line(value) for key, value in runs[0].header.suite.items()}
     environment = {"extra": {"runs": [_environment(run) for run in runs]}}
     document = {
         "reportFormat": "CTRF",
@@ -46,7 +46,10 @@ def ctrf(runs: Sequence[Run]) -> str:
 
 
 def _environment(run: Run) -> dict[str, Any]:
-    return {"adapter": run.header.adapter, "framework": run.header.framework, **run.header.environment}
+    environment = {plain_line(key): plain_line(value) for key, value in run.header.environment.items()}
+    framework = {key: plain_line(value) for key, value in run.header.framework.items()}
+    # What the suite knows itself comes last: an environment may hold any key.
+    return {**environment, "adapter": plain_line(run.header.adapter), "framework": framework}
 
 
 def _test(run: Run, item: Outcome) -> dict[str, Any]:
@@ -62,5 +65,7 @@ def _test(run: Run, item: Outcome) -> dict[str, Any]:
         test["message"] = item.message
         test["trace"] = told(item.cell)
     if item.cell is not None:
-        test["labels"] = {name: getattr(item.cell, name) for name in ("operation", "rule", "level", "dtype")}
+        test["labels"] = {
+            name: plain_line(getattr(item.cell, name)) for name in ("operation", "rule", "level", "dtype")
+        }
     return test

@@ -1,4 +1,4 @@
-"""What spoils a run, grouped so that one fault is told once."""
+"""Group what spoils a run, so that one fault is told once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class FailureGroup:
 
     @property
     def subjects(self) -> dict[str, int]:
-        """How many of the cells each subject has."""
+        """Return how many of the cells each subject has."""
         return dict(Counter(cell.subject for cell in self.cells))
 
     @property
     def status(self) -> Status:
-        """The status of all of them."""
+        """Return the status of all of them."""
         return STATUSES[self.first.status]
 
     @property
     def first(self) -> Cell:
-        """The first cell, which reports show in full."""
+        """Return the first cell, which reports show in full."""
         return self.cells[0]
 
 
@@ -49,12 +49,12 @@ class NotRun:
 
     @property
     def total(self) -> int:
-        """How many cells did not run."""
+        """Return how many cells did not run."""
         return sum(self.rules.values())
 
 
 def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
-    """The groups, run by run, and in each run the worst first.
+    """Return the groups, run by run, and in each run the worst first.
 
     A group is one rule, one subject and one status, so that a crash hides no wrong answer; subjects whose first cell
     has the same detail are told together.
@@ -86,7 +86,7 @@ def _first_of_pair(pair: Sequence[str]) -> str:
 
 
 def _by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
-    """The items of each key, in the order in which the keys first occur."""
+    """Return the items of each key, in the order in which the keys first occur."""
     found: dict[Key, list[Item]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -94,7 +94,7 @@ def _by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Ite
 
 
 def not_run_groups(runs: Sequence[Run]) -> list[NotRun]:
-    """What did not run, by run and subject."""
+    """Return what did not run, by run and subject."""
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs

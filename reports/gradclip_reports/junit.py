@@ -1,4 +1,4 @@
-"""JUnit XML, which every service of continuous integration reads."""
+"""Write JUnit XML, which every service of continuous integration reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAGS = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 def junit(runs: Sequence[Run]) -> str:
-    """One test suite a run, one test case a cell."""
+    """Return one test suite a run, one test case a cell."""
     root = ElementTree.Element("testsuites", name="gradclip")
     totals: Counter[str] = Counter()
     for run in runs:

@@ -1,4 +1,4 @@
-"""The three kinds of line in a record, and the fingerprint of a plan."""
+"""Define the three kinds of line in a record, and the fingerprint of a plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
+from .limits import LIMITS, shorten
+from .statuses import UNJUDGED
+
 __all__ = ["SCHEMA", "Cell", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
 
 #: The version of the record format that is written here, and the newest that is read.
@@ -15,14 +18,18 @@ SCHEMA = 1
 
 
 class RecordError(Exception):
-    """A record that is damaged, incomplete or contradicts itself; the text says where, what, and what to do."""
+    """Raised for a record that is damaged, incomplete or contradicts itself; says where, what, and what to do."""
 
 
 def strict_json(value: Any) -> Any:
-    """The value with floats that JSON cannot hold as "inf", "-inf" and "nan", and lone surrogates as escapes."""
+    """Return the value as JSON can hold it and the reader takes it.
+
+    Floats beyond JSON become "inf", "-inf" and "nan", lone surrogates become escapes, and long texts are cut.
+    """
     if isinstance(value, str):
         # A framework may have put anything into its message; UTF-8 refuses lone surrogates.
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        limit = LIMITS["text"].number
+        return shorten(value[: 2 * limit].encode("utf-8", "backslashreplace").decode("utf-8"), limit)
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, Mapping):
@@ -38,7 +45,7 @@ class Line:
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """The line as a JSON object."""
+        """Return the line as a JSON object."""
         members = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
         return {"record": self.kind, **strict_json(members)}
 
@@ -71,9 +78,16 @@ class Header(Line):
     started: str
     seed: int | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as a JSON object; what a framework calls itself is cut to a name's length."""
+        members = super().to_json()
+        limit = LIMITS["name"].number
+        members["framework"] = {key: shorten(value, limit) for key, value in members["framework"].items()}
+        return members
+
     @property
     def heading(self) -> str:
-        """The framework and, if it has one, its version."""
+        """Return the framework and, if it has one, its version."""
         return f"{self.framework['name']} {self.framework['version']}".rstrip()
 
 
@@ -111,6 +125,11 @@ class Cell(Line):
     #: The input in a form short enough to be read, where something differs from the rule.
     input: Any = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as a JSON object; a word for what came back is cut to a name's length."""
+        members = super().to_json()
+        return {**members, "behaviour": shorten(members["behaviour"], LIMITS["name"].number)}
+
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
         """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
@@ -142,9 +161,14 @@ class Run:
     cells: tuple[Cell, ...] = field(repr=False)
     footer: Footer
 
+    @property
+    def is_judged(self) -> bool:
+        """Answer whether any cell was judged right or wrong; else nothing can be as expected."""
+        return any(cell.status not in UNJUDGED for cell in self.cells)
+
 
 def plan_sha256(plan: Iterable[tuple[str, str]]) -> str:
-    """The fingerprint of a plan: SHA-256 of its sorted lines `<subject> <case>`.
+    """Return the fingerprint of a plan: SHA-256 of its sorted lines `<subject> <case>`.
 
     Parameters
     ----------

@@ -1,25 +1,27 @@
-"""The matrix as GitHub Markdown, for a README and for `$GITHUB_STEP_SUMMARY`."""
+"""Write the matrix as GitHub Markdown, for a README and for `$GITHUB_STEP_SUMMARY`."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterator, Sequence
 
 from .failures import FailureGroup, failure_groups, not_run_groups
 from .lines import Run
+from .markup import code, code_in_html, escape_html, escape_markdown, markdown_table
 from .matrix import Matrix, Table, Tally, matrix_of
 from .statuses import NOT_RUN, STATUSES
-from .values import cells, plain, readable, shortened
+from .values import cells, readable, shortened
 
 __all__ = ["markdown"]
 
 #: A summary of a job may hold a megabyte; this many groups stay far below it.
 _FAILURES = 50
 
+#: A framework's message may be a whole traceback.
+_DETAIL_LENGTH = 4000
+
 
 def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
-    """The versions and date of each run, the matrix, its legend, and, unless told otherwise, what spoils the runs."""
+    """Return versions and date of each run, the matrix, its legend and, unless told otherwise, the failures."""
     matrix = matrix_of(runs)
     blocks = [_runs(runs)]
     blocks += [_key(matrix)] if len(runs) == 1 else []
@@ -27,30 +29,6 @@ def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
     blocks.append(_legend(matrix))
     blocks += _failures(runs) if failures else []
     return "\n\n".join(blocks) + "\n"
-
-
-def _rows(rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first row is its head."""
-    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-def _escaped(text: str) -> str:
-    """The text without a meaning in Markdown or HTML, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", plain(text).replace("\n", " "))
-
-
-def _code(text: str, *, table: bool = False) -> str:
-    """A code span."""
-    text = plain(text).replace("\n", " ")
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    # A bar ends a table's cell even inside a code span.
-    text = text.replace("|", "\\|") if table else text
-    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
-
-
-def _code_in_html(text: str) -> str:
-    return f"<code>{html.escape(plain(text), quote=False)}</code>"
 
 
 def _counts(tally: Tally) -> str:
@@ -64,34 +42,36 @@ def _runs(runs: Sequence[Run]) -> str:
         facts = [header.adapter, header.heading]
         facts += [header.environment["python"], header.environment["platform"], header.started[:10]]
         facts += [header.suite["version"], f"{tally.passed} of {tally.total}"]
-        rows.append([*map(_escaped, facts), _counts(tally)])
-    return _rows(rows)
+        rows.append([*map(escape_markdown, facts), _counts(tally)])
+    return markdown_table(rows)
 
 
 def _key(matrix: Matrix) -> str:
     rows = [["", "subject", "passed", "all cells"]]
     for column in matrix.columns:
         passed = f"{column.tally.passed} of {column.tally.total}"
-        rows.append([str(column.number), _code(column.name, table=True), passed, _counts(column.tally)])
-    return _rows(rows)
+        rows.append([str(column.number), code(column.name, in_table=True), passed, _counts(column.tally)])
+    return markdown_table(rows)
 
 
 def _table(table: Table) -> str:
     versioned = any(column.version for column in table.columns)
     heads = [
-        f"{_escaped(column.name)} {_escaped(column.version)}".rstrip() if versioned else str(column.number)
+        f"{escape_markdown(column.name)} {escape_markdown(column.version)}".rstrip()
+        if versioned
+        else str(column.number)
         for column in table.columns
     ]
     rows = [["rule", "level", *heads]]
     for section in table.sections:
         if section.theme:
-            rows.append([f"**{_escaped(section.theme)}**", *[""] * (len(heads) + 1)])
+            rows.append([f"**{escape_markdown(section.theme)}**", *[""] * (len(heads) + 1)])
         for row in section.rows:
             places = ["" if tally is None else _counts(tally) for tally in row.tallies]
-            rows.append([_escaped(row.label), row.level, *places])
+            rows.append([escape_markdown(row.label), row.level, *places])
     count = sum(len(section.rows) for section in table.sections)
-    title = f"<summary>{_code_in_html(table.operation)}: {count} rules</summary>"
-    return f"<details open>{title}\n\n{_rows(rows)}\n\n</details>"
+    title = f"<summary>{code_in_html(table.operation)}: {count} rules</summary>"
+    return f"<details open>{title}\n\n{markdown_table(rows)}\n\n</details>"
 
 
 def _legend(matrix: Matrix) -> str:
@@ -108,19 +88,19 @@ def _failures(runs: Sequence[Run]) -> Iterator[str]:
     if groups[_FAILURES:]:
         yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."
     for group in not_run_groups(runs):
-        rules = ", ".join(f"{_escaped(rule)} ({count})" for rule, count in group.rules.items())
+        rules = ", ".join(f"{escape_markdown(rule)} ({count})" for rule, count in group.rules.items())
         sign = STATUSES[NOT_RUN].emoji
-        yield f"{sign} **{cells(group.total)} did not run** of {_code(group.subject)}: {rules}."
+        yield f"{sign} **{cells(group.total)} did not run** of {code(group.subject)}: {rules}."
 
 
 def _failure(group: FailureGroup) -> str:
     cell, header = group.first, group.header
-    where = ", ".join(f"{_code(name)} ({count})" for name, count in group.subjects.items())
+    where = ", ".join(f"{code(name)} ({count})" for name, count in group.subjects.items())
     values = {"case": cell.case, "input": cell.input, "expected": cell.expected, "observed": cell.observed}
     facts = [
-        f"- {name}: {_code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
+        f"- {name}: {code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
     ]
-    title = f"{group.status.emoji} {group.status.name}: {_code_in_html(cell.rule)} ({cell.level}), "
-    title += html.escape(plain(header.adapter))
-    lines = [f"{_escaped(cell.detail)}", "", *facts, f"- cells: {where}"]
+    title = f"{group.status.emoji} {group.status.name}: {code_in_html(cell.rule)} ({cell.level}), "
+    title += escape_html(header.adapter)
+    lines = [escape_markdown(shortened(cell.detail, _DETAIL_LENGTH)), "", *facts, f"- cells: {where}"]
     return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])

@@ -1,4 +1,4 @@
-"""The table that every report shows: rules down, adapters or subjects across."""
+"""Build the table that every report shows: rules down, adapters or subjects across."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "matrix_of"]
 
 
 class Tally:
-    """How many cells have each status, worst first; a planned cell that did not run counts as `not-run`."""
+    """Count the cells of each status, worst first; a planned cell that did not run counts as `not-run`."""
 
     def __init__(self, statuses: Iterable[str]) -> None:
         found = Counter(statuses)
@@ -23,22 +23,22 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All that was planned."""
+        """Return the number of all planned cells."""
         return sum(self.counts.values())
 
     @property
     def passed(self) -> int:
-        """The score, out of `total`: only `pass` counts."""
+        """Return the score, out of `total`: only `pass` counts."""
         return self.counts.get("pass", 0)
 
     @property
     def worst(self) -> Status:
-        """The most severe status; of an empty tally, `not-run`."""
+        """Return the most severe status; of an empty tally, `not-run`."""
         return STATUSES[next(iter(self.counts), NOT_RUN)]
 
     @property
     def spoiled(self) -> bool:
-        """Whether anything is not as expected, or there is nothing at all."""
+        """Answer whether anything is not as expected, or there is nothing at all."""
         return not self.counts or any(STATUSES[name].spoils for name in self.counts)
 
 
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The rule's id less the operation, which the table's heading says."""
+        """Return the rule's id less the operation, which the table's heading says."""
         return self.rule.partition(".")[2] or self.rule
 
 
@@ -84,7 +84,7 @@ class Table:
     sections: tuple[Section, ...]
 
     def part(self, start: int, stop: int) -> Table:
-        """The table with some of its columns only."""
+        """Return the table with some of its columns only."""
         sections = (
             Section(section.theme, tuple(Row(row.rule, row.level, row.tallies[start:stop]) for row in section.rows))
             for section in self.sections
@@ -99,6 +99,8 @@ class Matrix:
     columns: tuple[Column, ...]
     tables: tuple[Table, ...]
     tally: Tally
+    #: Whether nothing spoils any run, and something was judged in each.
+    is_as_expected: bool
 
 
 class _Entry(NamedTuple):
@@ -118,9 +120,11 @@ def matrix_of(runs: Sequence[Run]) -> Matrix:
     """
     names = _column_names(runs)
     entries = [entry for number, run in enumerate(runs) for entry in _entries(run, number, len(runs) == 1)]
+    statuses: dict[int, list[str]] = {}
+    for entry in entries:
+        statuses.setdefault(entry.column, []).append(entry.status)
     columns = tuple(
-        Column(place + 1, name, version, Tally(entry.status for entry in entries if entry.column == place))
-        for place, (name, version) in enumerate(names)
+        Column(place + 1, name, version, Tally(statuses.get(place, ()))) for place, (name, version) in enumerate(names)
     )
     tables = []
     for operation in dict.fromkeys(entry.operation for entry in entries):
@@ -128,7 +132,9 @@ def matrix_of(runs: Sequence[Run]) -> Matrix:
         present = {entry.column for entry in mine}
         shown = tuple(column for column in columns if len(runs) > 1 or column.number - 1 in present)
         tables.append(Table(operation, shown, tuple(_sections(mine, shown))))
-    return Matrix(columns, tuple(tables), Tally(entry.status for entry in entries))
+    tally = Tally(entry.status for entry in entries)
+    is_as_expected = not tally.spoiled and all(run.is_judged for run in runs)
+    return Matrix(columns, tuple(tables), tally, is_as_expected)
 
 
 def _column_names(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The planned cells as the tests of continuous integration: one test a cell, with the outcome such tools know."""
+"""Turn the planned cells into tests of continuous integration, with the outcomes that such tools know."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from .lines import Cell, Run
 from .statuses import NOT_RUN
-from .values import plain, readable
+from .values import plain, readable, shortened
 
 __all__ = ["OUTCOMES", "Outcome", "milliseconds", "outcomes", "told"]
+
+#: A longer reason is cut: a report of tests repeats it for each cell.
+DETAIL = 4000
 
 #: What each status is to a tool that knows four outcomes. A deviation is known and pinned: skipped, with its reason.
 OUTCOMES = {
@@ -43,16 +46,16 @@ class Outcome(NamedTuple):
 
 
 def outcomes(run: Run) -> Iterator[Outcome]:
-    """The cells of a run, then those that did not run."""
+    """Yield the cells of a run, then those that did not run."""
     for cell in run.cells:
-        message = plain(f"{cell.status}: {cell.detail}" if cell.detail else cell.status)
+        message = plain(f"{cell.status}: {shortened(cell.detail, DETAIL)}" if cell.detail else cell.status)
         yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell)
     for subject, case in run.footer.not_run:
         yield Outcome(subject, case, NOT_RUN, OUTCOMES[NOT_RUN], f"{NOT_RUN}: planned, and did not run", 0.0, None)
 
 
 def told(cell: Cell | None) -> str:
-    """Input, expected and observed value of a cell, a line each; empty where there is none."""
+    """Return input, expected and observed value of a cell, a line each; an empty text where there is none."""
     if cell is None:
         return ""
     values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
@@ -63,6 +66,6 @@ def told(cell: Cell | None) -> str:
 
 
 def milliseconds(run: Run) -> tuple[int, int]:
-    """When the run began, in milliseconds since 1970, and how long its cells took."""
+    """Return when the run began, in milliseconds since 1970, and how long its cells took."""
     started = datetime.fromisoformat(run.header.started)
     return round(started.timestamp() * 1000), round(1000 * sum(cell.seconds for cell in run.cells))

@@ -1,4 +1,4 @@
-"""Reading records, and refusing those that cannot be trusted."""
+"""Read records, and refuse those that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .limits import LIMITS, OverLimit, parse_json
 from .lines import SCHEMA, Cell, Footer, Header, RecordError, Run, plan_sha256
+from .values import plain
 
 if TYPE_CHECKING:
     import jsonschema
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["read_runs"]
 
 _AGAIN = "Make the record again with `gradclip check`"
+
+#: The longest time that a cell may have taken: a century.
+_SECONDS = 3.2e9
 
 
 def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -> list[Run]:
@@ -34,8 +40,9 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     Raises
     ------
     RecordError
-        When the file cannot be read, is not JSON Lines, violates the schema, was written in a newer schema, holds no
-        run, or when a run has no footer, a cell twice or not at all, or counts or a plan that its cells contradict.
+        When the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
+        schema, holds no run, or when a run has no footer, a cell twice or not at all, or counts or a plan that its
+        cells contradict.
     ModuleNotFoundError
         When the package jsonschema is not installed.
     """
@@ -52,11 +59,13 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
                 if header is None:
                     place.refuse("a cell stands outside any run: its header is missing")
                 cells.append(cell)
+                place.bound("cells", len(cells))
             case Footer() as footer:
                 if header is None:
                     place.refuse("a footer stands outside any run: its header is missing")
                 _check(header, cells, footer, place, allow_incomplete)
                 runs.append(Run(header, tuple(cells), footer))
+                place.bound("runs", len(runs))
                 header = None
     if header is not None:
         place.refuse(f"the run of {header.adapter!r} has no footer: it was cut short after {len(cells)} cells")
@@ -73,46 +82,97 @@ class Place:
         self.number = 0
 
     def lines(self) -> Iterator[str]:
-        """The lines of the file, blank ones at its end left out; `number` follows them."""
-        try:
-            text = self.path.read_text(encoding="utf-8").rstrip()
-        except (OSError, UnicodeDecodeError) as error:
-            self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
+        """Yield the lines of the file, blank ones at its end left out; `number` follows them."""
+        text = self._read().rstrip()
         # Not str.splitlines: it also splits at characters that JSON strings may hold.
         for number, line in enumerate(text.split("\n") if text else [], start=1):
             self.number = number
             yield line
 
+    def _read(self) -> str:
+        """Return the text of the file; a longer one than the limit is never held in memory."""
+        limit = LIMITS["file"].number
+        try:
+            # Not the size that the system tells: that of a pipe or a device is 0.
+            with self.path.open("rb") as stream:
+                content = stream.read(limit + 1)
+            self.bound("file", len(content))
+            return content.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
+
+    def bound(self, name: str, found: int) -> None:
+        """Refuse more of something than its limit."""
+        try:
+            LIMITS[name].check(found)
+        except OverLimit as error:
+            self.refuse(str(error), "It is no record that `gradclip check` wrote")
+
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
         """Raise the one message about this place."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
-        message = f"{where}: {what}. {remedy}."
+        # A record says what it likes; a terminal must not obey it.
+        message = plain(f"{where}: {what}. {remedy}.")
         raise RecordError(message)
 
 
 def _parse(line: str, place: Place) -> Header | Cell | Footer:
     kinds: dict[str, type[Header | Cell | Footer]] = {"header": Header, "cell": Cell, "footer": Footer}
     try:
-        members = json.loads(line, parse_constant=_no_constant)
+        members = parse_json(line)
+    except OverLimit as error:
+        place.refuse(str(error), "It is no record that `gradclip check` wrote")
     except (ValueError, RecursionError) as error:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        place.refuse(f'not a line of a record: "record" must be "header", "cell" or "footer", got {kind!r}')
-    schema = members.get("schema")
-    # Before the schema check, because a newer header may well hold members that this version does not know.
-    if kind == "header" and isinstance(schema, int) and schema > SCHEMA:
-        what = f"written in record schema {schema}, and this version reads up to {SCHEMA}"
-        place.refuse(what, "Upgrade gradclip-spec")
+        got = _shortened(repr(kind))
+        place.refuse(f'not a line of a record: "record" must be "header", "cell" or "footer", got {got}')
+    if kind == "header":
+        _refuse_other_schema(members.get("schema"), place)
     problems = [f"{error.json_path}: {_shortened(error.message)}" for error in _validator(kind).iter_errors(members)]
+    problems = problems or list(_faults(kind, members))
     if problems:
-        place.refuse(f"the {kind} violates its schema: {'; '.join(problems)}")
+        place.refuse(f"the {kind} violates its schema: {'; '.join(problems[:5])}")
     return kinds[kind].from_json(members)
 
 
-def _no_constant(name: str) -> NoReturn:
-    message = f"{name} is no JSON number"
-    raise ValueError(message)
+def _refuse_other_schema(schema: Any, place: Place) -> None:
+    """Refuse a record of another schema by its number: members that are not known here would hide that."""
+    if type(schema) is int and schema != SCHEMA:
+        what = f"written in record schema {schema}, and this version reads schema {SCHEMA} only"
+        place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
+
+
+def _faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
+    """Yield what a JSON Schema cannot say: times that exist, numbers in range, each subject once."""
+    if kind == "cell" and not members["seconds"] <= _SECONDS:
+        yield f"$.seconds: {members['seconds']} seconds are more than a century"
+    if kind != "header":
+        return
+    try:
+        datetime.fromisoformat(members["started"])
+    except ValueError as error:
+        yield f"$.started: {error}"
+    for name, times in Counter(subject["name"] for subject in members["subjects"]).items():
+        if times > 1:
+            yield f"$.subjects: {name!r} stands there {times} times; each subject must stand there once"
+    for subject in members["subjects"]:
+        for norm_type in subject["norm_types"]:
+            number = _parse_hex(norm_type)
+            if number is None or not number > 0:
+                yield f"$.subjects: {_shortened(repr(norm_type))} is no order of a norm"
+        for value in (subject["formula"] or {}).values():
+            if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
+                yield f"$.subjects: {_shortened(repr(value))} is no number of a formula"
+
+
+def _parse_hex(text: Any) -> float | None:
+    """Return a hexadecimal float, infinities and NaN included; None where it is not one of float64."""
+    try:
+        return float.fromhex(text)
+    except (ValueError, OverflowError, TypeError):
+        return None
 
 
 def _shortened(text: str, length: int = 200) -> str:

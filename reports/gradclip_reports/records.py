@@ -1,4 +1,4 @@
-"""The record of a run: a JSON Lines file, one line for each cell.
+"""Read and write records: a record is a JSON Lines file, one line for each cell.
 
 A run is a header, its cells, and a footer; a file holds one run after another. The footer says what was planned, so
 that nothing can be missing unseen: :func:`read_runs` refuses a file that is cut short, edited or incomplete.

@@ -1,4 +1,4 @@
-"""Every form of a report, by its name."""
+"""Render a report in any form, by its name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORMATS = tuple(_RENDERERS)
 
 
 def render(runs: Sequence[Run], format: str) -> str:
-    """The report of one or several runs.
+    """Return the report of one or several runs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The summary in JSON: counts of every place of the matrix, and every cell that did not pass."""
+"""Write the summary in JSON: counts of every place of the matrix, and every cell that did not pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["summary"]
 
 
 def summary(runs: Sequence[Run]) -> str:
-    """One JSON object.
+    """Return one JSON object.
 
     `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
     cell but those that passed, as it stands in the record, with the place of its run in `runs`), `passed`, `planned`,
@@ -21,7 +21,7 @@ def summary(runs: Sequence[Run]) -> str:
     """
     matrix = matrix_of(runs)
     document = {
-        "as_expected": not matrix.tally.spoiled,
+        "as_expected": matrix.is_as_expected,
         "passed": matrix.tally.passed,
         "planned": matrix.tally.total,
         "counts": matrix.tally.counts,

@@ -1,4 +1,4 @@
-"""The report for a terminal, legible in 80 columns and without colour."""
+"""Write the report for a terminal, legible in 80 columns and without colour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from .failures import FailureGroup, NotRun, failure_groups, not_run_groups
 from .lines import Header, Run
 from .matrix import Column, Matrix, Table, Tally, matrix_of
-from .statuses import NOT_RUN, STATUSES, UNJUDGED, Status
+from .statuses import NOT_RUN, STATUSES, Status
 from .values import cells, plain, readable, shortened
 
 __all__ = ["report", "terminal"]
@@ -25,12 +25,15 @@ _IN_FULL = 12
 
 _VALUE_LENGTH = 320
 
+#: A screen or two: a framework's message may be a whole traceback.
+_DETAIL_LENGTH = 4000
+
 #: Nothing depends on it; but without a height, rich does not heed the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 
 
 def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
-    """The report as text, with escape codes for colours if asked; `record` is how the shell calls the runs' record."""
+    """Return the report as text, with escape codes for colours if asked; `record` is the record's name in a shell."""
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
@@ -41,7 +44,7 @@ def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, recor
 
 
 def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> RenderableType:
-    """The report as something to print on a console of rich: key, matrix, legend, failures, verdict."""
+    """Return the report as something that rich prints: key, matrix, legend, failures, verdict."""
     matrix = matrix_of(runs)
     groups = failure_groups(runs)
     blocks: list[RenderableType] = [_key(matrix, runs)]
@@ -54,18 +57,18 @@ def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> Render
 
 
 def _about(header: Header) -> tuple[str, str]:
-    """The framework, and where and when it was checked."""
+    """Return the framework, and where and when it was checked."""
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
     return plain(header.heading), plain(where)
 
 
 def _columns() -> Grid:
-    """A table whose columns are one space apart, with a line below its head."""
+    """Return a table whose columns are one space apart, with a line below its head."""
     return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
 
 
 def _key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
-    """What each number stands for, with the counts of its statuses."""
+    """Return the table of what each number stands for, with the counts of its statuses."""
     shown = list(matrix.tally.counts)
     grid = _columns()
     grid.show_footer = True
@@ -94,7 +97,7 @@ def _count(tally: Tally, name: str) -> Text:
 
 
 def _grids(table: Table, width: int) -> Iterator[Grid]:
-    """The table of one operation in the fullest form that fits; in halves where none does."""
+    """Yield the table of one operation in the fullest form that fits; in halves where none does."""
     console = Console(width=10_000, height=_HEIGHT)
     for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
         grid = _grid(table, names, detail)
@@ -131,7 +134,7 @@ def _heading(column: Column) -> Text:
 
 
 def _cell(tally: Tally, detail: int) -> Text:
-    """The statuses of a place: all with their counts (3), the worst with its count (2), or its sign alone (1)."""
+    """Return the statuses of a place: all with counts (3), the worst with its count (2), or its sign alone (1)."""
     if detail == 1:
         return Text(tally.worst.glyph, tally.worst.style)
     shown = list(tally.counts.items())[: None if detail == 3 else 1]
@@ -149,13 +152,13 @@ def _legend(matrix: Matrix) -> RenderableType:
 
 
 def _failure(group: FailureGroup, several: bool) -> Group:
-    """The first cell in full, and how many more are like it."""
+    """Return the first cell in full, and how many more are like it."""
     cell = group.first
     head = _signed(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
     if several:
         head.append(f"  {_about(group.header)[0]}", "not bold")
     subjects = "\n".join(f"{name}{_times(count)}" for name, count in group.subjects.items())
-    text = Text(plain(f"{subjects}\n{cell.detail}"), overflow="fold")
+    text = Text(plain(f"{subjects}\n{shortened(cell.detail, _DETAIL_LENGTH)}"), overflow="fold")
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name, value in _facts(group):
         grid.add_row(Text(name, "dim"), Text(plain(value), overflow="fold"))
@@ -175,9 +178,9 @@ def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     if cell.ulp is not None:
         yield "off by", f"{cell.ulp:g} ulp"
     if cell.quote is not None:
-        yield "documented", f'"{cell.quote}"'
+        yield "documented", f'"{shortened(cell.quote, _VALUE_LENGTH)}"'
     if cell.url is not None:
-        yield "see", cell.url
+        yield "see", shortened(cell.url, _VALUE_LENGTH)
     if len(group.cells) > 1:
         yield "in all", f"{_how_many(group)}; the first is shown"
 
@@ -213,11 +216,10 @@ def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup]
         # On a line of its own and never cut, to be copied.
         yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)
     for run in runs:
-        # "As expected" is then no praise: nothing was expected.
-        if run.cells and {cell.status for cell in run.cells} <= UNJUDGED:
+        if run.cells and not run.is_judged:
             framework = _about(run.header)[0]
             yield Text(f"Nothing was judged of {framework}: no cell is both supported and specified.", "bold")
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
-    verdict = ("Not as expected.", "bold red") if tally.spoiled else ("As expected.", "bold green")
+    verdict = ("As expected.", "bold green") if matrix.is_as_expected else ("Not as expected.", "bold red")
     yield text.append(*verdict)

@@ -1,4 +1,4 @@
-"""Values and texts of a record, in a form to read."""
+"""Show the values and texts of a record in a form to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cells", "counted", "plain", "readable", "shortened"]
+__all__ = ["cells", "counted", "plain", "plain_line", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
@@ -20,10 +20,13 @@ _ITEMS = 8
 
 
 def plain(text: str) -> str:
-    """The text with what no terminal and no XML may hold as escapes; line breaks stay.
+    """Return the text with escapes for what no terminal and no XML may hold; line breaks stay.
 
-    Frameworks put colour codes and worse into the messages of their exceptions.
+    Frameworks put colour codes and worse into the messages of their exceptions. Characters that turn the direction of
+    a line, or separate lines for some readers only, are not printable either.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         character
         if character.isprintable() or character == "\n"
@@ -32,25 +35,30 @@ def plain(text: str) -> str:
     )
 
 
+def plain_line(text: str) -> str:
+    """Return the text on one line, with escapes for what is not printable; line breaks become spaces."""
+    return plain(text).replace("\n", " ")
+
+
 def counted(count: int, noun: str) -> str:
-    """The count with its noun."""
+    """Return the count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def cells(count: int) -> str:
-    """The count of cells."""
+    """Return the count of cells."""
     return counted(count, "cell")
 
 
 def shortened(text: str, length: int) -> str:
-    """The beginning of a text that is too long, and how much is left out."""
+    """Return the beginning of a text that is too long, and how much is left out."""
     if len(text) <= length:
         return text
     return f"{text[:length]} ... ({len(text) - length} characters more)"
 
 
 def readable(value: Any) -> str:
-    """An input, expected or observed value on one line.
+    """Return an input, expected or observed value on one line.
 
     Hexadecimal floats become the shortest decimal that reads back as the same float of their array's dtype, or as the
     same float64 where there is none. An array (an object with members "dtype" and "shape") stands as
@@ -61,23 +69,51 @@ def readable(value: Any) -> str:
 
 def _readable(value: Any, dtype: str) -> str:
     if isinstance(value, str):
-        return _decimal(value, dtype) if _HEX_FLOAT.fullmatch(value) else plain(value.replace("\n", " "))
-    if isinstance(value, Mapping) and {"dtype", "shape"} <= value.keys():
+        return _decimal(value, dtype) if _is_hex_float(value) else plain_line(value)
+    if _is_array(value):
         return _array(value)
     if isinstance(value, Mapping) and list(value) == ["array"]:
         return _readable(value["array"], dtype)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{plain(str(name))}: {_readable(item, dtype)}" for name, item in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{plain_line(str(name))}: {_readable(item, dtype)}" for name, item in value.items()) + "}"
+        )
     if isinstance(value, (list, tuple)):
         return _list(value, len(value), dtype)
     return json.dumps(value)
 
 
+def _is_hex_float(text: str) -> bool:
+    """Answer whether a text is a hexadecimal float within the range of float64."""
+    if not _HEX_FLOAT.fullmatch(text):
+        return False
+    try:
+        float.fromhex(text)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def _is_array(value: Any) -> bool:
+    """Answer whether a value has the members of an array, of the types that an array's have."""
+    if not (
+        isinstance(value, Mapping) and isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list)
+    ):
+        return False
+    values = value.get("values", [])
+    return isinstance(values, list) and isinstance(value.get("elements", len(values)), int)
+
+
 def _array(array: Mapping[str, Any]) -> str:
     values = array.get("values", ())
     listed = _list(values, array.get("elements", len(values)), array["dtype"])
+    shape = (
+        json.dumps(array["shape"])
+        if all(type(length) is int for length in array["shape"])
+        else _readable(array["shape"], "")
+    )
     others = {name: item for name, item in array.items() if name not in ("dtype", "shape", "values", "elements")}
-    return " ".join([f"{array['dtype']}{array['shape']}", listed, *([readable(others)] if others else [])])
+    return " ".join([f"{plain_line(array['dtype'])}{shape}", listed, *([readable(others)] if others else [])])
 
 
 def _list(values: Sequence[Any], total: int, dtype: str) -> str:

@@ -1,4 +1,4 @@
-"""Writing a record, so that it can be trusted whatever interrupts the run."""
+"""Write a record that can be trusted whatever interrupts the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _interrupts_held() -> Iterator[None]:
 
 
 class RunWriter:
-    """Writes one run to a text stream, each line at once.
+    """Writes one run to a text stream, its cells in the order of the plan.
+
+    A cell is written as soon as all cells before it in the plan are there: several jobs give the lines of one.
 
     As a context manager it closes the run at the end of the block; when the block ends by an exception, Ctrl-C
     included, the footer says that the run is incomplete and names what did not run.
@@ -61,6 +63,10 @@ class RunWriter:
         self._stream = stream
         self._plan = dict.fromkeys(pairs)
         self._finished: set[tuple[str, str]] = set()
+        self._order = list(self._plan)
+        #: How many cells of the plan's beginning are written, and which later cells wait for them.
+        self._written = 0
+        self._waiting: dict[tuple[str, str], Cell] = {}
         self._counts: Counter[str] = Counter()
         self._closed = False
         if len(self._plan) != len(pairs):
@@ -81,7 +87,7 @@ class RunWriter:
         self._stream.flush()
 
     def write(self, cell: Cell) -> None:
-        """Write one cell.
+        """Write one cell, or keep it until those before it in the plan are written.
 
         Raises
         ------
@@ -94,9 +100,17 @@ class RunWriter:
             message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
             raise RecordError(message)
         with _interrupts_held():
-            self._write_line(cell)
+            self._waiting[pair] = cell
+            while self._written < len(self._order) and self._order[self._written] in self._waiting:
+                self._write_line(self._waiting.pop(self._order[self._written]))
+                self._written += 1
             self._finished.add(pair)
             self._counts[cell.status] += 1
+
+    def sort(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """Return cells of this run in the order of the plan."""
+        places = {pair: place for place, pair in enumerate(self._order)}
+        return tuple(sorted(cells, key=lambda cell: places[cell.subject, cell.case]))
 
     def _problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
         if self._closed:
@@ -114,7 +128,7 @@ class RunWriter:
             yield f"its ulp is {cell.ulp}"
 
     def close(self, *, incomplete: bool = False) -> Footer:
-        """Write the footer.
+        """Write the cells that wait, and the footer.
 
         Parameters
         ----------
@@ -140,6 +154,9 @@ class RunWriter:
             not_run=not_run,
         )
         with _interrupts_held():
+            for cell in self.sort(self._waiting.values()):
+                self._write_line(cell)
+            self._waiting.clear()
             self._write_line(footer)
             self._closed = True
         return footer

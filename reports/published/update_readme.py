@@ -16,7 +16,7 @@ ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow")
 
 
 def matrix() -> str:
-    """The matrix of all published runs."""
+    """Return the matrix of all published runs."""
     runs = [run for path in sorted(HERE.glob("*.jsonl")) for run in read_runs(path)]
     runs = [run for run in runs if run.header.adapter in ORDER]
     runs.sort(key=lambda run: ORDER.index(run.header.adapter))
@@ -24,7 +24,7 @@ def matrix() -> str:
 
 
 def updated(readme: str) -> str:
-    """The README with the matrix of today's records."""
+    """Return the README with the matrix of today's records."""
     before, begin, rest = readme.partition(BEGIN)
     comment, _, after = rest.partition("\n")
     _, end, after = after.partition(END)

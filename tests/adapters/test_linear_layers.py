@@ -1,4 +1,4 @@
-"""Gradients laid onto linear layers: which become a weight, which a bias, and which share a layer."""
+"""Test which gradients become weights, which become biases, and which share a layer."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Gradient, Unsupported
-from gradclip_adapters.linear_layers import LinearLayer, end_to_end, linear_layers
+from gradclip_adapters.linear_layers import LinearLayer, build_linear_layers, join_by_dtype
 
 
-def gradients_of(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
-    """Gradients of zeros with these shapes, None for one that does not exist."""
+def make_gradients(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
+    """Return gradients of zeros with these shapes, and None for None."""
     return [
         Gradient(f"g{number}", None if shape is None else Array.of(np.zeros(shape, dtype)))
         for number, shape in enumerate(shapes)
     ]
 
 
-def test_vector_after_matrix_of_its_width_is_the_bias_beside_that_weight() -> None:
-    assert linear_layers(gradients_of((2, 3), (3,))) == (LinearLayer("float32", 2, 3, weight=0, bias=1),)
+def test_vector_after_a_matrix_of_its_width_becomes_the_bias() -> None:
+    assert build_linear_layers(make_gradients((2, 3), (3,))) == (LinearLayer("float32", 2, 3, weight=0, bias=1),)
 
 
 @pytest.mark.parametrize(
@@ -31,39 +31,42 @@ def test_vector_after_matrix_of_its_width_is_the_bias_beside_that_weight() -> No
         ((None, (1,)), [(1, 1, 0, None), (1, 1, None, 1)]),
     ],
 )
-def test_other_neighbours_get_layers_of_their_own(
+def test_other_gradients_get_their_own_layers(
     shapes: tuple[tuple[int, ...] | None, ...], expected: list[tuple[int, int, int | None, int | None]]
 ) -> None:
-    layers = linear_layers(gradients_of(*shapes))
+    layers = build_linear_layers(make_gradients(*shapes))
 
     assert [(layer.in_features, layer.out_features, layer.weight, layer.bias) for layer in layers] == expected
 
 
-def test_weight_and_bias_of_one_layer_have_one_dtype() -> None:
-    mixed = [*gradients_of((2, 3)), *gradients_of((3,), dtype="float64")]
+def test_bias_of_another_dtype_gets_its_own_layer() -> None:
+    mixed = [*make_gradients((2, 3)), *make_gradients((3,), dtype="float64")]
 
-    assert [layer.dtype for layer in linear_layers(mixed)] == ["float32", "float64"]
+    assert [layer.dtype for layer in build_linear_layers(mixed)] == ["float32", "float64"]
 
 
-def test_rows_are_those_of_a_matrix_with_no_bias_beside_it() -> None:
+def test_row_sparse_gradient_has_no_bias_beside_it() -> None:
     some_rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(1, 4), height=5)
-    gradients = [some_rows, *gradients_of((3,))]
+    gradients = [some_rows, *make_gradients((3,))]
 
-    assert linear_layers(gradients) == (LinearLayer("float32", 5, 3, weight=0), LinearLayer("float32", 1, 3, bias=1))
-    assert [part.numbers for part in end_to_end(gradients)] == [(1,)]
+    assert build_linear_layers(gradients) == (
+        LinearLayer("float32", 5, 3, weight=0),
+        LinearLayer("float32", 1, 3, bias=1),
+    )
+    assert [part.numbers for part in join_by_dtype(gradients)] == [(1,)]
 
 
 @pytest.mark.parametrize("shape", [(), (1, 2, 3)])
 def test_other_ranks_are_unsupported(shape: tuple[int, ...]) -> None:
     with pytest.raises(Unsupported, match="2-D weights and 1-D biases"):
-        linear_layers(gradients_of(shape))
+        build_linear_layers(make_gradients(shape))
 
 
-def test_gradients_stand_end_to_end_dtype_by_dtype() -> None:
+def test_gradients_of_one_dtype_are_joined() -> None:
     arrays = [np.ones((1, 2), np.float32), np.zeros(1, np.float64), np.full(1, 2.0, np.float32)]
     gradients = [*(Gradient("g", Array.of(array)) for array in arrays), Gradient("none", None)]
 
-    joined = end_to_end(gradients)
+    joined = join_by_dtype(gradients)
 
     assert [(part.dtype, part.numbers, part.values.tolist()) for part in joined] == [
         ("float32", (0, 2), [1.0, 1.0, 2.0]),

@@ -1,4 +1,4 @@
-"""The Paddle adapter in an environment that has paddlepaddle 3: what it converts and calls, not how Paddle clips."""
+"""Test what the Paddle adapter converts and calls, not how Paddle clips; needs paddlepaddle 3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     else:
         paddle = pytest.importorskip("paddle", reason="paddlepaddle 3 is not installed in this Python")
         pytest.importorskip("paddle.nn", reason="this paddlepaddle is older than 2.0")
-    from gradclip_adapters.paddle import PaddleAdapter, tensor_of
+    from gradclip_adapters.paddle import PaddleAdapter, make_tensor
 
 ADAPTER = PaddleAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
@@ -29,7 +29,7 @@ WORKING = [subject for name, subject in SUBJECTS.items() if name != BROKEN]
 OPTIMIZERS = [subject for subject in WORKING if "optimizer" in subject.features]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
-#: Bits that arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
+#: Values whose bits arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
 AWKWARD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40], dtype=np.float32)
 HALVED = {
     "clip_by_value": ({"max": 2.5}, [2.5, 2.5]),
@@ -38,15 +38,15 @@ HALVED = {
 }
 
 
-def named(subject: Subject) -> str:
-    """The subject's name as the id of a test."""
+def get_name(subject: Subject) -> str:
+    """Return the name of an entry point, as the id of a test."""
     return subject.name
 
 
 def ask(
     subject: Subject, *arrays: np.ndarray[Any, Any] | None, excluded: tuple[int, ...] = (), **options: Any
 ) -> Reply:
-    """The adapter's reply for these gradients, with options that clip unless others are given."""
+    """Return the adapter's reply for these gradients; the default options clip them."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
         for number, array in enumerate(arrays)
@@ -54,21 +54,21 @@ def ask(
     return ADAPTER.call(Call(subject.name, gradients, {**HALVED[subject.operation][0], **options}))
 
 
-def values_of(arrays: tuple[Array | None, ...] | None) -> list[Any]:
-    """The arrays as nested lists, None staying None."""
+def read_values(arrays: tuple[Array | None, ...] | None) -> list[Any]:
+    """Return the arrays as nested lists, and None for None."""
     assert arrays is not None
     return [None if array is None else array.numpy().tolist() for array in arrays]
 
 
-def test_about_names_the_framework_and_its_device() -> None:
+def test_about_gives_the_framework_and_its_device() -> None:
     about = ADAPTER.about()
 
     assert (about.framework, about.version) == ("Paddle", paddle.__version__)
     assert about.environment["device"] == "cpu"
 
 
-@pytest.mark.parametrize("subject", WORKING, ids=named)
-def test_every_subject_clips(subject: Subject) -> None:
+@pytest.mark.parametrize("subject", WORKING, ids=get_name)
+def test_every_entry_point_clips(subject: Subject) -> None:
     _, (weight, bias) = HALVED[subject.operation]
 
     reply = ask(subject, WEIGHT, BIAS)
@@ -76,11 +76,11 @@ def test_every_subject_clips(subject: Subject) -> None:
     # clip_grad_norm_ adds 1e-6 to a norm of 5; the others are exact here.
     tolerance = 1e-6 if subject.name.endswith("clip_grad_norm_") else 0
     expected = [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
-    for got, want in zip(values_of(reply.gradients), expected, strict=True):
+    for got, want in zip(read_values(reply.gradients), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=tolerance)
 
 
-def test_value_in_a_static_program_gives_paddles_own_error() -> None:
+def test_value_clip_in_a_static_program_gives_paddles_error() -> None:
     with pytest.raises(FrameworkRaised) as caught:
         ask(SUBJECTS[BROKEN], WEIGHT, BIAS)
 
@@ -88,55 +88,55 @@ def test_value_in_a_static_program_gives_paddles_own_error() -> None:
     assert paddle.in_dynamic_mode()
 
 
-@pytest.mark.parametrize("subject", [subject for subject in WORKING if "excludes" in subject.features], ids=named)
+@pytest.mark.parametrize("subject", [subject for subject in WORKING if "excludes" in subject.features], ids=get_name)
 class TestExclusion:
     def test_excluded_weight_beside_an_included_bias(self, subject: Subject) -> None:
-        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
+        weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
 
         assert weight == WEIGHT.tolist()
         assert bias[0] < BIAS[0]
 
     def test_excluded_bias_beside_an_included_weight(self, subject: Subject) -> None:
-        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)
+        weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)
 
         assert weight[0][0] < WEIGHT[0, 0]
         assert bias == BIAS.tolist()
 
-    def test_awkward_bits_come_through_untouched(self, subject: Subject) -> None:
+    def test_excluded_gradients_keep_every_bit(self, subject: Subject) -> None:
         reply = ask(subject, AWKWARD.reshape(2, 3), AWKWARD, excluded=(0, 1))
 
         assert [array.data for array in reply.gradients if array] == [AWKWARD.tobytes()] * 2
 
 
-@pytest.mark.parametrize("subject", WORKING, ids=named)
-def test_none_stays_none_at_its_place(subject: Subject) -> None:
-    replied = values_of(ask(subject, None, WEIGHT, None, BIAS).gradients)
+@pytest.mark.parametrize("subject", WORKING, ids=get_name)
+def test_none_keeps_its_place(subject: Subject) -> None:
+    replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
 
     assert [value is None for value in replied] == [True, False, True, False]
     assert [np.shape(replied[1]), np.shape(replied[3])] == [WEIGHT.shape, BIAS.shape]
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
 class TestOptimizer:
-    def test_learning_rate_scales_what_was_clipped(self, subject: Subject) -> None:
-        whole = values_of(ask(subject, WEIGHT, BIAS).gradients)
-        half = values_of(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
+    def test_learning_rate_scales_the_clipped_gradient(self, subject: Subject) -> None:
+        whole = read_values(ask(subject, WEIGHT, BIAS).gradients)
+        half = read_values(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
 
         assert half[1][0] == whole[1][0] / 2
 
     @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
-    def test_shapes_that_no_linear_layer_holds_are_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
+    def test_shape_that_no_linear_layer_has_is_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
         with pytest.raises(Unsupported, match=r"2-D weights and 1-D biases"):
             ask(subject, np.ones(shape, np.float32))
 
 
-@pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=named)
+@pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=get_name)
 class TestStatic:
     def test_program_without_a_loss_is_unsupported(self, subject: Subject) -> None:
         with pytest.raises(Unsupported, match="needs a loss"):
             ask(subject, None)
 
-    def test_more_gradients_than_a_program_can_be_prepared_for_are_unsupported(self, subject: Subject) -> None:
+    def test_too_many_gradients_for_a_program_are_unsupported(self, subject: Subject) -> None:
         with pytest.raises(Unsupported, match="at most 500"):
             ask(subject, *[BIAS] * 501)
 
@@ -147,7 +147,7 @@ SOME_ROWS = Gradient("g", Array.of(np.array([[3.0, 0.0], [0.0, 0.0]], np.float32
 
 class TestRows:
     @pytest.mark.parametrize("of", ["Norm", "GlobalNorm"])
-    def test_gradient_of_an_embedding_holds_some_rows(self, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_gradient_of_an_embedding_is_row_sparse(self, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clipped: list[bool] = []
         original = paddle.nn.clip.ClipGradBase.__call__
 
@@ -161,67 +161,69 @@ class TestRows:
 
         reply = ADAPTER.call(Call(subject.name, (SOME_ROWS, beside), {"clip_norm": 2.5}))
 
-        rows, bias = values_of(reply.gradients)
+        rows, bias = read_values(reply.gradients)
         assert sorted(clipped) == [False, True]
         assert rows == [[0.0, 0.0], [1.5 if of == "GlobalNorm" else 2.5, 0.0], [0.0, 0.0], [0.0, 0.0]]
         assert bias == [2.0 if of == "GlobalNorm" else 2.5, 0.0]
-        assert values_of(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
+        assert read_values(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
 
-    def test_what_kills_the_process_by_chance_is_not_tried(self) -> None:
+    def test_call_that_may_kill_the_process_is_unsupported(self) -> None:
         subject = SUBJECTS["paddle.nn.ClipGradByValue [SGD, dynamic]"]
 
         with pytest.raises(Unsupported, match="memory that nobody wrote"):
             ADAPTER.call(Call(subject.name, (SOME_ROWS,), {"max": 1.0}))
 
 
-@pytest.mark.parametrize("subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=named)
-def test_dtypes_are_kept_in_a_mixed_call(subject: Subject) -> None:
+@pytest.mark.parametrize(
+    "subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=get_name
+)
+def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
     reply = ask(subject, WEIGHT, BIAS.astype(np.float64))
 
     assert [array.dtype for array in reply.gradients if array] == ["float32", "float64"]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
 class TestRefusal:
-    def test_dtype_without_a_kernel(self, subject: Subject) -> None:
+    def test_dtype_without_a_kernel_is_unsupported(self, subject: Subject) -> None:
         with pytest.raises(Unsupported, match="no CPU kernel for float16"):
             ask(subject, BIAS.astype(np.float16))
 
-    def test_unknown_option(self, subject: Subject) -> None:
+    def test_unknown_option_is_unsupported(self, subject: Subject) -> None:
         with pytest.raises(Unsupported, match="no option eps"):
             ask(subject, BIAS, eps=1.0)
 
 
-def test_what_paddle_raises_comes_with_the_inputs_afterwards() -> None:
+def test_error_of_paddle_carries_the_inputs() -> None:
     with pytest.raises(FrameworkRaised) as caught:
         ask(SUBJECTS["paddle.nn.ClipGradByNorm [called]"], BIAS, clip_norm=-1.0)
 
     assert caught.value.kind == "ValueError"
-    assert values_of(caught.value.inputs) == [BIAS.tolist()]
+    assert read_values(caught.value.inputs) == [BIAS.tolist()]
 
 
 class TestCalled:
     subject = SUBJECTS["paddle.nn.ClipGradByNorm [called]"]
 
     @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
-    def test_layout_is_honoured_and_changes_no_value(self, layout: str) -> None:
+    def test_layout_is_real_and_keeps_the_values(self, layout: str) -> None:
         values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
-        tensor = tensor_of(Gradient("g", Array.of(values), layout=layout))
+        tensor = make_tensor(Gradient("g", Array.of(values), layout=layout))
 
         assert not tensor.is_contiguous()
         assert tensor.numpy().tolist() == values.tolist()
 
-    def test_excluded_gradient_is_the_very_object(self) -> None:
+    def test_excluded_gradient_is_the_same_object(self) -> None:
         assert ask(self.subject, BIAS, BIAS, excluded=(1,)).same_object == (False, True)
 
-    def test_both_bounds_of_a_value_clip_are_passed_on(self) -> None:
+    def test_value_clip_passes_both_bounds(self) -> None:
         subject = SUBJECTS["paddle.nn.ClipGradByValue [called]"]
         reply = ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0)
 
-        assert values_of(reply.gradients) == [[-0.5, 0.0, 1.0]]
+        assert read_values(reply.gradients) == [[-0.5, 0.0, 1.0]]
 
-    def test_one_tensor_twice_is_one_object(self) -> None:
+    def test_repeated_tensor_is_one_object(self) -> None:
         gradients = (Gradient("a", Array.of(BIAS)), Gradient("b", Array.of(BIAS), same_as=0))
         subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]
 
@@ -235,23 +237,23 @@ class TestUtils:
     norm = SUBJECTS["paddle.nn.utils.clip_grad_norm_"]
 
     @pytest.mark.parametrize(("norm_type", "expected"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])
-    def test_norm_before_clipping_is_returned(self, norm_type: float, expected: float) -> None:
+    def test_returned_norm_is_the_norm_before_clipping(self, norm_type: float, expected: float) -> None:
         reply = ask(self.norm, WEIGHT, BIAS, norm_type=norm_type)
 
-        assert values_of((reply.norm,)) == [expected]
+        assert read_values((reply.norm,)) == [expected]
 
-    def test_error_if_nonfinite_leaves_the_gradients(self) -> None:
+    def test_error_if_nonfinite_leaves_the_gradients_unchanged(self) -> None:
         with pytest.raises(FrameworkRaised) as caught:
             ask(self.norm, BIAS, np.array([np.inf], np.float32), error_if_nonfinite=True)
 
         assert caught.value.kind == "RuntimeError"
-        assert values_of(caught.value.inputs) == [BIAS.tolist(), [np.inf]]
+        assert read_values(caught.value.inputs) == [BIAS.tolist(), [np.inf]]
 
-    def test_parameters_can_come_from_a_generator(self) -> None:
-        # That Paddle uses the generator up before it clips is for the judge to say.
-        assert values_of((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
+    def test_generator_is_passed_to_paddle(self) -> None:
+        # Paddle exhausts the generator before it clips. The judge reports that, so this test does not.
+        assert read_values((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
 
-    def test_a_parameter_can_come_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_single_parameter_is_passed_without_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
         taken: list[type] = []
         original = paddle.nn.utils.clip_grad_norm_
 
@@ -267,17 +269,17 @@ class TestUtils:
         assert (single.gradients, single.norm) == (listed.gradients, listed.norm)
 
 
-@pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=named)
-def test_the_frameworks_own_clip_is_what_answers(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=get_name)
+def test_answer_comes_from_the_clip_of_the_framework(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", lambda self, pairs: pairs)
 
-    assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
+    assert read_values(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
 
 
 @pytest.mark.parametrize(
-    "subject", [one for one in OPTIMIZERS if "compiles" in one.features and "ByValue" not in one.name], ids=named
+    "subject", [one for one in OPTIMIZERS if "compiles" in one.features and "ByValue" not in one.name], ids=get_name
 )
-def test_a_compiled_call_is_a_static_program(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_option_runs_a_static_program(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic: list[bool] = []
     original = paddle.optimizer.SGD
 
@@ -289,4 +291,4 @@ def test_a_compiled_call_is_a_static_program(subject: Subject, monkeypatch: pyte
     compiled, alone = ask(subject, WEIGHT, BIAS, compiled=True), ask(subject, WEIGHT, BIAS)
 
     assert dynamic == [False, True]
-    assert values_of(compiled.gradients) == values_of(alone.gradients)
+    assert read_values(compiled.gradients) == read_values(alone.gradients)

@@ -1,6 +1,6 @@
-"""The adapter of Paddle 1.8 fluid; runs in its own Python 3.7, with a pytest of that time.
+"""Test what the adapter of Paddle 1.8 fluid converts and calls, not how fluid clips.
 
-What the adapter converts and calls is tested, not how fluid clips.
+These tests run in fluid's Python 3.7 with a pytest that supports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
 OPTIMIZERS = [subject for subject in SUBJECTS.values() if "optimizer" in subject.features]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
-#: Bits that arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
+#: Values whose bits arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
 AWKWARD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40], dtype=np.float32)
 HALVED = {
     "clip_by_value": ({"max": 2.5}, [2.5, 2.5]),
@@ -39,13 +39,13 @@ HALVED = {
 }
 
 
-def named(subject):
-    """The subject's name as the id of a test."""
+def get_name(subject):
+    """Return the name of an entry point, as the id of a test."""
     return subject.name
 
 
 def ask(subject, *arrays, excluded=(), **options):
-    """The adapter's reply for these gradients, with options that clip unless others are given."""
+    """Return the adapter's reply for these gradients; the default options clip them."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
         for number, array in enumerate(arrays)
@@ -53,68 +53,68 @@ def ask(subject, *arrays, excluded=(), **options):
     return ADAPTER.call(Call(subject.name, gradients, dict(HALVED[subject.operation][0], **options)))
 
 
-def values_of(arrays):
-    """The arrays as nested lists, None staying None."""
+def read_values(arrays):
+    """Return the arrays as nested lists, and None for None."""
     return [None if array is None else array.numpy().tolist() for array in arrays]
 
 
-def test_about_names_the_framework():
+def test_about_gives_the_framework():
     about = ADAPTER.about()
 
     assert about.framework == "Paddle fluid"
     assert about.version.startswith("1.8.")
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
-def test_every_subject_clips(subject):
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
+def test_every_entry_point_clips(subject):
     _, (weight, bias) = HALVED[subject.operation]
 
     reply = ask(subject, WEIGHT, BIAS)
 
-    assert values_of(reply.gradients) == [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
+    assert read_values(reply.gradients) == [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
 class TestOptimizer:
-    def test_predicate_excludes_by_the_parameters_name(self, subject):
-        weight, bias = values_of(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
+    def test_predicate_excludes_by_name(self, subject):
+        weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
 
         assert weight == WEIGHT.tolist()
         assert bias[0] < BIAS[0]
 
-    def test_awkward_bits_come_through_untouched(self, subject):
+    def test_excluded_gradients_keep_every_bit(self, subject):
         reply = ask(subject, AWKWARD.reshape(2, 3), AWKWARD, excluded=(0, 1))
 
         assert [array.data for array in reply.gradients] == [AWKWARD.tobytes()] * 2
 
-    def test_learning_rate_scales_what_was_clipped(self, subject):
-        whole = values_of(ask(subject, WEIGHT, BIAS).gradients)
-        half = values_of(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
+    def test_learning_rate_scales_the_clipped_gradient(self, subject):
+        whole = read_values(ask(subject, WEIGHT, BIAS).gradients)
+        half = read_values(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
 
         assert half[1][0] == whole[1][0] / 2
 
 
-@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "set_" in subject.name], ids=named)
+@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "set_" in subject.name], ids=get_name)
 class TestSetGradientClip:
-    def test_gradients_before_come_from_the_same_run(self, subject):
-        assert values_of(ask(subject, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
+    def test_inputs_come_from_the_same_run(self, subject):
+        assert read_values(ask(subject, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
 
-    def test_gradients_keep_the_order_of_the_parameters(self, subject):
+    def test_gradients_have_the_order_of_the_parameters(self, subject):
         ones = [np.full(width, 0.25, np.float32) for width in range(1, 5)]
 
-        assert values_of(ask(subject, *ones).gradients) == [one.tolist() for one in ones]
+        assert read_values(ask(subject, *ones).gradients) == [one.tolist() for one in ones]
 
     def test_warning_is_reported(self, subject):
         assert any("not recommended" in warning for warning in ask(subject, BIAS).warnings)
 
     def test_excluded_gradient_is_untouched(self, subject):
-        assert values_of(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)[1] == BIAS.tolist()
+        assert read_values(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)[1] == BIAS.tolist()
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=named)
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
 class TestEverySubject:
-    def test_none_stays_none_at_its_place(self, subject):
-        replied = values_of(ask(subject, None, WEIGHT, None, BIAS).gradients)
+    def test_none_keeps_its_place(self, subject):
+        replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
 
         assert [value is None for value in replied] == [True, False, True, False]
 
@@ -126,11 +126,11 @@ class TestEverySubject:
             (BIAS.astype(np.float16), "no CPU kernel for float16"),
         ],
     )
-    def test_what_fluid_cannot_hold_is_unsupported(self, subject, array, text):
+    def test_gradient_that_fluid_cannot_hold_is_unsupported(self, subject, array, text):
         with pytest.raises(Unsupported, match=text):
             ask(subject, array)
 
-    def test_size_zero_stands_beside_others(self, subject):
+    def test_empty_gradient_beside_another(self, subject):
         if "GlobalNorm" in subject.name or "set_gradient_clip" in subject.name:
             with pytest.raises((Unsupported, FrameworkRaised), match=r"size zero|numel|Grad"):
                 ask(subject, np.zeros((0, 2), np.float32), BIAS)
@@ -144,44 +144,46 @@ class TestEverySubject:
         with pytest.raises(Unsupported, match="no option eps"):
             ask(subject, BIAS, eps=1.0)
 
-    def test_what_fluid_raises_leaves_it_in_static_mode(self, subject):
+    def test_error_of_fluid_leaves_static_mode(self, subject):
         bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
 
         with pytest.raises(FrameworkRaised):
             ask(subject, BIAS, **bad)
 
         assert not fluid.in_dygraph_mode()
-        assert values_of(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
+        assert read_values(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
 
 
-@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "static" in subject.name], ids=named)
-def test_more_gradients_than_a_program_can_be_built_from_are_unsupported(subject):
+@pytest.mark.parametrize(
+    "subject", [subject for subject in SUBJECTS.values() if "static" in subject.name], ids=get_name
+)
+def test_too_many_gradients_for_a_program_are_unsupported(subject):
     with pytest.raises(Unsupported, match="time quadratic in its gradients"):
         ask(subject, *[BIAS] * 501)
 
 
-def test_more_elements_than_the_norm_kernel_gets_through_are_unsupported():
+def test_too_many_elements_for_the_norm_kernel_are_unsupported():
     with pytest.raises(Unsupported, match="time quadratic in the elements"):
         ask(SUBJECTS["paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]"], np.zeros(100001, np.float32))
 
 
-def test_both_bounds_of_a_value_clip_are_passed_on():
+def test_value_clip_passes_both_bounds():
     subject = SUBJECTS["paddle.fluid.clip.GradientClipByValue [SGD, static]"]
 
-    assert values_of(ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0).gradients) == [
+    assert read_values(ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0).gradients) == [
         [-0.5, 0.0, 1.0]
     ]
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=named)
-def test_the_frameworks_own_clip_is_what_answers(subject, monkeypatch):
+@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
+def test_answer_comes_from_the_clip_of_the_framework(subject, monkeypatch):
     monkeypatch.setattr(fluid.clip.GradientClipBase, "__call__", lambda self, pairs: pairs)
 
-    assert values_of(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
+    assert read_values(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
 
 
-def test_claims_stand_in_the_installed_documentation():
-    # Python 3.7 has no tomllib; a pytest of that time brings tomli.
+def test_claims_quote_the_installed_documentation():
+    # Python 3.7 has no tomllib; its pytest brings tomli.
     tomli = pytest.importorskip("tomli", reason="tomli is not installed in this Python")
     folder = os.path.join(os.path.dirname(gradclip_adapters.__file__), "claims")
     with open(os.path.join(folder, "paddle-fluid.toml"), "rb") as stream:
@@ -195,8 +197,8 @@ def test_claims_stand_in_the_installed_documentation():
         assert hashlib.sha256(text.encode()).hexdigest() == claim["docstring_sha256"]
 
 
-@pytest.mark.parametrize("subject", [one for one in OPTIMIZERS if "compiles" in one.features], ids=named)
-def test_a_compiled_call_is_a_static_program(subject, monkeypatch):
+@pytest.mark.parametrize("subject", [one for one in OPTIMIZERS if "compiles" in one.features], ids=get_name)
+def test_compiled_option_runs_a_static_program(subject, monkeypatch):
     executed = []
     original = fluid.Executor
 
@@ -210,4 +212,4 @@ def test_a_compiled_call_is_a_static_program(subject, monkeypatch):
     compiled = ask(subject, WEIGHT, BIAS, compiled=True)
 
     assert len(executed) == 1
-    assert values_of(compiled.gradients) == values_of(alone.gradients)
+    assert read_values(compiled.gradients) == read_values(alone.gradients)

@@ -11,6 +11,8 @@ import pytest
 
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.judge.answers import Replied
+from gradclip_conformance.run.in_process import InProcess
 
 THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)
 
@@ -212,16 +214,17 @@ class TestWhatIsPassed:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             return list(grads), returned(clip_norm)
 
-        (subject,) = PlainFunction(clip, "clip_by_global_norm").subjects()
+        (subject,) = InProcess(PlainFunction(clip, "clip_by_global_norm")).description.subjects
 
         assert ("returns_norm" in subject.features) is seen
+        assert "may_return_norm" not in subject.features
 
     def test_of_a_function_that_raises_cases_tell(self) -> None:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             message = "never"
             raise ArithmeticError(message)
 
-        (subject,) = PlainFunction(clip, "clip_by_global_norm").subjects()
+        (subject,) = InProcess(PlainFunction(clip, "clip_by_global_norm")).description.subjects
 
         assert "returns_norm" in subject.features
 
@@ -232,15 +235,24 @@ class TestWhatIsPassed:
             calls.append(clip_norm)
             return [grad * len(calls) for grad in grads]
 
-        adapter = PlainFunction(clip, "clip_by_global_norm", name="fn")
-        adapter.subjects()
+        adapter = InProcess(PlainFunction(clip, "clip_by_global_norm", name="fn"))
         assert calls == [1.0, 8.0]
         three, four = np.array([3.0], np.float32), np.array([4.0], np.float32)
 
-        answers = [adapter.call(call_of(three, four, clip_norm=clip_norm)) for clip_norm in (8.0, 1.0, 1.0)]
+        asked = [call_of(three, four, clip_norm=clip_norm) for clip_norm in (8.0, 1.0, 1.0)]
+        answers = [adapter.ask(call, 1.0) for call in asked]
 
         assert calls == [1.0, 8.0, 1.0]
-        assert [numpy_of(answer.gradients[0]) for answer in answers] == [6.0, 3.0, 9.0]
+        replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
+        assert [numpy_of(reply.gradients[0]) for reply in replies] == [6.0, 3.0, 9.0]
+
+    def test_a_function_is_not_called_before_it_is_asked(self) -> None:
+        def clip(grads: Any, *, clip_norm: float) -> Any:
+            pytest.fail("it was called")
+
+        (subject,) = PlainFunction(clip, "clip_by_global_norm").subjects()
+
+        assert "may_return_norm" in subject.features
 
     def test_unknown_layout_and_sparse_rows_are_unsupported(self) -> None:
         adapter = PlainFunction(halve, "clip_by_norm")
@@ -361,6 +373,34 @@ class TestAnswer:
 
         assert reply.malformed is not None
         assert "inhomogeneous" in reply.malformed
+
+    def test_answer_that_is_too_large_is_looked_at_and_not_copied(self) -> None:
+        # It takes four bytes, and packed two gigabytes.
+        huge = np.broadcast_to(np.float32(1), (500_000_000,))
+        adapter = PlainFunction(lambda grads, clip_norm: [huge], "clip_by_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.gradients == ()
+        assert reply.malformed is not None
+        assert "an array of shape (500000000,) takes 2,000,000,000 bytes" in reply.malformed
+
+    def test_answers_that_are_too_large_together_are_not_copied(self) -> None:
+        large = np.broadcast_to(np.float32(1), (1 << 19,))
+        adapter = PlainFunction(lambda grads, clip_norm: [large] * 1000, "clip_by_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.malformed is not None
+        assert "takes 2,097,152 bytes, where " in reply.malformed
+
+    def test_list_that_is_too_long_is_not_read(self) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: [0.0] * 1_000_000, "clip_by_norm")
+
+        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+
+        assert reply.malformed is not None
+        assert "1,000,000 gradients in a message: the limit is 20,000" in reply.malformed
 
     def test_what_is_raised_comes_with_the_inputs_afterwards(self) -> None:
         def spoil(grads: Any, clip_norm: float) -> None:

@@ -1,4 +1,4 @@
-"""The reference as an adapter, on every array library that is installed."""
+"""Test the adapter of the reference on every array library that is installed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from gradclip_adapters import reference
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Subject, Unsupported
 from gradclip_adapters.reference import ReferenceAdapter
 
+LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
 
-@pytest.fixture(scope="module", params=["numpy", "array_api_strict", "torch", "jax", "dask"])
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.library(name), id=name) for name in LIBRARIES]
+)
 def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
-    """The reference on one library; skipped where the library is not installed, unless it is required."""
+    """Return the adapter for one library; skip if the library is missing and not required."""
     try:
         made = getattr(reference, request.param)()
     except ImportError as error:
@@ -28,7 +32,7 @@ def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
     return made
 
 
-def test_the_reference_knows_its_version_where_no_distribution_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_is_known_without_an_installed_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -37,59 +41,60 @@ def test_the_reference_knows_its_version_where_no_distribution_is_installed(monk
     assert reference.numpy().about().version == gradclip_spec.__version__
 
 
-def array_of(values: Any, dtype: str = "float32") -> Array:
-    """Values as they travel."""
+def make_array(values: Any, dtype: str = "float32") -> Array:
+    """Return values as an array of the wire format."""
     return Array.of(np.array(values, dtype=dtype))
 
 
-def gradients_of(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]:
-    """Gradients with these values, None where there is none."""
+def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]:
+    """Return gradients with these values, and None for None."""
     return tuple(
-        Gradient(f"g{number}", None if value is None else array_of(value, dtype)) for number, value in enumerate(values)
+        Gradient(f"g{number}", None if value is None else make_array(value, dtype))
+        for number, value in enumerate(values)
     )
 
 
-def options_of(subject: Subject, threshold: float) -> dict[str, Any]:
-    """The options with the threshold under its name."""
+def make_options(subject: Subject, threshold: float) -> dict[str, Any]:
+    """Return options with the threshold under the name that the operation uses."""
     return {"max" if subject.operation == "clip_by_value" else "clip_norm": threshold}
 
 
-def by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
-    """The functional subject of an operation, and the one in place."""
+def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
+    """Return the entry points of an operation: the functional one and the one in place."""
     return [subject for subject in adapter.subjects() if subject.operation == operation]
 
 
-def values_of(arrays: Any) -> list[Any]:
-    """Arrays of a reply as lists."""
+def read_values(arrays: Any) -> list[Any]:
+    """Return the arrays of a reply as lists."""
     return [None if array is None else array.numpy().tolist() for array in arrays]
 
 
-def test_features_are_those_of_the_contract(adapter: ReferenceAdapter) -> None:
+def test_contract_defines_every_feature(adapter: ReferenceAdapter) -> None:
     assert {feature for subject in adapter.subjects() for feature in subject.features} <= set(FEATURES)
 
 
-def test_numpy_has_each_operation_twice() -> None:
+def test_numpy_has_two_entry_points_for_each_operation() -> None:
     assert len(reference.numpy().subjects()) == 6
 
 
-def test_each_operation_answers(adapter: ReferenceAdapter) -> None:
+def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> None:
     expected = {
         "clip_by_value": [[[2.0, 0.5]], None, -2.0],
         "clip_by_norm": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
         "clip_by_global_norm": [[[6 * 0.25, 2.5 * 0.25]], None, -4.5 * 0.25],
     }
     gradients = {
-        "clip_by_value": gradients_of([[6.0, 0.5]], None, -4.5, dtype="float64"),
-        "clip_by_norm": gradients_of([[6.0, 2.5]], None, -4.5, dtype="float64"),
-        "clip_by_global_norm": gradients_of([[6.0, 2.5]], None, -4.5, dtype="float64"),
+        "clip_by_value": make_gradients([[6.0, 0.5]], None, -4.5, dtype="float64"),
+        "clip_by_norm": make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"),
+        "clip_by_global_norm": make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"),
     }
     norm = (6.0**2 + 2.5**2 + 4.5**2) ** 0.5
     for subject in adapter.subjects():
         threshold = norm * 0.25 if subject.operation == "clip_by_global_norm" else 2.0
 
-        reply = adapter.call(Call(subject.name, gradients[subject.operation], options_of(subject, threshold)))
+        reply = adapter.call(Call(subject.name, gradients[subject.operation], make_options(subject, threshold)))
 
-        for found, wanted in zip(values_of(reply.gradients), expected[subject.operation], strict=True):
+        for found, wanted in zip(read_values(reply.gradients), expected[subject.operation], strict=True):
             assert (found is None) == (wanted is None)
             if wanted is not None:
                 np.testing.assert_array_max_ulp(np.asarray(found), np.asarray(wanted), 2)
@@ -101,10 +106,10 @@ def test_each_operation_answers(adapter: ReferenceAdapter) -> None:
             assert reply.norm is None
 
 
-def test_in_place_writes_and_functional_does_not(adapter: ReferenceAdapter) -> None:
-    gradients = gradients_of([3.0, 4.0], [12.0])
+def test_only_in_place_entry_points_write(adapter: ReferenceAdapter) -> None:
+    gradients = make_gradients([3.0, 4.0], [12.0])
     for subject in adapter.subjects():
-        reply = adapter.call(Call(subject.name, gradients, options_of(subject, 1.0)))
+        reply = adapter.call(Call(subject.name, gradients, make_options(subject, 1.0)))
 
         if "in_place" in subject.features:
             assert reply.inputs == reply.gradients
@@ -114,35 +119,35 @@ def test_in_place_writes_and_functional_does_not(adapter: ReferenceAdapter) -> N
             assert reply.gradients != reply.inputs
 
 
-def test_every_dtype_is_kept_bit_for_bit_below_the_threshold(adapter: ReferenceAdapter) -> None:
+def test_gradients_below_the_threshold_keep_every_bit(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
         for dtype in subject.dtypes:
             bits = np.dtype({"float16": "u2", "bfloat16": "u2", "float32": "u4", "float64": "u8"}[dtype])
-            # Zero, minus zero, and numbers of which every bit of the significand counts. Subnormal numbers are not
-            # among them: whether those survive is for the library to say, and for the suite's own cases to show.
+            # Zero, minus zero, and two numbers whose last bit matters. No subnormal number: some libraries flush those
+            # to zero, which the suite's own cases show.
             sign = 1 << (8 * bits.itemsize - 1)
             numbers = [0, sign, (0x3B << (8 * bits.itemsize - 8)) - 1, sign + (0x3B << (8 * bits.itemsize - 8)) + 1]
             array = Array.of(np.array(numbers, bits).reshape(2, 2), dtype)
             gradients = (Gradient("a", array), Gradient("b", array, need_clip=False))
 
-            reply = adapter.call(Call(subject.name, gradients, options_of(subject, 64.0)))
+            reply = adapter.call(Call(subject.name, gradients, make_options(subject, 64.0)))
 
             assert reply.gradients == (array, array), (subject.name, dtype)
 
 
-def test_layouts_are_taken(adapter: ReferenceAdapter) -> None:
+def test_layout_does_not_change_the_answer(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
         for layout in ("strided", "transposed", "sliced", "reversed"):
-            (plain,) = gradients_of([[6.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
+            (plain,) = make_gradients([[6.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
             assert plain.array is not None
             gradient = Gradient("a", plain.array, layout=layout)
-            call = Call(subject.name, (gradient,), options_of(subject, 1.5))
+            call = Call(subject.name, (gradient,), make_options(subject, 1.5))
             if ("reversed" if layout == "reversed" else "strided") not in subject.features:
                 with pytest.raises(Unsupported, match="layout"):
                     adapter.call(call)
                 continue
 
-            expected = adapter.call(Call(subject.name, (plain,), options_of(subject, 1.5)))
+            expected = adapter.call(Call(subject.name, (plain,), make_options(subject, 1.5)))
 
             for found, wanted in zip(adapter.call(call).gradients, expected.gradients, strict=True):
                 assert found is not None
@@ -150,61 +155,61 @@ def test_layouts_are_taken(adapter: ReferenceAdapter) -> None:
                 np.testing.assert_array_max_ulp(found.numpy(), wanted.numpy(), 1)
 
 
-def test_options_and_flags_reach_the_reference(adapter: ReferenceAdapter) -> None:
-    for subject in by_operation(adapter, "clip_by_global_norm"):
-        first, second = gradients_of([3.0, 4.0], [100.0])
+def test_options_and_flags_are_passed_to_the_reference(adapter: ReferenceAdapter) -> None:
+    for subject in select_by_operation(adapter, "clip_by_global_norm"):
+        first, second = make_gradients([3.0, 4.0], [100.0])
         excluded = (first, Gradient("b", second.array, need_clip=False))
 
         largest = adapter.call(Call(subject.name, excluded, {"clip_norm": 2.0, "norm_type": float("inf")}))
         padded = adapter.call(Call(subject.name, excluded, {"clip_norm": 2.0, "eps": 3.0}))
 
-        assert values_of(largest.gradients) == [[1.5, 2.0], [100.0]]
-        assert values_of([largest.norm]) == [4.0]
-        np.testing.assert_allclose(values_of(padded.gradients)[0], [0.75, 1.0], rtol=2e-7)
+        assert read_values(largest.gradients) == [[1.5, 2.0], [100.0]]
+        assert read_values([largest.norm]) == [4.0]
+        np.testing.assert_allclose(read_values(padded.gradients)[0], [0.75, 1.0], rtol=2e-7)
 
-    for subject in by_operation(adapter, "clip_by_value"):
-        reply = adapter.call(Call(subject.name, gradients_of([-9.0, 9.0]), {"max": 4.0, "min": -1.0}))
+    for subject in select_by_operation(adapter, "clip_by_value"):
+        reply = adapter.call(Call(subject.name, make_gradients([-9.0, 9.0]), {"max": 4.0, "min": -1.0}))
 
-        assert values_of(reply.gradients) == [[-1.0, 4.0]]
+        assert read_values(reply.gradients) == [[-1.0, 4.0]]
 
 
-def test_what_the_reference_raises_is_its_answer(adapter: ReferenceAdapter) -> None:
-    for subject in by_operation(adapter, "clip_by_norm"):
+def test_error_of_the_reference_is_its_answer(adapter: ReferenceAdapter) -> None:
+    for subject in select_by_operation(adapter, "clip_by_norm"):
         with pytest.raises(FrameworkRaised, match="ValueError") as raised:
-            adapter.call(Call(subject.name, gradients_of([3.0]), {"clip_norm": -1.0}))
+            adapter.call(Call(subject.name, make_gradients([3.0]), {"clip_norm": -1.0}))
 
-        assert raised.value.inputs == (array_of([3.0]),)
+        assert raised.value.inputs == (make_array([3.0]),)
 
 
-def test_generators_change_nothing(adapter: ReferenceAdapter) -> None:
+def test_generator_gives_the_same_answer_as_a_list(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
-        gradients, options = gradients_of([3.0, 4.0], None, [12.0]), options_of(subject, 1.0)
+        gradients, options = make_gradients([3.0, 4.0], None, [12.0]), make_options(subject, 1.0)
         plain = adapter.call(Call(subject.name, gradients, options))
 
         assert adapter.call(Call(subject.name, gradients, {**options, "as_generator": True})) == plain
 
 
-def test_a_single_array_is_passed_in_no_list(adapter: ReferenceAdapter) -> None:
+def test_single_array_is_passed_without_a_list(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
-        gradients, options = gradients_of([3.0, 4.0]), options_of(subject, 1.0)
+        gradients, options = make_gradients([3.0, 4.0]), make_options(subject, 1.0)
         plain = adapter.call(Call(subject.name, gradients, options))
 
         assert adapter.call(Call(subject.name, gradients, {**options, "as_single": True})) == plain
 
 
-def test_norm_over_nothing_is_read_whatever_its_library(adapter: ReferenceAdapter) -> None:
-    for subject in by_operation(adapter, "clip_by_global_norm"):
-        for gradients in ((), gradients_of(None, None)):
-            reply = adapter.call(Call(subject.name, gradients, options_of(subject, 1.0)))
+def test_norm_of_an_empty_list_is_read(adapter: ReferenceAdapter) -> None:
+    for subject in select_by_operation(adapter, "clip_by_global_norm"):
+        for gradients in ((), make_gradients(None, None)):
+            reply = adapter.call(Call(subject.name, gradients, make_options(subject, 1.0)))
 
-            assert reply.norm == array_of(0.0)
+            assert reply.norm == make_array(0.0)
             assert reply.gradients == (None,) * len(gradients)
 
 
-def test_what_is_declared_of_subnormal_numbers_is_so(adapter: ReferenceAdapter) -> None:
-    (tiny,) = gradients_of([3e-42, -4e-42])
-    for subject in by_operation(adapter, "clip_by_norm"):
-        (clipped,) = adapter.call(Call(subject.name, (tiny,), options_of(subject, 1e-42))).gradients
+def test_declaration_about_subnormal_numbers_is_true(adapter: ReferenceAdapter) -> None:
+    (tiny,) = make_gradients([3e-42, -4e-42])
+    for subject in select_by_operation(adapter, "clip_by_norm"):
+        (clipped,) = adapter.call(Call(subject.name, (tiny,), make_options(subject, 1e-42))).gradients
         assert clipped is not None
         largest = float(np.abs(clipped.numpy()).max())
 

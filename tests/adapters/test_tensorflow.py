@@ -1,4 +1,4 @@
-"""The TensorFlow adapter, against TensorFlow called by hand; run in an environment that has TensorFlow."""
+"""Compare the TensorFlow adapter with direct calls of TensorFlow; needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.f
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
-def gradients_of(subject: str, dtype: str) -> tuple[Gradient, ...]:
-    """Three gradients, with one that is None between them where the function takes it."""
+def make_gradients(subject: str, dtype: str) -> tuple[Gradient, ...]:
+    """Return three gradients, with a None among them if the function takes it."""
     first, *rest = (Gradient(f"g{n}", Array.of(np.array(v, DTYPES[dtype]))) for n, v in enumerate(VALUES))
     return (first, Gradient("none", None), *rest) if subject in GLOBAL_NORM else (first, *rest)
 
 
-def options_of(subject: str, threshold: float) -> dict[str, Any]:
-    """The options with the threshold under its name."""
+def make_options(subject: str, threshold: float) -> dict[str, Any]:
+    """Return options with the threshold under the name that the operation uses."""
     return {"min": -threshold, "max": threshold} if "value" in subject else {"clip_norm": threshold}
 
 
-def by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any], Any]:
-    """What the subject's name says, written out."""
+def clip_by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any], Any]:
+    """Call the functions that the entry point names, without the adapter."""
     first, *rest = (tf.constant(np.array(values, DTYPES[dtype])) for values in VALUES)
     if "value" in subject:
         return [tf.clip_by_value(t, -threshold, threshold) for t in (first, *rest)], None
@@ -54,57 +54,57 @@ def by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any], Any]
     return clipped, norm
 
 
-def packed(tensor: Any) -> Array | None:
-    """A tensor as it travels."""
+def pack(tensor: Any) -> Array | None:
+    """Return a tensor as an array of the wire format."""
     return None if tensor is None else Array.of(tensor.numpy())
 
 
-def test_every_feature_is_one_of_the_contract() -> None:
+def test_contract_defines_every_feature() -> None:
     assert {feature for subject in SUBJECTS.values() for feature in subject.features} <= set(FEATURES)
 
 
-def test_about_is_the_version_that_is_imported() -> None:
+def test_about_gives_the_imported_version() -> None:
     assert ADAPTER.about().version == tf.__version__
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("threshold", [1.5, 64.0])
-def test_answers_what_tensorflow_answers_by_hand(subject: str, dtype: str, threshold: float) -> None:
-    clipped, norm = by_hand(subject, dtype, threshold)
+def test_adapter_answers_like_a_direct_call(subject: str, dtype: str, threshold: float) -> None:
+    clipped, norm = clip_by_hand(subject, dtype, threshold)
 
-    reply = ADAPTER.call(Call(subject, gradients_of(subject, dtype), options_of(subject, threshold)))
+    reply = ADAPTER.call(Call(subject, make_gradients(subject, dtype), make_options(subject, threshold)))
 
     assert [None if array is None else array.dtype for array in reply.gradients] == [
         None if tensor is None else dtype for tensor in clipped
     ]
-    assert list(reply.gradients) == [packed(tensor) for tensor in clipped]
-    assert reply.norm == packed(norm)
+    assert list(reply.gradients) == [pack(tensor) for tensor in clipped]
+    assert reply.norm == pack(norm)
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
-def test_inputs_are_left_as_they_were(subject: str) -> None:
-    gradients = gradients_of(subject, "float32")
+def test_inputs_are_unchanged(subject: str) -> None:
+    gradients = make_gradients(subject, "float32")
 
-    reply = ADAPTER.call(Call(subject, gradients, options_of(subject, 1.5)))
+    reply = ADAPTER.call(Call(subject, gradients, make_options(subject, 1.5)))
 
     assert reply.inputs == tuple(gradient.array for gradient in gradients)
     assert reply.same_object == tuple(gradient.array is None for gradient in gradients)
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
-def test_sparse_rows_come_back_dense(subject: str) -> None:
+def test_row_sparse_result_is_read_as_dense(subject: str) -> None:
     rows = Array.of(np.array([[1.0], [2.0], [4.0]], np.float32))
     gradient = Gradient("a", rows, rows=(2, 0, 2), height=4)
 
-    reply = ADAPTER.call(Call(subject, (gradient,), options_of(subject, 64.0)))
+    reply = ADAPTER.call(Call(subject, (gradient,), make_options(subject, 64.0)))
 
     assert reply.gradients == (Array.of(np.array([[2.0], [0.0], [5.0], [0.0]], np.float32)),)
     assert reply.inputs == (rows,)
 
 
 @pytest.mark.parametrize("subject", GLOBAL_NORM)
-def test_empty_list_has_the_norm_zero(subject: str) -> None:
+def test_norm_of_an_empty_list_is_zero(subject: str) -> None:
     reply = ADAPTER.call(Call(subject, (), {"clip_norm": 1.0}))
 
     assert reply.gradients == ()
@@ -122,23 +122,23 @@ def test_repeated_tensor_is_counted_twice(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", ONE_BY_ONE)
-def test_functions_of_one_tensor_have_no_answer_to_an_empty_list(subject: str) -> None:
+def test_empty_list_is_unsupported_for_functions_of_one_tensor(subject: str) -> None:
     with pytest.raises(Unsupported, match="takes one tensor"):
-        ADAPTER.call(Call(subject, (), options_of(subject, 1.0)))
+        ADAPTER.call(Call(subject, (), make_options(subject, 1.0)))
 
 
 @pytest.mark.parametrize("subject", [name for name in ONE_BY_ONE if "value" in name])
-def test_minimum_is_never_made_up(subject: str) -> None:
+def test_missing_minimum_is_unsupported(subject: str) -> None:
     with pytest.raises(Unsupported, match="both bounds"):
-        ADAPTER.call(Call(subject, gradients_of(subject, "float32"), {"max": 1.0}))
+        ADAPTER.call(Call(subject, make_gradients(subject, "float32"), {"max": 1.0}))
 
 
 @pytest.mark.parametrize("subject", [name for name in ONE_BY_ONE if "value" in name])
-def test_what_tensorflow_raises_is_its_answer(subject: str) -> None:
+def test_error_of_tensorflow_is_its_answer(subject: str) -> None:
     with pytest.raises(FrameworkRaised) as raised:
-        ADAPTER.call(Call(subject, gradients_of(subject, "float32"), {"min": "low", "max": 1.0}))
+        ADAPTER.call(Call(subject, make_gradients(subject, "float32"), {"min": "low", "max": 1.0}))
 
-    assert raised.value.inputs == tuple(gradient.array for gradient in gradients_of(subject, "float32"))
+    assert raised.value.inputs == tuple(gradient.array for gradient in make_gradients(subject, "float32"))
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
@@ -146,11 +146,11 @@ def test_exclusion_is_unsupported(subject: str) -> None:
     gradient = Gradient("a", Array.of(np.ones(2, np.float32)), need_clip=False)
 
     with pytest.raises(Unsupported, match="can be excluded"):
-        ADAPTER.call(Call(subject, (gradient,), options_of(subject, 1.0)))
+        ADAPTER.call(Call(subject, (gradient,), make_options(subject, 1.0)))
 
 
 @pytest.mark.parametrize("function", ["clip_by_value", "clip_by_norm", "clip_by_global_norm"])
-def test_a_compiled_call_is_inside_a_graph(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subject, eagerly, original = f"tf.{function}[eager]", [], getattr(tf, function)
 
     def clip(*arguments: Any, **options: Any) -> Any:
@@ -158,8 +158,8 @@ def test_a_compiled_call_is_inside_a_graph(function: str, monkeypatch: pytest.Mo
         return original(*arguments, **options)
 
     monkeypatch.setattr(tf, function, clip)
-    # A threshold for which there is no graph yet.
-    gradients, options = gradients_of(subject, "float32"), options_of(subject, 0.8125)
+    # This threshold has no graph yet.
+    gradients, options = make_gradients(subject, "float32"), make_options(subject, 0.8125)
     compiled = ADAPTER.call(Call(subject, gradients, {**options, "compiled": True}))
     count = len(eagerly)
     alone = ADAPTER.call(Call(subject, gradients, options))

@@ -1,18 +1,14 @@
-"""Makes the helpers beside the tests importable, and looks for processes that are left behind."""
+"""Look for processes that a test leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 MARK = "GRADCLIP_TEST_RUN"
 

@@ -1,12 +1,13 @@
-"""The suite's own exam, scored: which wrong clippers are caught, right ones blamed, hosts misjudged, canaries green.
+"""Run the suite's own exam and print its score: wrong clippers caught, right ones blamed, hosts, canaries.
 
-`python score.py FOLDER [PYTEST ARGUMENTS]` runs the tests of the exam, prints the score, and writes it to
-`mutants.json` and `mutants.md` in the folder, unless arguments have narrowed the exam. Exit code 1: something is wrong,
-or has not run.
+`python score.py [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. With `--output` it writes
+the score to `mutants.json` and `mutants.md` in the folder. An exam that arguments have narrowed has no score. Exit
+code 1: something is wrong, or has not run.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import platform
@@ -22,14 +23,15 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+# Run as a script, it finds the modules beside the tests by itself; in a test, pytest's `pythonpath` leads to them.
+sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
 from clippers.right import RIGHT, Right  # noqa: E402
+from frameworks import has_framework  # noqa: E402
 
 from gradclip_spec import rules  # noqa: E402
 
-EXAM = ("test_wrong_clippers.py", "test_right_clippers.py", "test_hosts.py", "test_canaries.py")
 WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_clipper_is_not_blamed"
 CANARY_TEST = "test_subjects_turn_red_when_the_framework_is_replaced"
@@ -40,7 +42,7 @@ CANARIES = sorted(path.stem.replace("_", "-") for path in (HERE / "canaries").gl
 
 @dataclass
 class Outcomes:
-    """A plugin of pytest that keeps what became of each test, and the properties that it recorded."""
+    """Keep the outcome of each test and the properties that it recorded; a plugin of pytest."""
 
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
 
@@ -56,7 +58,7 @@ class Outcomes:
             self.found[key] = (report.outcome, dict(report.user_properties))
 
     def of(self, function: str) -> dict[str, tuple[str, dict[str, Any]]]:
-        """The outcomes of one test function, or of the functions of one file, by parameter."""
+        """Return the outcomes of one test function, or of the functions of one file, by parameter."""
         return {
             parameter or name: outcome
             for (name, parameter), outcome in self.found.items()
@@ -64,11 +66,11 @@ class Outcomes:
         }
 
     def passed(self, function: str) -> set[str]:
-        """The parameters with which a test has passed."""
+        """Return the parameters with which a test has passed."""
         return {parameter for parameter, (outcome, _) in self.of(function).items() if outcome == "passed"}
 
     def failed_elsewhere(self) -> list[str]:
-        """The failed tests that no other part of the score speaks of."""
+        """List the failed tests that no other part of the score covers."""
         scored = (WRONG_TEST, RIGHT_TEST, CANARY_TEST)
         return sorted(
             f"{name}[{parameter}]" if parameter else name
@@ -77,27 +79,33 @@ class Outcomes:
         )
 
     def not_run(self) -> list[str]:
-        """What stands in a table and no test has reported on."""
+        """List the entries of the tables that no test has reported on, where their framework is available."""
         wrong = {wrong.name for wrong in WRONG} - self.of(WRONG_TEST).keys()
         right = {name_of(right) for right in RIGHT} - self.of(RIGHT_TEST).keys()
-        canaries = set(CANARIES) - self.of(CANARY_TEST).keys()
+        canaries = {name for name in CANARIES if is_available(name)} - self.of(CANARY_TEST).keys()
         hosts = [] if self.of("test_hosts.py") else ["test_hosts.py"]
         return [*sorted(wrong), *sorted(right), *sorted(canaries), *hosts]
 
 
+def is_available(canary: str) -> bool:
+    """Tell whether the framework of a canary can be run here; NumPy is in every Python."""
+    adapter = canary.rpartition("-")[0]
+    return adapter == "numpy" or has_framework(adapter)
+
+
 def name_of(right: Right) -> str:
-    """What the tests call a right clipper."""
+    """Return the name that the tests give a right clipper."""
     return f"{right.operation}-{right.name}"
 
 
 def caught_of(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
-    """How many of these are caught."""
+    """Count these wrong clippers and the caught ones among them."""
     names = [wrong.name for wrong in mutants]
     return {"caught": sum(name in caught for name in names), "total": len(names)}
 
 
 def score_of_wrong(caught: set[str]) -> dict[str, Any]:
-    """The wrong clippers by operation and by rule; every rule that judges is listed."""
+    """Score the wrong clippers by operation and by rule; every rule that judges is listed."""
     judging = [rule.id for rule in rules.load() if rule.level != "unspecified"]
     by_rule = {rule: caught_of((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
     operations = dict.fromkeys(wrong.operation for wrong in WRONG)
@@ -114,27 +122,29 @@ def score_of_wrong(caught: set[str]) -> dict[str, Any]:
 
 
 def score_of_right(unblamed: set[str]) -> dict[str, Any]:
-    """The right clippers by operation, and those that were blamed."""
+    """Count the right clippers by operation, and list those that were blamed."""
     blamed = sorted({name_of(right) for right in RIGHT} - unblamed)
     return {"total": len(RIGHT), "blamed": blamed, "by_operation": dict(Counter(right.operation for right in RIGHT))}
 
 
 def score_of_hosts(outcomes: Outcomes) -> dict[str, Any]:
-    """The hosts that misbehave, and those that were not recorded as they must be."""
+    """Count the hosts that misbehave, and list those that were not recorded as they must be."""
     found = outcomes.of("test_hosts.py")
     unexpected = sorted(name for name, (outcome, _) in found.items() if outcome != "passed")
     return {"total": len(found), "as_expected": len(found) - len(unexpected), "unexpected": unexpected}
 
 
 def scores_of_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
-    """Each canary: red, green, or not run because its framework is not here."""
+    """Yield the state of each canary: red, green, or not run because its framework is not here."""
     states = {"passed": "red", "failed": "green", "skipped": "not run"}
-    for name, (outcome, properties) in sorted(outcomes.of(CANARY_TEST).items()):
+    found = outcomes.of(CANARY_TEST)
+    for name in CANARIES:
+        outcome, properties = found.get(name, ("skipped", {}))
         yield {"canary": name, "state": states[outcome], **properties}
 
 
 def score(outcomes: Outcomes) -> dict[str, Any]:
-    """All of it, with the date and the versions."""
+    """Put the scores together, with the date and the versions."""
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
@@ -151,7 +161,7 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def faults(result: dict[str, Any]) -> list[str]:
-    """What spoils the score, one line each."""
+    """List what spoils the score, one line each."""
     wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
     lines += [f"a rule that catches none: {rule}" for rule in wrong["rules_that_catch_none"]]
@@ -162,13 +172,13 @@ def faults(result: dict[str, Any]) -> list[str]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The score as a page."""
+    """Write the score as a page."""
     wrong, right, hosts = result["wrong"], result["right"], result["hosts"]
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     lines = [
         "# The suite's own exam",
         "",
-        f"Made by `nox -s mutants` on {result['date']} with {versions}.",
+        f"Made by `nox -s exam` on {result['date']} with {versions}.",
         "",
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
         f"- Rules that catch none: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
@@ -205,28 +215,34 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def states_of(result: dict[str, Any]) -> Counter[str]:
-    """How many canaries are in each state."""
+    """Count the canaries in each state."""
     return Counter(each["state"] for each in result["canaries"])
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The lines of a table, and an empty one."""
+    """Return the lines of a table, and an empty one."""
     return [f"| {' | '.join(map(str, row))} |" for row in (heads, ["---"] * len(heads), *rows)] + [""]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the exam, print and write its score."""
-    folder, *more = arguments
+    """Run the exam and print its score; write it where a folder is named."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path)
+    options, more = parser.parse_known_args(arguments)
     outcomes = Outcomes()
-    status = pytest.main([*(str(HERE / name) for name in EXAM), *more], plugins=[outcomes])
+    status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", *more], plugins=[outcomes])
     if missing := outcomes.not_run():
-        print(f"The exam is not whole, and its score is not written: {len(missing)} did not run, first {missing[0]}.")
+        print(f"The exam is not whole and has no score: {len(missing)} did not run, first {missing[0]}.")
         return 1
     result = score(outcomes)
     page = markdown(result)
-    print(page)
-    Path(folder, "mutants.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    Path(folder, "mutants.md").write_text(page, encoding="utf-8")
+    if options.output is None:
+        # The summary; the tables of a thousand clippers are for the page.
+        print(page.partition("\n|")[0].rstrip())
+    else:
+        print(page)
+        (options.output / "mutants.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        (options.output / "mutants.md").write_text(page, encoding="utf-8")
     return 1 if status or faults(result) else 0
 
 

@@ -263,6 +263,7 @@ class TestPublished:
 
         assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == page(made)
 
+    @pytest.mark.exam(sample=0)
     def test_every_clip_by_norm_of_the_published_records_is_in_it(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
         found = {(one["adapter"], row["subject"], row["dtype"]) for one in made["frameworks"] for row in one["rows"]}

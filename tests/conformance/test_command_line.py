@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.cli import gradclip
+from gradclip_conformance.cli import VERBS, gradclip
 from gradclip_reports.records import read_runs
 from gradclip_spec import rules
 
@@ -59,8 +59,63 @@ class TestExitCodes:
         result = run("check", RIGHT, "--rule", "value.bounds", "--format", format_, "--op", "clip_by_norm")
 
         assert result.exit_code == 3
-        assert "no case that was asked for" in result.stderr
+        assert "nothing was judged, because no case that was asked for" in result.stderr
         assert not re.search(r" As expected\.|\"as_expected\": true|brightgreen", result.stdout)
+
+    @pytest.mark.parametrize("rule", ["value.min-above-max", "*.sparse-*"])
+    def test_nothing_judged_is_3_and_says_so(self, rule: str, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        arguments = ["check", HOSTS / "plain_values.py", "--rule", rule, "-o", record]
+
+        result = run(*arguments)
+
+        assert result.exit_code == 3
+        assert re.search(r"nothing was judged, because each of \d+ cells is unsupported or unspecified", result.stderr)
+        (one,) = read_runs(record)
+        assert one.cells
+        assert run("summary", record).exit_code == 3
+
+    def test_memory_is_limited(self) -> None:
+        if not sys.platform.startswith("linux"):
+            pytest.skip("a limit of memory needs Linux")
+
+        result = run("check", HOSTS / "takes_memory.py", *NARROW, "--memory", "1G")
+
+        assert result.exit_code == 1
+        assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
+        assert "2 of 3 cells passed" in result.stdout
+
+    def test_mistake_is_3_for_smoke_too(self, tmp_path: Path) -> None:
+        assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
+
+    def test_module_of_a_function_that_hangs_is_not_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "hangs_when_imported.py").write_text("import time\ntime.sleep(3600)\n", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("gradclip_conformance.run.host_process.IMPORT_SECONDS", 1.0)
+
+        result = run("check", "hangs_when_imported:clip", "--op", "clip_by_norm", "--timeout", "1")
+
+        assert result.exit_code == 3
+        assert "importing its module took longer than 2 s" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("body", "status"), [("import os; os._exit(3)", "crash"), ("import time; time.sleep(3600)", "timeout")]
+    )
+    def test_function_that_fails_in_its_first_call_has_a_record(
+        self, body: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "fails_at_once.py").write_text(f"def clip(grads, *, clip_norm):\n    {body}\n", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        rule = "global-norm.negative-threshold-refused/minus-one/float32"
+        narrow = ["--rule", rule, "--timeout", "2", "-o", "record.jsonl"]
+
+        result = run("check", "fails_at_once:clip", "--op", "global_norm", *narrow)
+
+        assert result.exit_code == 1, result.output
+        (one,) = read_runs("record.jsonl")
+        assert [cell.status for cell in one.cells] == [status]
 
     def test_mistake_of_the_adapter_is_3(self) -> None:
         result = run("check", HOSTS / "raises.py", *NARROW)
@@ -71,7 +126,13 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Known: "),
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow? Known: "),
+            (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch? Known: "),
+            (["check", "jax"], 2, "reference-jax checks this project's own functions on jax."),
+            (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
+            (["check", "numpy", "--rule", "global-norm"], 2, "Did you mean 'global-norm.*'?"),
+            (["check", "numpy", "--memory", "much"], 2, "'much' is no size of memory"),
+            (["check", "numpy", "--memory", "1K"], 2, "a host needs at least 256M"),
             (["check", "numpy:clip"], 2, "say with --op which operation"),
             (["check", "numpy", "--op", "clip"], 2, "'clip' is not one of"),
             (["check", "numpy", "--dtype", "int8"], 2, "'int8' is not one of"),
@@ -88,7 +149,7 @@ class TestExitCodes:
             (["check", "./no_such_adapter.py"], 2, "There is no file './no_such_adapter.py'"),
             (["check", str(HOSTS / "raises_at_start.py")], 3, "ValueError: half written"),
             (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
-            (["check", str(HOSTS / "lacks_its_framework.py")], 3, "No module named 'no_such_framework'"),
+            (["check", str(HOSTS / "lacks_its_framework.py")], 3, "'no_such_framework'. --python EXE names a Python"),
             (["check", DEAD], 3, "ended with exit code 9"),
             (["check", "no_such_module:clip", "--op", "clip_by_norm"], 3, "does not import: ModuleNotFoundError"),
             (["check", "math:clip", "--op", "clip_by_norm"], 3, "The module 'math' has no 'clip'"),
@@ -167,6 +228,18 @@ class TestDoors:
         (read,) = read_runs(record)
         assert {cell.operation for cell in read.cells} == {"clip_by_value"}
         assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
+
+    @pytest.mark.parametrize("spelling", ["norm", "clip-by-norm", "clip_by_norm", "Norm"])
+    def test_operation_is_known_by_its_short_names(self, spelling: str) -> None:
+        assert run("check", RIGHT, *NARROW, "--op", spelling).exit_code == 0
+
+    def test_function_of_a_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
+        (tmp_path / "my clips.py").write_text(text, encoding="utf-8")
+
+        result = run("check", f"{tmp_path / 'my clips.py'}:clip", "--op", "value", "--rule", "value.bounds")
+
+        assert result.exit_code == 0, result.output
 
     def test_several_pythons_by_name(self) -> None:
         result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}")
@@ -276,19 +349,47 @@ class TestRecords:
         assert result.exit_code == 2
         assert "without --rule, --op and --dtype" in result.stderr
 
+    @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
+    def test_pins_are_proposed_for_adapters_that_are_here_alone(self, adapter: str, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", RIGHT, *NARROW, "-o", record)
+        header, rest = record.read_text(encoding="utf-8").split("\n", 1)
+        forged = json.dumps({**json.loads(header), "adapter": adapter})
+        record.write_text(f"{forged}\n{rest}", encoding="utf-8")
+
+        result = run("expectations", "update", record, "--write")
+
+        assert result.exit_code == 2
+        assert "There is no adapter" in result.stderr
+
+    def test_summary_of_a_run_in_which_nothing_was_judged_is_3(self, tmp_path: Path) -> None:
+        record = tmp_path / "record.jsonl"
+        run("check", RIGHT, *NARROW, "-o", record)
+        lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        for line in lines[1:-1]:
+            line.update({"status": "unsupported", "detail": "Not here."})
+        lines[-1]["counts"] = {"unsupported": len(lines) - 2}
+        record.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+        result = run("summary", record)
+
+        assert result.exit_code == 3
+        assert "no cell that was judged" in result.stderr
+        assert " As expected." not in result.stdout
+
     def test_folder_without_records_is_said(self, tmp_path: Path) -> None:
         result = run("summary", tmp_path)
 
         assert result.exit_code == 3
         assert "There is no record" in result.stderr
 
-    def test_several_jobs_give_the_same_cells(self, tmp_path: Path) -> None:
+    def test_several_jobs_give_the_same_cells_in_the_same_order(self, tmp_path: Path) -> None:
         found = []
         for jobs in ("1", "2"):
             record = tmp_path / f"{jobs}.jsonl"
             run("check", "numpy", "--rule", "global-norm.*zero*", "--rule", "*.at-*", "--jobs", jobs, "-o", record)
             (one,) = read_runs(record)
-            found.append({(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells})
+            found.append([(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells])
 
         assert found[0] == found[1]
         assert len(found[0]) > 20
@@ -471,7 +572,7 @@ class TestOtherVerbs:
 
         assert result.exit_code == 0
         assert "Exit codes" in result.stdout
-        assert set(gradclip.commands) <= set(result.stdout.split())
+        assert set(VERBS) <= set(result.stdout.split())
 
     @pytest.mark.parametrize("group", [[], ["expectations"]])
     def test_help_cuts_no_summary(self, group: list[str]) -> None:
@@ -550,6 +651,44 @@ class TestOtherVerbs:
 
         assert result.exit_code == 2
         assert "Did you mean global-norm.at-threshold/three-four-five/float32" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["show", "at-threshold"], "norm.at-threshold, global-norm.at-threshold"),
+            (["show", "global-norm"], "`gradclip rules global-norm` lists its"),
+            (["show", "at-treshold"], "global-norm.at-threshold"),
+            (["rules", "global-norm.at-treshold"], "Did you mean global-norm.at-threshold"),
+        ],
+    )
+    def test_a_rule_is_found_across_operations(self, arguments: list[str], said: str) -> None:
+        result = run(*arguments)
+
+        assert result.exit_code == 2
+        assert said in " ".join(result.stderr.split())
+
+    @pytest.mark.parametrize("name", ["global-norm", "global_norm", "clip_by_global_norm", "global-norm."])
+    def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
+        assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
+
+    def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
+        assert "\n2 rules, " in run("rules", "at-threshold").stdout
+
+    def test_repro_of_a_rule_is_about_its_first_red_cell(self, tmp_path: Path) -> None:
+        function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
+        function.write_text("def clip(grads, *, clip_norm):\n    return [g * g.dtype.type(0.75) for g in grads]\n")
+        names = ("global-norm.scaled-above", "global-norm.dtype-kept")
+        rules = [word for name in names for word in ("--rule", name)]
+        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+        arguments = ["check", "half_module:clip", "--op", "clip_by_global_norm", *rules, "--dtype", "float32"]
+        CliRunner(env=environment).invoke(gradclip, [*arguments, "-o", str(record)])
+        first = next(cell.case for cell in read_runs(record)[0].cells if cell.status == "fail")
+
+        of_rule = run("repro", record, first.partition("/")[0])
+
+        assert of_rule.stdout == run("repro", record, first).stdout != ""
+        assert "Did you mean global-norm.scaled-above" in run("repro", record, "global-norm.scaled-abve").stderr
+        assert "as expected" in run("repro", record, "global-norm.dtype-kept").stderr
 
     def test_rules_lists_all_of_them_or_some(self) -> None:
         listed = run("rules").stdout

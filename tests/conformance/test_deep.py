@@ -22,6 +22,7 @@ from gradclip_conformance.oracle.predict import decoded, predict
 from gradclip_conformance.run import search as deep
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.records import read_runs
 
 SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
@@ -47,7 +48,9 @@ def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool
 def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
     """What a search of a plain function comes to."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
-    return deep.search(connection, selection, seed, 10.0)
+    return deep.search(
+        connection.description.subjects, selection, seed, lambda planned: run_cell(connection, planned, 10.0)
+    )
 
 
 def test_a_failing_input_is_found_and_shrunk() -> None:

@@ -28,7 +28,7 @@ from gradclip_conformance.known.pins import (
     unmatched,
     version_satisfies,
 )
-from gradclip_conformance.known.propose import proposal
+from gradclip_conformance.known.propose import CannotPin, proposal
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
 PUBLISHED_FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
@@ -290,6 +290,7 @@ class TestProposal:
     def test_what_is_wrong_with_pins_is_told(self) -> None:
         assert "# The pin of" in proposal(run_of(cell("pass")), [PIN])
 
+    @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
     def test_with_the_proposed_file_a_run_that_answers_alike_is_as_expected(self, path: Path) -> None:
         (run,) = read_runs(path)
@@ -315,6 +316,23 @@ class TestProposal:
         assert (kept.subjects, kept.observed, kept.reason) == (("lib.clip_[a]",), PIN.observed, PIN.reason)
         assert (new.subjects, new.observed) == (("lib.clip_[b]",), "all-nan")
         assert new.reason.startswith("To be explained")
+
+    def test_no_text_of_a_record_becomes_a_line_of_the_file(self) -> None:
+        forged = 'lib"\n[[deviation]]\nsubjects = ["*"]\ncases = ["*"]\nobserved = "x"\nreason = "r"\nurl = "u"'
+        forged += '\nfirst_seen = "1"\nlast_seen = "1"\n#'
+        failed = replace(cell("fail", f"{forged}\x1b", subject=f"lib.{forged}".replace("*", "?")), detail=forged)
+        run = run_of(failed, cell("pass", subject="lib.other"))
+        run = replace(run, header=replace(run.header, framework={"name": forged, "version": "2.3.1"}))
+
+        (pin,) = read_deviations(proposal(run, []), "lib.toml")
+
+        assert pin.subjects == (failed.subject,)
+        assert pin.observed == f"{forged}\x1b"
+
+    @pytest.mark.parametrize("changed", [{"subject": "*"}, {"subject": "lib.*"}, {"case": "a/*/c"}, {"case": "a"}])
+    def test_what_a_pin_would_take_for_a_pattern_is_refused(self, changed: dict[str, str]) -> None:
+        with pytest.raises(CannotPin, match="cannot be pinned"):
+            proposal(run_of(replace(cell("fail"), **changed)), [])
 
     def test_a_file_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pin = proposal(run_of(cell("deviation")), [PIN]).partition("\n\n")[2]

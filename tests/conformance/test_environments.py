@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
+
+from gradclip_conformance.run import environments
 
 #: Makes an environment whose one requirement every new environment has, and leaves a mark in it.
 MAKE = """
@@ -40,6 +43,14 @@ def marks(process: subprocess.Popen[str]) -> str:
     assert process.returncode == 0
     subprocess.run([python.strip(), "-c", "import pip"], check=True)
     return Path(python.strip()).with_name("marks").read_text()
+
+
+def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRADCLIP_VENVS", raising=False)
+    assert environments.environments_folder() == platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
+
+    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path))
+    assert environments.environments_folder() == tmp_path.resolve()
 
 
 def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
@@ -36,7 +36,11 @@ ADAPTERS = {
     "exits": ("crash", "exit code 7"),
     "leaves": ("crash", "out of memory, probably"),
     "raises": ("error", "a fault of the adapter"),
-    "returns_nothing": ("error", "The adapter itself failed"),
+    "returns_nothing": ("error", "must return a gradclip_adapters.contract.Reply, and returned a NoneType"),
+    "returns_a_list": ("error", "must return a gradclip_adapters.contract.Reply, and returned a list"),
+    "holds_numpy_arrays": ("error", "Reply.gradients[0] is a numpy.ndarray; wrap it: Array.of(...)"),
+    "returns_gigabytes": ("fail", "arrays of 67,108,864 bytes in all"),
+    "raises_at_length": ("fail", "raised ValueError: xxx"),
     "framework_raises": ("fail", "raised NotImplementedError: not implemented on this device"),
     "declines": ("unsupported", "no thresholds of 5 here"),
     "wrong_count": ("fail", "1 gradient came back for 2"),
@@ -53,10 +57,24 @@ WAYS = {
     "wrong_number": ("crash", "answered call 4711"),
     "rubbish": ("crash", "Loading weights"),
     "binary": ("crash", "not JSON"),
-    "json_that_is_no_object": ("crash", "not a message"),
+    "json_that_is_no_object": ("crash", "not a JSON object"),
     "unknown_message": ("crash", "thought"),
     "lacks_a_member": ("crash", "gradients"),
-    "nested_without_end": ("crash", "not JSON"),
+    "nested_without_end": ("crash", "17 levels of nesting: the limit is 16"),
+    "nested_450_times": ("crash", "17 levels of nesting: the limit is 16"),
+    "line_without_an_end": ("crash", "a line of more than"),
+    "lines_without_an_end": ("crash", "not JSON"),
+    "standard_error_without_a_newline": ("pass", ""),
+    "shape_of_many_axes": ("crash", "200,000 axes in a shape: the limit is 64"),
+    "axis_below_zero": ("crash", "-1"),
+    "axis_that_is_true": ("crash", "True"),
+    "axis_beyond_all_memory": ("crash", "1,125,899,906,842,624 elements along an axis"),
+    "text_without_an_end": ("crash", "10,000,000 characters in a text: the limit is 100,000"),
+    "warning_without_an_end": ("crash", "10,000,000 characters in a text: the limit is 100,000"),
+    "warnings_without_number": ("crash", "10,000 warnings in a message: the limit is 100"),
+    "number_of_many_digits": ("crash", "More than 18 digits in a number"),
+    "number_that_is_none": ("crash", "the number NaN is not sent exactly"),
+    "key_that_stands_twice": ("crash", "the key 'gradients' stands twice"),
     "too_many_inputs": ("crash", "4 `inputs` for a call of 2 gradients"),
     "no_inputs": ("crash", "0 `inputs` for a call of 2 gradients"),
     "text_that_is_null": ("crash", "$.text: None is not of type 'string'"),
@@ -76,7 +94,23 @@ STARTS = {
     "lacks_its_framework": ("missing-framework", "no_such_framework"),
     "hangs_at_start": ("start-timeout", "did not start within 2 s"),
     "knows_nothing_of_itself": ("broken-adapter", "no version to be found"),
+    "misspelt_feature": ("broken-adapter", "declares the feature 'exclude', which does not exist"),
     "no_such_file": ("bad-target", "There is no file"),
+}
+
+#: The same for hosts that greet the suite by themselves.
+GREETINGS = {
+    "other_protocol": ("protocol", "The host speaks protocol 2, the suite 1"),
+    "environment_that_overrides": ("broken-adapter", "The environment names 'python'"),
+    "many_subjects": ("broken-adapter", "10,000 subjects in a message: the limit is 1,000"),
+    "subject_twice": ("broken-adapter", "The subject 'fake' is declared twice"),
+    "norm_type_nan": ("broken-adapter", "declares a norm of the order nan"),
+    "norm_type_beyond_range": ("broken-adapter", "'0x1p+99999' is beyond the range of float64"),
+    "unknown_feature": ("broken-adapter", "declares the feature 'exclude'"),
+    "unknown_operation": ("broken-adapter", "'clip' is not one of"),
+    "unknown_dtype": ("broken-adapter", "'float31' is not one of"),
+    "name_of_two_lines": ("broken-adapter", "a name is printable text"),
+    "name_without_an_end": ("broken-adapter", "1,000,000 characters in a name: the limit is 300"),
 }
 
 
@@ -94,6 +128,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
     assert not run.footer.incomplete
 
 
+@pytest.mark.exam(sample=6)
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
@@ -101,6 +136,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     check_run(run_of([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
 
 
+@pytest.mark.exam(sample=6)
 @pytest.mark.parametrize("name", WAYS)
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
@@ -108,6 +144,7 @@ def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     check_run(run_of([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
 
 
+@pytest.mark.exam(sample=4)
 @pytest.mark.parametrize("name", STARTS)
 def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]
@@ -117,8 +154,27 @@ def test_host_that_does_not_start_says_why(name: str) -> None:
     assert raised.value.kind == kind
 
 
+@pytest.mark.parametrize("name", GREETINGS)
+def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
+    kind, phrase = GREETINGS[name]
+
+    with pytest.raises(StartError) as raised:
+        HostProcess([sys.executable, str(HOSTS / "raw_host.py"), name], start_seconds=60)
+
+    assert raised.value.kind == kind
+    assert phrase in str(raised.value)
+
+
+def test_fault_in_a_declaration_is_told_without_a_traceback() -> None:
+    with pytest.raises(StartError) as raised:
+        HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=60)
+
+    assert "Traceback" not in str(raised.value)
+
+
 def test_every_fake_is_expected_to_be_something() -> None:
-    helpers = {"one_bad_call", "raw_host"}
+    # Helpers, and those of other tests.
+    helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
 
@@ -167,14 +223,16 @@ def test_several_jobs_have_hosts_of_their_own() -> None:
 
 
 def test_process_that_a_host_leaves_behind_holds_nothing_up(tmp_path: Path) -> None:
-    adapter = tmp_path / "leaves_a_process.py"
+    adapter, number = tmp_path / "leaves_a_process.py", tmp_path / "number"
     # In a session of its own, it outlives the host, and holds the host's standard error open.
-    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(4)'], start_new_session=True)\n"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True).pid"
+    kept = f"open({str(number)!r}, 'w').write(str({child}))\n"
     text = (HOSTS / "right.py").read_text(encoding="utf-8")
-    adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{child}{text}", "utf-8")
+    adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{kept}{text}", "utf-8")
     host = HostProcess([*host_command(), str(adapter)], start_seconds=60)
-    start = time.monotonic()
 
     host.close()
 
-    assert time.monotonic() - start < 3
+    left = psutil.Process(int(number.read_text(encoding="utf-8")))
+    assert left.is_running()
+    left.kill()

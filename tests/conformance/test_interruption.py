@@ -15,6 +15,9 @@ import pytest
 
 from gradclip_reports.records import RecordError, read_runs
 
+#: A bound for what must end by itself, which on no machine takes so many seconds. A host may start for longer.
+LONG = 200
+
 HOSTS = Path(__file__).with_name("hosts")
 MAIN = [sys.executable, "-c", "from gradclip_conformance.cli import main; main()"]
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--timeout", "100"]
@@ -37,7 +40,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def wait_for_cells(record: Path, count: int) -> None:
     """Until the record holds so many cells."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
             return
@@ -60,7 +63,7 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     time.sleep(0.5)
 
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
     assert "incomplete" in said
@@ -78,7 +81,7 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     wait_for_cells(tmp_path / "hangs.jsonl", 1)
 
     process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=30)
+    shown, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
     assert "3 of 3 cells passed" in shown
@@ -87,12 +90,43 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "hangs.jsonl")[-1]["incomplete"]
 
 
-def test_interruption_while_an_adapter_starts(tmp_path: Path, left_behind: Callable[[], list[Any]]) -> None:
-    process = start(str(HOSTS / "hangs_at_start.py"), "-o", str(tmp_path / "record.jsonl"))
-    time.sleep(3)
+#: Starts once, and when it is started again leaves a mark and never gets ready.
+STARTS_ONCE = """
+import sys, time
+from pathlib import Path
+sys.path.append({hosts!r})
+from hangs import Fake as adapter
+try:
+    Path({folder!r}, "started").mkdir()
+except FileExistsError:
+    Path({folder!r}, "starts again").touch()
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def starts_once(tmp_path: Path) -> Path:
+    """An adapter of which one host starts, and each other one never gets ready."""
+    path = tmp_path / "starts_once.py"
+    path.write_text(STARTS_ONCE.format(hosts=str(HOSTS), folder=str(tmp_path)), encoding="utf-8")
+    return path
+
+
+def wait_for_file(path: Path) -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + LONG
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} was never there"
+        time.sleep(0.05)
+
+
+def test_interruption_while_an_adapter_starts(starts_once: Path, left_behind: Callable[[], list[Any]]) -> None:
+    starts_once.with_name("started").mkdir()
+    process = start(str(starts_once), "-o", str(starts_once.with_name("record.jsonl")))
+    wait_for_file(starts_once.with_name("starts again"))
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LONG)
 
     left = left_behind()
     assert process.returncode == 3, said
@@ -101,14 +135,15 @@ def test_interruption_while_an_adapter_starts(tmp_path: Path, left_behind: Calla
 
 
 def test_hosts_that_start_while_a_run_is_stopped_are_ended(
-    tmp_path: Path, left_behind: Callable[[], list[Any]]
+    starts_once: Path, left_behind: Callable[[], list[Any]]
 ) -> None:
-    record = tmp_path / "record.jsonl"
-    process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
+    record = starts_once.with_name("record.jsonl")
+    process = start(str(starts_once), "-o", str(record), "--jobs", "3")
     wait_for_cells(record, 1)
+    wait_for_file(starts_once.with_name("starts again"))
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LONG)
 
     left = left_behind()
     assert process.returncode == 3, said
@@ -122,7 +157,7 @@ def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     time.sleep(0.5)
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
     footer = lines_of(record)[-1]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +17,12 @@ from gradclip_adapters.contract import DTYPES, Call, Reply
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.isolation import CannotIsolate, import_target
+
+NEGATIVE: dict[str, Any] = {"dtypes": ["float32"], "rule": "norm.negative-threshold-refused"}
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:
@@ -37,7 +48,7 @@ def is_interrupted(grads: list[Any], *, clip_norm: float) -> list[Any]:
 
 
 def test_function_that_ends_the_process_costs_its_cells() -> None:
-    results = check_clipper(ends, "clip_by_norm", dtypes=["float32"], rule="norm.negative-threshold-refused")
+    results = check_clipper(ends, "clip_by_norm", isolated=False, **NEGATIVE)
 
     assert {result["status"] for result in results} == {"crash"}
     assert {result["detail"] for result in results} == {"The call would have ended a host process: SystemExit: 0"}
@@ -52,7 +63,7 @@ def test_calls_before_all_others_are_calls_of_cases(dtype: str) -> None:
             asked.append(call)
             return super()._answer(call)
 
-    (subject,) = Asks(returns_no_norm, "clip_by_global_norm", (dtype,)).subjects()
+    (subject,) = InProcess(Asks(returns_no_norm, "clip_by_global_norm", (dtype,))).description.subjects
 
     assert len(asked) == 2
     assert all(call in [case.call(subject.name) for case in all_cases()] for call in asked)
@@ -66,7 +77,206 @@ def test_function_that_ends_the_process_at_once_costs_its_cells() -> None:
 
 def test_interruption_ends_the_check() -> None:
     with pytest.raises(KeyboardInterrupt):
-        check_clipper(is_interrupted, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold")
+        check_clipper(is_interrupted, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold", isolated=False)
+
+
+MISBEHAVING = """
+import ctypes
+import os
+import time
+import numpy as np
+
+def right(grads, *, clip_norm):
+    if clip_norm < 0:
+        raise ValueError("negative")
+    return list(grads)
+
+def leaves(grads, *, clip_norm):
+    os._exit(3)
+
+def leaves_at_negative(grads, *, clip_norm):
+    if clip_norm < 0:
+        os._exit(3)
+    return list(grads)
+
+def dies(grads, *, clip_norm):
+    ctypes.string_at(0)
+
+def hangs(grads, *, clip_norm):
+    time.sleep(3600)
+
+def takes_much(grads, *, clip_norm):
+    return [np.ones(1 << 29, np.float64).astype(g.dtype)[:g.size] for g in grads]
+
+def returns_much(grads, *, clip_norm):
+    return [np.broadcast_to(np.float32(1), (1 << 30,))]
+"""
+
+
+@pytest.fixture
+def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of functions that do what a process cannot catch."""
+    (tmp_path / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("misbehaving")
+    del sys.modules["misbehaving"]
+
+
+@pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
+@pytest.mark.parametrize(("name", "said"), [("leaves", "exit code 3"), ("dies", "SIGSEGV")])
+def test_function_that_ends_its_process_at_once_costs_its_cells(
+    operation: str, name: str, said: str, misbehaving: Any
+) -> None:
+    rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
+
+    results = check_clipper(getattr(misbehaving, name), operation, dtypes=["float32"], rule=rule)
+
+    assert results.isolated
+    assert {result["status"] for result in results} == {"crash"}
+    assert all(said in result["detail"] for result in results)
+
+
+def test_other_cells_are_judged_as_ever(misbehaving: Any) -> None:
+    rule = "norm.*threshold*"
+    whole = check_clipper(misbehaving.right, "clip_by_norm", dtypes=["float32"], rule=rule)
+    ended = check_clipper(misbehaving.leaves_at_negative, "clip_by_norm", dtypes=["float32"], rule=rule)
+
+    negative = [cell["rule"] == "norm.negative-threshold-refused" for cell in whole]
+    assert 0 < sum(negative) < len(whole)
+    assert [cell["status"] for cell in ended if cell["rule"] == "norm.negative-threshold-refused"] == ["crash"] * sum(
+        negative
+    )
+    assert [cell["status"] for cell, skip in zip(ended, negative, strict=True) if not skip] == [
+        cell["status"] for cell, skip in zip(whole, negative, strict=True) if not skip
+    ]
+
+
+@pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
+def test_function_that_hangs_in_its_first_call_costs_its_cells(
+    operation: str, misbehaving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradclip_conformance.api.CASE_SECONDS", 1.0)
+    monkeypatch.setattr("gradclip_conformance.run.isolation.CASE_SECONDS", 1.0)
+    rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
+
+    results = check_clipper(misbehaving.hangs, operation, dtypes=["float32"], rule=rule)
+
+    assert {result["status"] for result in results} == {"timeout"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")
+def test_memory_of_a_function_is_limited(misbehaving: Any) -> None:
+    results = check_clipper(misbehaving.takes_much, "clip_by_norm", memory="1G", rule="norm.at-threshold/*/float32")
+
+    assert results
+    assert {result["status"] for result in results} <= {"fail", "crash"}
+    assert all("Memory" in result["detail"] or "memory" in result["detail"] for result in results)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")
+def test_answer_of_gigabytes_is_not_packed(misbehaving: Any) -> None:
+    results = check_clipper(misbehaving.returns_much, "clip_by_norm", memory="1G", rule="norm.at-threshold/*/float32")
+
+    assert {result["status"] for result in results} == {"fail"}
+    assert all("takes 4,294,967,296 bytes" in result["detail"] for result in results)
+
+
+@pytest.mark.parametrize("memory", ["much", "4X", "-1G", "1", "9" * 400, 0])
+def test_memory_that_is_no_size_is_refused(memory: Any) -> None:
+    with pytest.raises(ValueError, match="of memory"):
+        check_clipper(returns_no_norm, "clip_by_norm", memory=memory)
+
+
+def test_closure_runs_in_this_process_and_says_why() -> None:
+    def closure(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        return grads
+
+    results = check_clipper(closure, "clip_by_norm", **NEGATIVE)
+
+    assert not results.isolated
+    assert "because a lambda, or a function inside a function, cannot be imported" in results.note
+    assert results.note in str(results)
+    with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
+        check_clipper(closure, "clip_by_norm", isolated=True)
+    with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
+        check_clipper(closure, "clip_by_norm", memory="1G")
+
+
+def test_same_cells_in_both_processes(misbehaving: Any) -> None:
+    found = [
+        check_clipper(misbehaving.right, "clip_by_global_norm", dtypes=["float32"], isolated=isolated)
+        for isolated in (True, False)
+    ]
+    for cell in (cell for cells in found for cell in cells):
+        del cell["seconds"]
+
+    assert list(found[0]) == list(found[1])
+
+
+SCRIPT = """
+from gradclip_conformance import check_clipper
+ran = 0
+
+def clip(grads, *, clip_norm):
+    return list(grads)
+
+{guard}
+    results = check_clipper(clip, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold")
+    print(results.isolated, results.note)
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "said"),
+    [
+        ('if __name__ == "__main__":', "True \n"),
+        (
+            "if True:",
+            "False The function ran in this process, where a hang or an exit ends the check, because importing",
+        ),
+    ],
+    ids=["guarded", "unguarded"],
+)
+def test_script_is_imported_only_where_it_merely_defines(guard: str, said: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(guard=guard), encoding="utf-8")
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.stdout.startswith(said), done.stderr
+    assert done.stdout.count("\n") == 1
+
+
+def test_module_that_checks_itself_while_it_is_imported_is_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checks_itself.py").write_text(SCRIPT.format(guard="if True:"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    command = [sys.executable, "-c", "import checks_itself"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+
+    assert done.stdout.startswith("False The function ran in this process"), done.stderr
+    assert "is being imported by a check of it" in done.stdout
+
+
+def test_function_that_another_module_would_hide_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, misbehaving: Any
+) -> None:
+    assert import_target(misbehaving.right) == "misbehaving:right"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "misbehaving.py").write_text("def right(grads, *, clip_norm): ...\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+
+    with pytest.raises(CannotIsolate, match="would not find the module 'misbehaving'"):
+        import_target(misbehaving.right)
+
+
+@pytest.mark.parametrize("function", [functools.partial(returns_no_norm), "text", [].append])
+def test_what_has_no_name_in_a_module_is_not_imported(function: Any) -> None:
+    with pytest.raises(CannotIsolate, match=r"no name by which|names something else"):
+        import_target(function)
 
 
 STRICT = """

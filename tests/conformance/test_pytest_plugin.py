@@ -1,12 +1,15 @@
-"""`pytest --pyargs gradclip_conformance --adapter ...`: one test a cell, in a pytest of its own."""
+"""`pytest --pyargs gradclip_conformance --gradclip-adapter ...`: one test a cell, in a pytest of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
+
+from gradclip_conformance.pytest_plugin import pytest_addoption
 
 HOSTS = Path(__file__).with_name("hosts")
 
@@ -20,7 +23,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_one_test_for_each_cell(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
+    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "fake::norm.each-tensor-alone/both-above/float32] PASSED" in done.stdout
@@ -28,7 +31,9 @@ def test_one_test_for_each_cell(tmp_path: Path) -> None:
 
 
 def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32")
+    done = run_pytest(
+        tmp_path, "--gradclip-adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32"
+    )
 
     assert done.returncode == 1
     assert "1 gradient came back for 2." in done.stdout
@@ -36,9 +41,9 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
 
 
 def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
-    narrow = ["-k", "each-tensor-alone and float32", "--adapter-timeout", "1"]
+    narrow = ["-k", "each-tensor-alone and float32", "--gradclip-timeout", "1"]
 
-    done = run_pytest(tmp_path, "--adapter", str(HOSTS / "hangs.py"), *narrow)
+    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "hangs.py"), *narrow)
 
     assert "timeout: No answer within 1 s" in done.stdout
     assert "1 failed, 2 passed" in done.stdout
@@ -49,30 +54,62 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
 
     done = run_pytest(
-        tmp_path, "--adapter", "my_clips:clip", "--adapter-op", "clip_by_value", "-k", "bounds and float32"
+        tmp_path, "--gradclip-adapter", "my_clips:clip", "--gradclip-op", "clip_by_value", "-k", "bounds and float32"
     )
-    without = run_pytest(tmp_path, "--adapter", "my_clips:clip")
+    without = run_pytest(tmp_path, "--gradclip-adapter", "my_clips:clip")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert without.returncode == pytest.ExitCode.INTERRUPTED
-    assert "say with --adapter-op" in without.stderr + without.stdout
+    assert "say with --gradclip-op" in without.stderr + without.stdout
     assert "pytest_plugin.py" not in without.stdout
 
 
 @pytest.mark.parametrize("name", [str(HOSTS / "dies_at_start.py"), str(HOSTS / "defines_nothing.py"), "tensor-flow"])
 def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(name: str, tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--adapter", name)
+    done = run_pytest(tmp_path, "--gradclip-adapter", name)
 
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert f"the adapter {name!r} does not start" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
 
 
-def test_without_an_adapter_it_says_so(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "-rs")
+def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path)
 
-    assert done.returncode == 0
-    assert "no adapter is named: give --adapter NAME" in done.stdout
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "no adapter is named: give --gradclip-adapter NAME" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
+def test_time_limit_that_is_none_is_refused(seconds: str, tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--gradclip-timeout" in done.stderr
+
+
+def test_missing_framework_names_the_option_for_another_python(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "lacks_its_framework.py"))
+
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "--gradclip-python EXE" in done.stdout
+
+
+def test_no_option_may_collide_with_another_plugin() -> None:
+    class Group:
+        names: ClassVar[list[str]] = []
+
+        def getgroup(self, *_: str) -> Group:
+            return self
+
+        def addoption(self, name: str, **_: Any) -> None:
+            self.names.append(name)
+
+    pytest_addoption(cast("pytest.Parser", Group()))
+
+    assert Group.names
+    assert all(name.startswith("--gradclip-") for name in Group.names)
 
 
 def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:

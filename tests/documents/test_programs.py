@@ -1,70 +1,31 @@
-"""Every program that the documents print runs, in the framework that it was written for, and does what they state.
+"""Run every program that the documents print, and check that it does what the document states.
 
-A variable such as GRADCLIP_PYTHON_PADDLE names a Python that has the framework; without it this Python is used where
-it has the framework itself. Naming a framework in GRADCLIP_REQUIRE makes its absence an error.
+A variable such as GRADCLIP_PYTHON_PADDLE names a Python that has the framework. Without it, this Python is used where
+it has the framework itself. GRADCLIP_REQUIRE makes a framework's absence an error.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
-import os
 import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from frameworks import python_with
 
 FOLDER = Path(__file__).parent / "programs"
-PROGRAMS = sorted(path.name for path in FOLDER.glob("*_*.py"))
-
-
-@dataclass(frozen=True)
-class Framework:
-    """A framework that programs were written for."""
-
-    name: str
-    variable: str
-    distribution: str
-    versions: tuple[str, ...]
-
-    def is_here(self) -> bool:
-        """Whether this Python has a version that the programs run in."""
-        try:
-            return importlib.metadata.version(self.distribution).startswith(self.versions)
-        except importlib.metadata.PackageNotFoundError:
-            return False
-
-
-#: By the first word of a program's name.
-FRAMEWORKS = {
-    "paddle": Framework("paddle", "GRADCLIP_PYTHON_PADDLE", "paddlepaddle", ("2.", "3.")),
-    "fluid": Framework("paddle-fluid", "GRADCLIP_PYTHON_PADDLE_FLUID", "paddlepaddle", ("1.8.",)),
-    "torch": Framework("torch", "GRADCLIP_PYTHON_TORCH", "torch", ("2.",)),
-}
-
-
-def python_with(framework: Framework) -> str:
-    """A Python that has the framework; the test is skipped, or fails where it is required, without one."""
-    named = os.environ.get(framework.variable)
-    if named:
-        return named
-    if framework.is_here():
-        return sys.executable
-    message = (
-        f"{framework.distribution} {' or '.join(framework.versions)} is not installed in this Python; "
-        f"{framework.variable} can name one that has it"
-    )
-    if framework.name in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        pytest.fail(message)
-    pytest.skip(message)
+#: The framework of a program, by the first word of its name.
+FRAMEWORKS = {"paddle": "paddle", "fluid": "paddle-fluid", "torch": "torch"}
+PROGRAMS = [
+    pytest.param(path.name, marks=pytest.mark.framework(FRAMEWORKS[path.name.split("_")[0]]), id=path.name)
+    for path in sorted(FOLDER.glob("*_*.py"))
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_does_what_its_document_states(program: str) -> None:
-    python = python_with(FRAMEWORKS[program.split("_")[0]])
+    python = python_with(FRAMEWORKS[program.partition("_")[0]])
 
     done = subprocess.run([python, FOLDER / program], capture_output=True, text=True, timeout=300, check=False)
 
@@ -72,13 +33,13 @@ def test_program_does_what_its_document_states(program: str) -> None:
 
 
 def test_each_document_with_programs_is_covered() -> None:
-    headings = " ".join((FOLDER / program).read_text(encoding="utf-8").splitlines()[0] for program in PROGRAMS)
+    headings = " ".join(path.read_text(encoding="utf-8").splitlines()[0] for path in FOLDER.glob("*_*.py"))
 
     assert {"000", "001", "002", "003", "004"} <= set(headings.replace(",", " ").replace(":", " ").split())
 
 
 class TestFormulas:
-    """What the programs assert with can fail."""
+    """Check that the assertions of the programs can fail."""
 
     spec = importlib.util.spec_from_file_location("formulas", FOLDER / "formulas.py")
     assert spec is not None

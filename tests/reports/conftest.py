@@ -26,7 +26,7 @@ OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_
 
 
 def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
-    """A header; each subject is (name, operation)."""
+    """Return a header; each subject is (name, operation)."""
     listed = [
         {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
         | {"formula": None}
@@ -45,7 +45,7 @@ def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequenc
 
 
 def cell_of(**changed: Any) -> Cell:
-    """A cell that passed, unless told otherwise."""
+    """Return a cell that passed, unless told otherwise."""
     members: dict[str, Any] = {
         "subject": "clip",
         "operation": "clip_by_norm",
@@ -61,7 +61,7 @@ def cell_of(**changed: Any) -> Cell:
 
 
 def run_of(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
-    """A run whose footer agrees with its cells."""
+    """Return a run whose footer agrees with its cells."""
     plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
     footer = Footer(
         planned=len(plan),
@@ -81,7 +81,7 @@ def status_of(number: int) -> str:
 
 
 def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
-    """A run of all the made-up rules, with every status but `error`."""
+    """Return a run of all the made-up rules, with every status but `error`."""
     cells: list[Cell] = []
     for subject, operation in subjects:
         for theme, names in RULES.items():
@@ -177,7 +177,7 @@ def small_run() -> Run:
 
 
 def text_of_record(runs: Sequence[Run]) -> str:
-    """The text of the record that holds the runs."""
+    """Return the text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:
         not_run = [(subject, case) for subject, case in run.footer.not_run]

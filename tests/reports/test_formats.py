@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from gradclip_reports.markdown import markdown
+from gradclip_reports.markup import code, escape_markdown
 from gradclip_reports.outcomes import OUTCOMES
 from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.render import FORMATS, render
@@ -24,7 +27,7 @@ STRINGS = {"type": "array", "items": STRING, "minItems": 1}
 
 
 def closed(required: list[str], **properties: Any) -> dict[str, Any]:
-    """An object with these members and no others."""
+    """Return the schema of an object with these members and no others."""
     return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
 
 
@@ -143,12 +146,12 @@ class TestBadge:
             "color": "red",
         }
 
-    def test_unsupported_is_neither_passed_nor_red(
+    def test_a_run_in_which_nothing_was_judged_is_red(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         badge = json.loads(render([make_run(make_header(), [make_cell(status="unsupported")])], "badge"))
 
-        assert (badge["message"], badge["color"]) == ("0 of 1 passed", "brightgreen")
+        assert (badge["message"], badge["color"]) == ("nothing judged", "red")
 
 
 class TestSummary:
@@ -222,9 +225,89 @@ class TestMarkdown:
         cell = make_cell(subject=name, status="fail", detail="<script>|*x*\n# y", observed="`|`")
         text = markdown([make_run(make_header(subjects=[(name, "clip_by_norm")]), [cell])])
 
-        assert "| 1 | `` clip\\|`a`<script> `` | 0 of 1 |" in text
+        assert "| 1 | <code>clip&#124;&#96;a&#96;&lt;script&gt;</code> | 0 of 1 |" in text
         assert r"\<script\>\|\*x\* \# y" in text
         assert "- observed: `` `|` ``" in text
+
+
+#: Texts that a terminal, XML, a table or HTML would obey.
+HOSTILE = "a|`b`\\|c\n\n</details><script>\x1b[2J\u202eevil\u2028\x00\ufffe**x** &lt; | y"
+
+
+class TestHostileTexts:
+    """No text of a record gets a meaning in a report, whichever field it stands in."""
+
+    @pytest.fixture
+    def hostile_run(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
+    ) -> Run:
+        header = make_header(adapter=HOSTILE, version=HOSTILE, subjects=[(HOSTILE, "clip_by_norm")])
+        header = replace(
+            header,
+            suite={"name": HOSTILE, "version": HOSTILE},
+            environment={"python": HOSTILE, "platform": HOSTILE, HOSTILE: HOSTILE, "adapter": "forged"},
+        )
+        shown = {"dtype": HOSTILE, "shape": [HOSTILE], "values": [HOSTILE], HOSTILE: HOSTILE}
+        fields = {"subject": HOSTILE, "rule": HOSTILE, "theme": HOSTILE, "dtype": HOSTILE, "behaviour": HOSTILE}
+        fields |= {"detail": HOSTILE, "quote": HOSTILE, "url": HOSTILE}
+        fields |= {"input": shown, "expected": HOSTILE, "observed": [shown]}
+        cells = [
+            make_cell(case=f"{HOSTILE}/{number}", status=status, **fields)
+            for number, status in enumerate(["fail", "fail", "deviation", "documented", "unsupported"])
+        ]
+        return make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
+
+    @pytest.mark.parametrize("format", FORMATS)
+    def test_no_report_holds_what_is_not_printable(self, format: str, hostile_run: Run) -> None:
+        for runs in ([hostile_run], [hostile_run, hostile_run]):
+            text = render(runs, format)
+            assert "\x1b" not in text
+            # The summary in JSON gives the record as it is: JSON escapes what it must.
+            if format != "json":
+                assert [character for character in text if not character.isprintable() and character != "\n"] == []
+
+    def test_junit_is_xml(self, hostile_run: Run) -> None:
+        root = ElementTree.fromstring(render([hostile_run], "junit").encode())
+
+        assert len(root.findall(".//testcase")) == 6
+
+    def test_ctrf_says_who_was_checked_whatever_the_environment_says(self, hostile_run: Run) -> None:
+        (run,) = json.loads(render([hostile_run], "ctrf"))["results"]["environment"]["extra"]["runs"]
+
+        assert run["adapter"] != "forged"
+
+    def test_markdown_keeps_its_tables_and_elements(self, hostile_run: Run) -> None:
+        text = markdown([hostile_run])
+        outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+
+        assert "<script" not in outside_code.replace(r"\<", "")
+        assert outside_code.replace(r"\<", "").count("</details>") == outside_code.count("<details") == 2
+        tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+        assert len(tables) == 3
+        for rows in tables:
+            # GitHub ends a cell at each bar that no backslash escapes; a backslash may itself be escaped.
+            assert len({re.sub(r"\\.", "", row).count("|") for row in rows}) == 1
+
+    @pytest.mark.parametrize(
+        ("text", "escaped"),
+        [
+            ("- x", r"\- x"),
+            ("1. x", r"1\. x"),
+            ("=== ", r"\=== "),
+            ("&lt;b&gt;", r"\&lt;b\&gt;"),
+            ("3.11.9", "3.11.9"),
+            ("a\n\nb", "a  b"),
+        ],
+    )
+    def test_markdown_of_a_text(self, text: str, escaped: str) -> None:
+        assert escape_markdown(text) == escaped
+
+    @pytest.mark.parametrize("text", ["a\\|b", "|", "``|"])
+    def test_code_in_a_table_holds_no_bar(self, text: str) -> None:
+        assert "|" not in code(text, in_table=True)
+
+    def test_number_beyond_float64_is_shown_as_it_stands(self) -> None:
+        assert readable({"dtype": "float32", "shape": [1], "values": ["0x1p+99999"]}) == "float32[1] [0x1p+99999]"
 
 
 class TestReadable:

@@ -14,7 +14,7 @@ from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
 
 def total_of(matrix: Matrix) -> Counter[str]:
-    """The statuses of every place of every table."""
+    """Return the statuses of every place of every table."""
     rows = [row for table in matrix.tables for section in table.sections for row in section.rows]
     tallies = [tally for row in rows for tally in row.tallies if tally is not None]
     return sum((Counter(tally.counts) for tally in tallies), Counter())

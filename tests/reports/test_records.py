@@ -16,6 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gradclip_reports import limits, reading
+from gradclip_reports.limits import LIMITS
 from gradclip_reports.lines import strict_json
 from gradclip_reports.records import Cell, Footer, Header, RecordError, Run, RunWriter, plan_sha256, read_runs
 from gradclip_reports.statuses import CELL_STATUSES
@@ -27,7 +29,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
-    """The lines of a whole record: a header, three cells, a footer."""
+    """Return the lines of a whole record: a header, three cells, a footer."""
     stream = io.StringIO()
     with RunWriter(stream, make_header(), PLAN) as writer:
         for _, case in PLAN:
@@ -297,13 +299,17 @@ class TestDamaged:
 
     def test_newer_schema_before_all_else(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0] |= {"schema": 2, "members": "unknown here"}
-        with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* up to 1. Upgrade gradclip-spec"):
+        with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* 1 only. Upgrade gradclip-spec"):
+            read_runs(write_record(text_of(record)))
+
+    def test_schema_that_never_was(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[0] |= {"schema": 0}
+        with pytest.raises(RecordError, match=r"line 1: written in record schema 0, .* 1 only. Make the record again"):
             read_runs(write_record(text_of(record)))
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),
         [
-            (0, {"schema": 0}, r"\$\.schema: 1 was expected"),
             (0, {"schema": "1"}, r"\$\.schema: 1 was expected"),
             (0, {"surplus": 1}, "'surplus' was unexpected"),
             (0, {"started": "yesterday"}, r"\$\.started: 'yesterday' does not match"),
@@ -342,7 +348,7 @@ class TestDamaged:
             ('{"record": "page"}\n', "got 'page'"),
             ('{"record": ["cell"]}\n', r"got \['cell'\]"),
             ('{"record": "cell", "ulp": NaN}\n', "NaN is no JSON number"),
-            ("[" * 100_000, "line 1: not JSON"),
+            ("[" * 100_000, "line 1: 100000 levels of nesting, and the limit is 32"),
         ],
     )
     def test_not_a_record(self, write_record: Write, text: str, problem: str) -> None:
@@ -378,3 +384,172 @@ class TestDamaged:
         monkeypatch.setitem(sys.modules, "jsonschema", None)
         with pytest.raises(ModuleNotFoundError, match=r"install gradclip-spec\[check\]"):
             read_runs(write_record(text_of(record)))
+
+
+class TestOrder:
+    def test_cells_are_written_in_the_order_of_the_plan(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        cells = [make_cell(case=case) for _, case in PLAN]
+        stream = io.StringIO()
+        with RunWriter(stream, make_header(), PLAN) as writer:
+            for place in (2, 0, 1):
+                writer.write(cells[place])
+
+        (run,) = read_runs(write_record(stream.getvalue()))
+        assert run.cells == tuple(cells) == writer.sort(reversed(cells))
+
+    def test_cells_that_wait_are_written_when_the_run_is_broken_off(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        stream = io.StringIO()
+        writer = RunWriter(stream, make_header(), PLAN)
+        writer.write(make_cell(case=PLAN[2][1]))
+        writer.close(incomplete=True)
+
+        (run,) = read_runs(write_record(stream.getvalue()), allow_incomplete=True)
+        assert [cell.case for cell in run.cells] == [PLAN[2][1]]
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+class TestLimits:
+    """What is too large is refused by the name of its limit; what the suite writes never is."""
+
+    @pytest.mark.parametrize(
+        ("line", "members", "problem"),
+        [
+            (1, {"detail": "x" * (1 << 16)}, None),
+            (1, {"detail": "x" * (1 + (1 << 16))}, "65537 characters in one text, and the limit is 65536"),
+            (1, {"subject": "x" * 513}, "513 characters in one name, and the limit is 512"),
+            (1, {"observed": [{"dtype": "float32", "shape": [1] * 200_000}]}, "200000 axes in one shape"),
+            (1, {"observed": {"a": ["x" * 70_000]}}, "70000 characters in one text"),
+            (0, {"framework": {"name": "torch", "version": "2" * 600}}, "600 characters in one name"),
+            (0, {"environment": {"python": "3", "platform": "y" * 70_000}}, "70000 characters in one text"),
+            (1, {"detail": "half \ud800"}, "half of a surrogate pair"),
+            (1, {"seconds": 1e300}, "more than a century"),
+            (0, {"started": "2026-99-21T02:38:27Z"}, r"\$\.started: month must be in 1\.\.12"),
+        ],
+    )
+    def test_members(
+        self, record: list[dict[str, Any]], write_record: Write, line: int, members: dict[str, Any], problem: str | None
+    ) -> None:
+        record[line] |= members
+        path = write_record(text_of(record))
+        if problem is None:
+            assert read_runs(path)
+            return
+        with pytest.raises(RecordError, match=f"line {line + 1}: .*{problem}"):
+            read_runs(path)
+
+    @pytest.mark.parametrize(
+        ("ulp", "problem"),
+        [
+            ("9" * 4000, "4000 characters in one number, and the limit is 40"),
+            ("9" * 30 + "." + "9" * 30, "61 characters in one number"),
+            ("1e999", "1e999 is beyond the range of float64"),
+        ],
+    )
+    def test_numbers(self, record: list[dict[str, Any]], write_record: Write, ulp: str, problem: str) -> None:
+        text = text_of(record).replace('"ulp": null', f'"ulp": {ulp}', 1)
+
+        with pytest.raises(RecordError, match=f"line 2: {problem}"):
+            read_runs(write_record(text))
+
+    def test_nesting(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[1]["observed"] = "NESTED"
+        for levels, refused in ((30, False), (450, True)):
+            path = write_record(text_of(record).replace('"NESTED"', nested(levels)))
+            if refused:
+                with pytest.raises(RecordError, match="451 levels of nesting, and the limit is 32"):
+                    read_runs(path)
+            else:
+                assert read_runs(path)
+
+    def test_brackets_in_a_text_are_no_nesting(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[1]["detail"] = '"' + "[" * 1000 + '\\"'
+
+        assert read_runs(write_record(text_of(record)))
+
+    def test_subjects(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        (one,) = record[0]["subjects"]
+        record[0]["subjects"] = [one | {"name": f"clip{number}"} for number in range(10_000)]
+
+        with pytest.raises(RecordError, match="10000 subjects in one run, and the limit is 256"):
+            read_runs(write_record(text_of(record)))
+
+    @pytest.mark.parametrize(("name", "number"), [("file", 100), ("line", 100), ("values", 3), ("cells", 2)])
+    def test_sizes(
+        self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write, name: str, number: int
+    ) -> None:
+        path = write_record(text_of(record))
+        limit = dataclasses.replace(LIMITS[name], number=number)
+        monkeypatch.setattr(limits, "LIMITS", {**LIMITS, name: limit})
+        monkeypatch.setattr(reading, "LIMITS", {**LIMITS, name: limit})
+
+        with pytest.raises(RecordError, match=f"[0-9]+ {limit.what}, and the limit is {number} "):
+            read_runs(path)
+
+    def test_a_device_without_an_end_is_read_up_to_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not Path("/dev/zero").exists():
+            pytest.skip("there is no /dev/zero here")
+        monkeypatch.setattr(reading, "LIMITS", {**LIMITS, "file": dataclasses.replace(LIMITS["file"], number=10_000)})
+
+        with pytest.raises(RecordError, match="10001 bytes in one record"):
+            read_runs("/dev/zero")
+
+    def test_what_is_written_is_within_the_limits(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+    ) -> None:
+        cell = make_cell(
+            status="crash", detail="\ud800" * 100_000, observed={"raised": "x" * 100_000}, behaviour="y" * 999
+        )
+        stream = io.StringIO()
+        with RunWriter(stream, make_header(version="z" * 100_000), [(cell.subject, cell.case)]) as writer:
+            writer.write(cell)
+
+        (run,) = read_runs(write_record(stream.getvalue()))
+        assert run.cells[0].detail.endswith("characters in all)")
+        assert run.header.framework["version"].startswith("zzz")
+
+
+class TestContradictions:
+    def test_a_key_that_stands_twice(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        text = text_of(record).replace('"status": "pass"', '"status": "fail", "status": "pass"', 1)
+
+        with pytest.raises(RecordError, match="the key 'status' stands twice in one object"):
+            read_runs(write_record(text))
+
+    def test_a_subject_that_stands_twice(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[0]["subjects"] *= 2
+
+        with pytest.raises(RecordError, match="'clip' stands there 2 times"):
+            read_runs(write_record(text_of(record)))
+
+    @pytest.mark.parametrize("norm_type", ["nan", "0x1p+99999", "-0x1p+0", "two"])
+    def test_what_is_no_order_of_a_norm(
+        self, record: list[dict[str, Any]], write_record: Write, norm_type: str
+    ) -> None:
+        record[0]["subjects"][0]["norm_types"] = [norm_type]
+
+        with pytest.raises(RecordError, match="is no order of a norm"):
+            read_runs(write_record(text_of(record)))
+
+    @pytest.mark.parametrize("number", ["0x1p+99999", "one", None])
+    def test_what_is_no_number_of_a_formula(
+        self, record: list[dict[str, Any]], write_record: Write, number: str | None
+    ) -> None:
+        record[0]["subjects"][0]["formula"] = {"kind": "coefficient", "eps": {"hex": number}}
+
+        with pytest.raises(RecordError, match="is no number of a formula"):
+            read_runs(write_record(text_of(record)))
+
+    def test_messages_hold_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[0]["adapter"] = "\x1b[2J\u202etorch"
+        del record[-1]
+
+        with pytest.raises(RecordError) as refused:
+            read_runs(write_record(text_of(record)))
+        assert str(refused.value).isprintable()

@@ -1,18 +1,27 @@
 """The array libraries that the tests of the reference run on, as far as they are installed.
 
-With the environment variable GRADCLIP_REQUIRE set to a library's name, its absence is an error and not a skip.
+With the environment variable GRADCLIP_REQUIRE set to a library's name, its absence is an error and not a skip. Tests
+of a library that is missing and not required are not collected.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from frameworks import has_library, is_required
+
+#: What the tests here import, by distribution; `nox -s "spec(NAME)"` installs each.
+LIBRARIES = ("numpy", "array-api-strict", "torch", "jax", "dask", "cupy")
+
+#: Files that import torch at their top.
+collect_ignore = [] if has_library("torch") or is_required("torch") else ["test_torch_tensors.py", "test_devices.py"]
 
 
 @dataclass(frozen=True)
@@ -158,27 +167,73 @@ def _built(name: str) -> Backend:
     try:
         return BACKENDS[name]()
     except ImportError as error:
-        if name.startswith(os.environ.get("GRADCLIP_REQUIRE") or "no library"):
+        if is_required(library_of(name)):
             raise
         pytest.skip(f"{name} is not installed: {error}")
 
 
+def library_of(backend: str) -> str:
+    """Return the library that a backend needs: the longest name of a library that begins the backend's name."""
+    return max((name for name in LIBRARIES if backend.startswith(name)), key=len)
+
+
 @pytest.fixture(scope="module", params=list(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each array library that is installed."""
+    """Return each array library that is installed."""
     return _built(request.param)
 
 
 @pytest.fixture
 def require() -> Callable[[str], Any]:
-    """A module that a test needs: a skip where it is missing, an error where its library is required."""
+    """Return a function that imports what a test needs: a skip where it is missing, an error where it is required."""
 
-    def imported(module: str) -> Any:
+    def import_or_skip(module: str) -> Any:
         try:
             return importlib.import_module(module)
         except ImportError as error:
-            if os.environ.get("GRADCLIP_REQUIRE", "") == module.partition(".")[0]:
+            if is_required(module.partition(".")[0]):
                 raise
             pytest.skip(f"{module} is not installed: {error}")
 
-    return imported
+    return import_or_skip
+
+
+#: How a test asks for a library in its body.
+ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|dask)\b", re.MULTILINE)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test with the libraries that it asks for, so that only a session that has them collects it."""
+    if isinstance(item, pytest.Function):
+        asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
+        if (name := parameters_of(item).get("backend")) is not None:
+            asked.add(library_of(name))
+        for library in asked:
+            item.add_marker(pytest.mark.library(library))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drop the combinations of parameters for which a test has no meaning.
+
+    They are those for which the predicate of `@pytest.mark.only_where` is false. It takes parameters of the test by
+    their names. A parameter `dtype` beside a backend must be one of the backend's.
+    """
+    items[:] = [item for item in items if has_meaning(item)]
+
+
+def has_meaning(item: pytest.Item) -> bool:
+    """Tell whether a test applies to its parameters."""
+    known = parameters_of(item)
+    # What is still here has its library, or must have it.
+    if (name := known.get("backend")) is not None and has_library(library_of(name)):
+        known |= {"backend": _built(name)}
+        if known.get("dtype", "float32") not in known["backend"].dtypes:
+            return False
+    predicates = [mark.args[0] for mark in item.iter_markers("only_where")]
+    return all(each(**{name: known[name] for name in inspect.signature(each).parameters}) for each in predicates)
+
+
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    """Return the parameters of a test by name; none for a test that has none."""
+    return dict(item.callspec.params) if hasattr(item, "callspec") else {}

@@ -15,6 +15,8 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
+pytestmark = pytest.mark.library("dask")
+
 
 def dask_module(name: str) -> Any:
     """A module that comes with Dask: a skip where it is missing, an error where Dask is required."""

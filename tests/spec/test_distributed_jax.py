@@ -22,6 +22,8 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
+pytestmark = pytest.mark.library("jax")
+
 CHECKS: dict[str, Callable[[], None]] = {}
 #: How an array can be cut: by rows, by columns, in a grid of devices, by rows over both dimensions of it, on half.
 WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),), (None,)]

@@ -24,6 +24,8 @@ import pytest
 
 from gradclip_spec import _norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
+pytestmark = pytest.mark.library("torch")
+
 CHECKS: dict[str, Callable[[Any], None]] = {}
 #: For each dtype: the bits of the significand, and the budget of an element.
 BUDGETS = {"float16": (11, 1.5), "bfloat16": (8, 1.5), "float32": (24, 1.5), "float64": (53, 3.0)}

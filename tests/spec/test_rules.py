@@ -67,14 +67,14 @@ def test_formula_rules_of_the_norms_are_musts(operation: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"level": "may"}, "levels are"),
+        ({"level": "may"}, "choose from the levels"),
         ({"operations": ["value", "average"]}, "operations"),
         ({"colour": "red"}, "the keys"),
-        ({"level": "must"}, "a must needs a source"),
-        ({"source": [SOURCE]}, "nothing else has one"),
+        ({"level": "must"}, "'must' needs a source"),
+        ({"source": [SOURCE]}, "other levels take none"),
     ],
 )
-def test_an_entry_that_is_not_well_formed_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_malformed_entry_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         rules._rules_of({**ENTRY, **changes}, "formula")
 
@@ -84,9 +84,9 @@ def test_an_entry_without_a_statement_is_refused() -> None:
         rules._rules_of({key: value for key, value in ENTRY.items() if key != "statement"}, "formula")
 
 
-def test_an_id_that_stands_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "THEMES", ("zero", "zero"))
-    with pytest.raises(ValueError, match=r"stands twice, in zero\.toml and in zero\.toml"):
+    with pytest.raises(ValueError, match=r"appears twice, in zero\.toml and in zero\.toml"):
         rules.load.__wrapped__()
 
 

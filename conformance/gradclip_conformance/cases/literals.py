@@ -1,43 +1,86 @@
-"""Numbers as Python source that reads back exactly."""
+"""Write values and texts as Python source that reads back exactly, and that is never code."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NoScript", "array_literal", "literal", "scattered"]
+__all__ = ["NoScript", "array_literal", "docstring_literal", "literal", "scattered"]
 
-#: Longer arrays are written out only where a few elements repeat, or where they are `scattered`.
+#: A longer array is written out only where a few elements repeat, or where `scattered` makes it.
 WRITTEN_ELEMENTS = 64
 
+#: The width of the docstring's lines: with escapes they still fit a wide editor.
+DOCSTRING_WIDTH = 112
 
 #: The source of `scattered`.
 SCATTERED = "(np.arange({}, dtype=np.int64) * 2654435761 % 2**24 - 2**23) * 2.0**-29"
 
 
 def scattered(length: int) -> np.ndarray[Any, Any]:
-    """Numbers in [-1/64, 1/64] that look random and are the same everywhere: a multiplicative hash of their index."""
+    """Return numbers in [-1/64, 1/64] that look random: a multiplicative hash of their index, the same everywhere."""
     hashed = np.arange(length, dtype=np.int64) * 2654435761 % 2**24
     return (hashed - 2**23) * 2.0**-29
 
 
 class NoScript(Exception):
-    """A cell cannot be shown by a script; the text says why."""
+    """Raised when no script can show a cell; the text says why."""
 
 
 def literal(value: Any) -> str:
-    """A number as source: the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`."""
-    return repr(value)
+    """Return a value as Python source: the one function by which data enters a script.
 
-
-def array_literal(values: np.ndarray[Any, Any]) -> str:
-    """An array of float64 as source: nested lists, or a call of NumPy where they would lose the shape or be long.
+    Floats become the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`. Characters that
+    could end a text, or that an editor would hide, become escapes.
 
     Raises
     ------
     NoScript
-        When the array is long, does not repeat a few elements and is not `scattered`.
+        When the value is not a number, a text, None or a list of them.
+    """
+    # Exact types: a subclass decides itself how it is shown.
+    if value is None or type(value) in (bool, int, float):
+        return repr(value)
+    if type(value) is str:
+        return f'"{_escape(value)}"'
+    if type(value) in (list, tuple):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    msg = f"A script cannot hold a value of the type {type(value).__name__}."
+    raise NoScript(msg)
+
+
+def docstring_literal(paragraphs: Iterable[str]) -> str:
+    """Return paragraphs as the source of a docstring, each filled to lines."""
+    lines: list[str] = []
+    for text in paragraphs:
+        # Fill first: filled afterwards, a line could end inside an escape.
+        lines += textwrap.wrap(text, DOCSTRING_WIDTH, break_on_hyphens=False) or [""]
+    return '"""' + "\n".join(map(_escape, lines)) + '\n"""'
+
+
+def _escape(text: str) -> str:
+    """Return a text with escapes for backslashes, quotes and everything that is not printable."""
+    return "".join(_escape_character(character) for character in text)
+
+
+def _escape_character(character: str) -> str:
+    if character in '\\"':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def array_literal(values: np.ndarray[Any, Any]) -> str:
+    """Return an array of float64 as source: nested lists, or a call of NumPy where lists lose the shape or are long.
+
+    Raises
+    ------
+    NoScript
+        When the array is long, repeats no short sequence and is not `scattered`.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"

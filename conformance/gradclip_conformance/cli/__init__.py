@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 try:
@@ -11,20 +13,38 @@ try:
 except ImportError as missing:  # pragma: no cover - seen by whoever installs the core alone
     sys.exit(f"The command line needs the extra `check`: pip install 'gradclip-spec[check]' ({missing})")
 
-from .accuracy import accuracy
-from .adapters import adapters
-from .check import check
-from .expectations import expectations
-from .repro import repro
-from .rules import rules
-from .show import show
-from .smoke import smoke
-from .summary import summary
+__all__ = ["VERBS", "gradclip", "main"]
 
-__all__ = ["gradclip", "main"]
+#: Each verb is the command of its name in the module of its name, imported when it is asked for.
+VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "expectations", "accuracy")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed: `--version` and one verb import no other."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *VERBS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name, or None where there is none."""
+        if cmd_name in VERBS and cmd_name not in self.commands:
+            command: click.Command = getattr(import_module(f".{cmd_name}", __name__), cmd_name)
+            self.add_command(command)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command, and name the nearest verb where there is none."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = get_close_matches(name, VERBS, 1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="gradclip-spec", prog_name="gradclip")
 def gradclip() -> None:
     """Check gradient clipping against its specification.
@@ -37,13 +57,9 @@ def gradclip() -> None:
                                            a plain function on NumPy arrays
     gradclip show global-norm.at-threshold a rule, its cases and what they expect
 
-    Exit codes: 0 all as expected; 1 something is not; 2 wrong usage; 3 the suite's own fault, an adapter that does
-    not start, or an incomplete run.
+    Exit codes: 0 all as expected; 1 something is not; 2 wrong usage; 3 the suite's or an adapter's fault, an adapter
+    that does not start, a run that is incomplete, or one in which nothing was judged.
     """  # noqa: D301 - click looks for the character that is written so
-
-
-for command in (check, smoke, adapters, rules, show, summary, repro, expectations, accuracy):
-    gradclip.add_command(command)
 
 
 def main() -> None:

@@ -20,23 +20,19 @@ from ..accuracy.measure import measure_accuracy, sizes_up_to
 from ..accuracy.page import described, document, numbers, page, worst_input
 from ..judge.answers import StartError
 from ..known.claims import load_claims
-from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+from .targets import Target, TargetOptions, chosen_targets, say, say_that_it_does_not_start, target_options
 
 __all__ = ["accuracy"]
 
 
 @click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
-@python_options
+@target_options
 @click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="Elements at most.")
 @click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
 def accuracy(
     adapters: tuple[str, ...],
-    operation: str | None,
-    dtypes: tuple[str, ...],
-    pythons: tuple[str, ...],
-    command: str | None,
-    venv: bool,
+    options: TargetOptions,
     largest: int,
     output: Path | None,
 ) -> None:
@@ -46,14 +42,14 @@ def accuracy(
     formula that the subject's own documentation gives. The spread is how far one element comes out apart when the same
     elements come in another order, or in other tensors. Clips by value round nothing and are left out.
     """
-    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
+    targets = chosen_targets(adapters, options)
     if output is not None and not output.parent.is_dir():
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
     problems, measured = 0, []
     for target in targets:
         try:
-            measured.append(_measured(target, operation, dtypes, sizes_up_to(largest)))
+            measured.append(_measured(target, options.operation, options.dtypes, sizes_up_to(largest)))
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)

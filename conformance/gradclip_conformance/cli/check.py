@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TextIO, cast
+from typing import Any, Literal, TextIO, cast
 
 import click
 
-from gradclip_reports.records import Run
+from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.regressions import as_toml
 from ..judge.answers import StartError
-from ..judge.verdict import SPOILING
 from ..known.claims import load_claims
 from ..known.pins import load_deviations, pin_faults
-from ..run.plan import Selection
-from ..run.runner import CASE_SECONDS, RunRequest, run_adapter
+from ..run.host_process import HostProcess
+from ..run.plan import PlannedCell, Selection
+from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .printing import print_runs
+from .printing import exit_code, is_judged, print_runs
 from .progress import progress_bar
-from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+from .targets import (
+    Target,
+    TargetOptions,
+    chosen_targets,
+    did_you_mean,
+    say,
+    say_that_it_does_not_start,
+    target_options,
+)
 
-__all__ = ["check", "exit_code"]
+__all__ = ["check"]
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -41,21 +51,52 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """The options that say which cases are asked, and how."""
+
+    rules: tuple[str, ...]
+    jobs: int
+    timeout: float
+    deep: bool
+    seed: int
+
+
+_RUN_OPTIONS = (
+    click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match: '*.zero-*'."),
+    click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at once."),
+    click.option(
+        "--timeout",
+        default=CASE_SECONDS,
+        show_default=True,
+        type=click.FloatRange(0, min_open=True),
+        callback=_refuse_nan,
+        help="Seconds a case; inf for no limit.",
+    ),
+    click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis."),
+    click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from."),
+)
+
+
+def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options, as one argument `how`."""
+    names = tuple(RunOptions.__dataclass_fields__)
+
+    @functools.wraps(function)
+    def command(*arguments: Any, **given: Any) -> Any:
+        how = RunOptions(**{name: given.pop(name) for name in names})
+        return function(*arguments, how=how, **given)
+
+    decorated: Callable[..., Any] = command
+    for option in reversed(_RUN_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
 @click.command(short_help="Check adapters against every case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
-@python_options
-@click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match, as '*.zero-*'.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at work at once.")
-@click.option(
-    "--timeout",
-    default=CASE_SECONDS,
-    show_default=True,
-    type=click.FloatRange(0, min_open=True),
-    callback=_refuse_nan,
-    help="Seconds a case; inf for no limit.",
-)
-@click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis.")
-@click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from.")
+@target_options
+@_run_options
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
 @click.option(
     "--format",
@@ -65,21 +106,7 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     help="How the result is shown.",
     show_default=True,
 )
-def check(
-    adapters: tuple[str, ...],
-    operation: str | None,
-    dtypes: tuple[str, ...],
-    pythons: tuple[str, ...],
-    command: str | None,
-    venv: bool,
-    rules: tuple[str, ...],
-    jobs: int,
-    timeout: float,
-    deep: bool,
-    seed: int,
-    output: str | None,
-    format_: str,
-) -> None:
+def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, output: str | None, format_: str) -> None:
     """Check adapters against every case; all whose framework is installed when none is named.
 
     An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
@@ -92,23 +119,16 @@ def check(
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """  # noqa: D301 - click looks for the character that is written so
-    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
-    selection = Selection((operation,) if operation else (), rules, dtypes)
-    _refuse_patterns_without_a_case(rules)
+    targets = chosen_targets(adapters, options)
+    selection = Selection((options.operation,) if options.operation else (), how.rules, options.dtypes)
+    _refuse_patterns_without_a_case(how.rules)
     if output is not None and _is_folder(output):
         _refuse_records_of_one_name(targets)
     runs: list[Run] = []
     problems = 0
     for target in targets:
         try:
-            found = _searched(target, selection, seed, timeout) if deep else ()
-            request = RunRequest(
-                target.name, target.connect, selection, timeout, jobs, sys.argv[1:], seed if deep else None, found
-            )
-            with _record(output, target, first=not runs) as stream, progress_bar() as progress:
-                runs.append(run_adapter(request, stream, progress))
-            if not runs[-1].cells:
-                say(f"{target.name}: no case that was asked for is about its operations and dtypes.")
+            runs.append(_run(target, selection, how, output, first=not runs))
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)
@@ -120,6 +140,9 @@ def check(
             say(f"Cannot write the record of {target.name}: {error}")
             problems += 1
     print_runs(runs, format_, [output] if output else [])
+    for run in runs:
+        if not is_judged(run):
+            say(_nothing_judged(run))
     # A narrowed run says nothing about the pins of cells that it leaves out.
     faults = [fault for run in runs for fault in pin_faults(run)] if selection == Selection() else []
     for fault in faults:
@@ -127,11 +150,34 @@ def check(
     sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
 
 
+def _run(target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool) -> Run:
+    def connect() -> HostProcess:
+        return target.connect(how.timeout)
+
+    found = _searched(target, selection, how.seed, how.timeout) if how.deep else ()
+    seed = how.seed if how.deep else None
+    request = RunRequest(target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found)
+    with _record(output, target, first=first) as stream, progress_bar() as progress:
+        return run_adapter(request, stream, progress)
+
+
+def _nothing_judged(run: Run) -> str:
+    name = run.header.adapter
+    if not run.cells:
+        return f"{name}: nothing was judged, because no case that was asked for is about its operations and dtypes."
+    return f"{name}: nothing was judged, because each of {len(run.cells)} cells is unsupported or unspecified."
+
+
 def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
+    cases = all_cases()
     for pattern in patterns:
-        if not any(Selection(rules=(pattern,)).holds(case) for case in all_cases()):
-            msg = f"No rule and no case matches {pattern!r}; `gradclip rules` lists the rules."
-            raise click.UsageError(msg)
+        if any(Selection(rules=(pattern,)).holds(case) for case in cases):
+            continue
+        words = {case.id if "/" in pattern else case.rule for case in cases}
+        begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})
+        hint = f" Did you mean '{begun[0]}.*'?" if begun else did_you_mean(pattern, sorted(words))
+        msg = f"No rule and no case matches {pattern!r}.{hint} `gradclip rules` lists the rules."
+        raise click.UsageError(msg)
 
 
 def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
@@ -145,7 +191,7 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
 
 
 def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
-    """The cases that `--deep` adds; each find is printed as it is kept in `cases/found.toml`."""
+    """Return the cases that `--deep` adds, and print each find as `cases/regressions.toml` keeps it."""
     try:
         import hypothesis
     except ModuleNotFoundError as error:
@@ -153,9 +199,14 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
         raise click.UsageError(msg) from error
     del hypothesis
     say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
-    connection = target.connect()
+    connection = target.connect(timeout)
     try:
-        searched = search(connection, selection, seed, timeout, load_claims(target.name), load_deviations(target.name))
+        claims, deviations = load_claims(target.name), load_deviations(target.name)
+
+        def ask(planned: PlannedCell) -> Cell:
+            return run_cell(connection, planned, timeout, claims, deviations)
+
+        searched = search(connection.description.subjects, selection, seed, ask)
     finally:
         connection.close()
     say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
@@ -164,17 +215,9 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
     return searched.cases
 
 
-def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
-    """0: as expected; 1: something spoils a run; 3: the suite's fault, or an adapter that did not start."""
-    statuses = {cell.status for run in runs for cell in run.cells}
-    if problems or "error" in statuses or any(not run.cells for run in runs):
-        return 3
-    return 1 if statuses & SPOILING else 0
-
-
 @contextlib.contextmanager
 def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
-    """The stream for one adapter's record; nothing is written before the adapter has started."""
+    """Give the stream for one adapter's record; nothing is written before the adapter has started."""
     if output is None:
         yield io.StringIO()
         return
@@ -193,7 +236,7 @@ def _is_folder(output: str) -> bool:
 
 
 def _file_name(target: Target) -> str:
-    """What the record of an adapter is called in a folder."""
+    """Return the name of an adapter's record in a folder."""
     return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
 
 

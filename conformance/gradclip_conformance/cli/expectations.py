@@ -11,12 +11,12 @@ import click
 from gradclip_adapters import registry
 from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import RecordError, Run, read_runs
-from gradclip_reports.values import counted
+from gradclip_reports.values import counted, plain_line
 
 from ..cases.catalogue import all_cases
 from ..known.claims import docstrings, drift, load_claims
 from ..known.pins import FOUND, load_deviations, pins_file
-from ..known.propose import proposal
+from ..known.propose import CannotPin, proposal
 from ..run.plan import Selection, plan_cells
 from .targets import say
 
@@ -30,14 +30,16 @@ def expectations() -> None:
 
 @expectations.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def update(file: Path) -> None:
+@click.option("--write", is_flag=True, help="Replace the file of pins, in or below the working directory.")
+def update(file: Path, write: bool) -> None:
     """Propose the file of pins for the record FILE.
 
     Of ./my_adapter.py that is my_adapter.expectations.toml beside it; of our own adapters, expectations/<adapter>.toml.
     Printed is the whole file: the pins that stand, with the version as the last in which they were seen; a pin for
     each group of failures that is not pinned or answers otherwise now, to be given a reason and a URL; and, as
     comments, what is wrong with pins. A run that answers as the record does is as expected with it.
-    The record must be of a run that was not narrowed. Print to another file first: the pins that are there are read.
+    The record must be of a run that was not narrowed. --write replaces the file of pins. Without it, print to another
+    file first: the pins that are there are read.
     """
     try:
         runs = read_runs(file)
@@ -51,15 +53,42 @@ def update(file: Path) -> None:
                 f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has: check it "
                 "again, without --rule, --op and --dtype."
             )
-            raise click.UsageError(msg)
-    for run in runs:
-        click.echo(proposal(run), nl=False)
+            raise click.UsageError(plain_line(msg))
+    try:
+        proposals = [(pins_file(run.header.adapter), proposal(run)) for run in runs]
+    except CannotPin as problem:
+        raise click.UsageError(str(problem)) from problem
+    for path, text in proposals:
+        if write:
+            _replace(path, text)
+        else:
+            click.echo(text, nl=False)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file of pins at once, unless it lies elsewhere: the record says where, and may come from anybody."""
+    if not path.resolve().is_relative_to(Path.cwd().resolve()):
+        msg = f"{path} is not in or below the working directory: go to its folder, or print without --write."
+        raise click.UsageError(plain_line(msg))
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as problem:
+        say(f"Cannot write the pins: {problem}")
+        sys.exit(3)
+    say(plain_line(f"Written: {path}"))
 
 
 def _refuse_without_a_place(run: Run) -> None:
     """Refuse to propose pins that nothing would read, or without those by which the record was judged."""
     adapter = run.header.adapter
-    if registry.kind_of(adapter) == "function":
+    kind = registry.kind_of(adapter)
+    # The name in a record becomes a path only if it is one of an adapter that is here.
+    if (kind == "name" and adapter not in registry.installed()) or (kind == "file" and not Path(adapter).is_file()):
+        msg = f"There is no adapter {adapter!r} here whose failures could be pinned."
+        raise click.UsageError(msg)
+    if kind == "function":
         msg = (
             f"Nothing is pinned of a plain function such as {adapter!r}: write a file my_adapter.py that imports it "
             "and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
@@ -74,7 +103,7 @@ def _refuse_without_a_place(run: Run) -> None:
 
 
 def _missing(run: Run) -> int:
-    """How many of all cells of a run's subjects it has not."""
+    """Return how many of all cells of a run's subjects are missing from it."""
     planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 

@@ -1,4 +1,4 @@
-"""Results on standard output: with colour and at its width on a terminal, plain elsewhere."""
+"""Print results on standard output: with colour and at its width on a terminal, without elsewhere."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import click
 
 from gradclip_reports.records import Run
 from gradclip_reports.render import render
+from gradclip_reports.statuses import UNJUDGED
 from gradclip_reports.terminal import terminal
 
-__all__ = ["print_runs"]
+from ..judge.verdict import SPOILING
+
+__all__ = ["exit_code", "is_judged", "print_runs"]
 
 
 def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -> None:
@@ -32,3 +35,20 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -
         click.echo(terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
     else:
         click.echo(render(runs, format_).rstrip("\n"))
+
+
+def is_judged(run: Run) -> bool:
+    """Whether anything was judged in a run: of what is unsupported or unspecified nothing is said."""
+    return any(cell.status not in UNJUDGED for cell in run.cells)
+
+
+def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
+    """Return the exit code of runs.
+
+    0: as expected; 1: something spoils a run; 3: a fault of the suite or an adapter, an adapter that did not start, or
+    a run in which nothing was judged.
+    """
+    statuses = {cell.status for run in runs for cell in run.cells}
+    if problems or "error" in statuses or not all(map(is_judged, runs)):
+        return 3
+    return 1 if statuses & SPOILING else 0

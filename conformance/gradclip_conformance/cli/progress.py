@@ -13,7 +13,7 @@ from gradclip_reports.records import Cell
 
 from ..judge.answers import Description
 from ..judge.verdict import SPOILING
-from ..run.runner import Progress
+from ..run.progress import Progress
 from .targets import say
 
 __all__ = ["progress_bar"]

@@ -1,4 +1,4 @@
-"""`gradclip repro`: a script that shows one cell of a record without this suite."""
+"""`gradclip repro`: write a script that shows one cell of a record without this suite."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
+from gradclip_reports.values import plain_line
 
 from ..judge.verdict import SPOILING
 from ..repro.script import NoScript, script
+from .rules import did_you_mean, matching_rules
 from .targets import say
 
 __all__ = ["repro"]
@@ -18,7 +20,7 @@ __all__ = ["repro"]
 
 @click.command(short_help="Write a script that shows a cell without this suite.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("case")
+@click.argument("case", metavar="CASE|RULE")
 @click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")
 @click.option("-o", "--output", metavar="SCRIPT", type=click.Path(path_type=Path), help="Write to this file.")
 def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
@@ -26,9 +28,11 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
 
     The script needs NumPy and the framework only, has the numbers written out, and fails by itself where the
     framework breaks the neutral rule by more than the error bound: that of a `documented` cell that is a few ulp off
-    passes. Without --subject it is about the first subject whose cell is not as expected. How to call them is known
-    of the frameworks that have an adapter here, and of plain functions; of others, `gradclip show CASE` prints the
-    input.
+    passes. Of a RULE, the script shows the first case that is not as expected; without --subject, the first subject
+    whose cell is not. How to call them is known of the frameworks that have an adapter here, and of plain functions;
+    of others, `gradclip show CASE` prints the input.
+
+    The script imports the framework, or the function's module, and runs it: run it only where you would run those.
     """
     try:
         header, cell = _find(file, case, subject)
@@ -37,7 +41,7 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
         say(str(problem))
         sys.exit(3)
     except NoScript as problem:
-        raise click.UsageError(str(problem)) from problem
+        raise click.UsageError(plain_line(str(problem))) from problem
     if output is None:
         click.echo(text, nl=False)
         return
@@ -48,14 +52,25 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
         sys.exit(3)
 
 
-def _find(file: Path, case: str, subject: str) -> tuple[Header, Cell]:
-    found = [(run.header, cell) for run in read_runs(file) for cell in run.cells if cell.case == case]
+def _find(file: Path, name: str, subject: str) -> tuple[Header, Cell]:
+    """Return the cell of a case, or the first one of a rule that is not as expected."""
+    cells = [(run.header, cell) for run in read_runs(file) for cell in run.cells]
+    rules = {name, *matching_rules(name)}
+    of_case = [(header, cell) for header, cell in cells if cell.case == name]
+    found = of_case or [(header, cell) for header, cell in cells if cell.rule in rules]
     if not found:
-        msg = f"{file} has no cell of the case {case!r}."
-        raise click.UsageError(msg)
+        near = did_you_mean(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
+        msg = f"{file} has no cell of the case or rule {name!r}.{near}"
+        raise click.UsageError(plain_line(msg))
     named = [(header, cell) for header, cell in found if subject in cell.subject]
     if not named:
-        msg = f"No subject of that case has {subject!r} in its name: {', '.join(cell.subject for _, cell in found)}."
-        raise click.UsageError(msg)
-    worth = [(header, cell) for header, cell in named if cell.status in SPOILING or cell.status == "deviation"]
+        subjects = ", ".join(dict.fromkeys(cell.subject for _, cell in found))
+        msg = f"No subject of that case has {subject!r} in its name: {subjects}."
+        raise click.UsageError(plain_line(msg))
+    # A known failure is worth a script too, after those that nobody knows.
+    red = [pair for pair in named if pair[1].status in SPOILING]
+    worth = red or [pair for pair in named if pair[1].status == "deviation"]
+    if not (worth or of_case):
+        msg = f"Every cell of the rule {name!r} is as expected; name a case for a script of one that is."
+        raise click.UsageError(plain_line(msg))
     return (worth or named)[0]

@@ -1,9 +1,11 @@
-"""`gradclip rules`: the rule book in short."""
+"""`gradclip rules`: list the rule book in short; find the rules that a name means."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Iterable
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import click
@@ -11,22 +13,59 @@ import click
 from gradclip_reports.values import counted
 from gradclip_spec import rules as rule_book
 
+from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
 
-__all__ = ["rules"]
+__all__ = ["did_you_mean", "matching_rules", "rules"]
+
+#: How an operation may be spelled, and how its rules begin: `global-norm`, `global_norm`, `clip_by_global_norm`.
+PREFIXES = {
+    spelling: prefix
+    for prefix, operation in OPERATIONS.items()
+    for spelling in (prefix, operation, operation.removeprefix("clip_by_"))
+}
+
+
+def matching_rules(text: str) -> list[str]:
+    """Return the ids of the rules that a text names.
+
+    The text may be an id, a pattern of ids, an operation, or the name that a rule has in each operation.
+    """
+    ids = [rule.id for rule in rule_book.load()]
+    operation, dot, name = text.rstrip(".").partition(".")
+    prefix = PREFIXES.get(operation, operation)
+    pattern = f"{prefix}.{name or '*'}" if dot or operation in PREFIXES else text
+    return [one for one in ids if fnmatchcase(one, pattern)] or [one for one in ids if one.partition(".")[2] == text]
+
+
+def did_you_mean(text: str, names: Iterable[str]) -> str:
+    """Return a sentence with the names that a mistyped text may mean; an empty text where none is near.
+
+    Rules are compared without their operation too: `at-treshold` is near the rule of that name in each.
+    """
+    names = list(dict.fromkeys(names))
+    short = {name: name.partition(".")[2] or name for name in names}
+    near = get_close_matches(text, names, 3)
+    bare = text.partition(".")[2] or text
+    of_each = get_close_matches(bare, set(short.values()), 2, cutoff=0.75)
+    # In the order of the book: each operation has its turn.
+    near += [name for name in names if short[name] in of_each and name not in near]
+    shown = ", ".join(near[:6])
+    return f" Did you mean {shown}?" if near else ""
 
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
-@click.argument("pattern", default="*", metavar="[GLOB]")
+@click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]")
 def rules(pattern: str) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` tells all about one.
 
     The last line tells which rules have no case, and which cases no rule.
     """
     counts = Counter(case.rule for case in all_cases())
-    chosen = [rule for rule in rule_book.load() if fnmatchcase(rule.id, pattern)]
+    names = set(matching_rules(pattern))
+    chosen = [rule for rule in rule_book.load() if rule.id in names]
     if not chosen:
-        msg = f"No rule matches {pattern!r}."
+        msg = f"No rule matches {pattern!r}.{did_you_mean(pattern, [rule.id for rule in rule_book.load()])}"
         raise click.UsageError(msg)
     for rule in chosen:
         click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counted(counts[rule.id], 'case')}")

@@ -1,10 +1,11 @@
-"""`gradclip show`: a rule or a case, whole."""
+"""`gradclip show`: show a rule or a case, whole."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import textwrap
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from gradclip_reports.values import counted, readable
 from gradclip_spec import rules as rule_book
 
+from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
 from ..cases.model import (
     Case,
@@ -32,6 +34,7 @@ from ..judge.measure import expected_arrays
 from ..judge.relations import RELATIONS, Relation
 from ..judge.single_call import HOLDS
 from ..oracle.predict import clip_bound, clip_budget, norm_budget, predict
+from .rules import did_you_mean, matching_rules
 
 __all__ = ["show"]
 
@@ -44,18 +47,27 @@ def show(name: str) -> None:
         if case.id == name:
             click.echo(_case_text(case))
             return
-    for rule in rule_book.load():
-        if rule.id == name:
-            click.echo(_rule_text(rule))
-            return
+    # Not as a pattern: `show` tells of one rule.
+    named = [rule for rule in rule_book.load() if rule.id in matching_rules(name) and "*" not in name]
+    if len(named) == 1:
+        click.echo(_rule_text(named[0]))
+        return
+    raise click.UsageError(_unknown_text(name, [rule.id for rule in named]))
+
+
+def _unknown_text(name: str, named: Sequence[str]) -> str:
+    """Return what to say of a name that is not one of a rule or a case."""
     if is_find(name):
-        msg = f"{name!r} is a find of --deep: its input is in the record, and `gradclip repro FILE CASE` shows it."
-        raise click.UsageError(msg)
+        return f"{name!r} is a find of --deep: its input is in the record, and `gradclip repro FILE CASE` shows it."
+    if len(named) > len(OPERATIONS):
+        return f"{name!r} is an operation: `gradclip rules {name}` lists its {len(named)} rules."
+    if named:
+        return f"{name!r} is a rule of several operations. Name one: {', '.join(named)}."
     near = [case.id for case in all_cases() if case.rule == name.split("/")[0] and "/" in name]
-    near = get_close_matches(name, near, 3, cutoff=0.0) or get_close_matches(name, [one.id for one in rule_book.load()])
-    hint = f" Did you mean {', '.join(near)}?" if near else " `gradclip rules GLOB` lists the rules."
-    msg = f"There is no rule or case {name!r}.{hint}"
-    raise click.UsageError(msg)
+    if near := get_close_matches(name, near, 3, cutoff=0.0):
+        return f"There is no rule or case {name!r}. Did you mean {', '.join(near)}?"
+    hint = did_you_mean(name, [rule.id for rule in rule_book.load()]) or " `gradclip rules GLOB` lists the rules."
+    return f"There is no rule or case {name!r}.{hint}"
 
 
 def _rule_text(rule: rule_book.Rule) -> str:
@@ -77,7 +89,7 @@ def _sources_text(rule: rule_book.Rule) -> list[str]:
 
 
 def _wrapped(text: str, subsequent_indent: str = "") -> str:
-    """The text in lines that fit the terminal."""
+    """Return the text in lines that fit the terminal."""
     width = max(60, shutil.get_terminal_size((80, 24)).columns)
     return textwrap.fill(
         text, width, subsequent_indent=subsequent_indent, break_long_words=False, break_on_hyphens=False
@@ -85,7 +97,7 @@ def _wrapped(text: str, subsequent_indent: str = "") -> str:
 
 
 def _values_text(value: Any) -> str:
-    """Values to be read, and below them all that is known of them, with every bit."""
+    """Return values to be read, and below them the same with every bit."""
     return f"{_wrapped(readable(value))}\n\nThe same exactly:\n{json.dumps(value, indent=2)}"
 
 
@@ -131,7 +143,7 @@ def _expected_text(case: Case) -> str:
 
 
 def _relation_text(case: Case, relation: Relation, *, exact: bool) -> str:
-    """The second call, and what it has to do with the first."""
+    """Return the text of a second call, and how its results relate to those of the first."""
     says = f"A second call follows, in which {relation.says}."
     # Without the first results there is no call to show that is made of them.
     second = "" if relation.of_results else f"\n{_call_text(relation.second(case, ()))}"

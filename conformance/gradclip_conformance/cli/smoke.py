@@ -1,4 +1,4 @@
-"""`gradclip smoke`: does an adapter start, and does it answer?"""
+"""The verb `gradclip smoke`: it tells whether an adapter starts and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..known.claims import load_claims
 from ..known.pins import load_deviations
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
-from .targets import Target, chosen_targets, python_options, say, say_that_it_does_not_start
+from .targets import Target, TargetOptions, chosen_targets, say, say_that_it_does_not_start, target_options
 
 __all__ = ["smoke"]
 
@@ -23,18 +23,13 @@ SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scale
 
 @click.command(short_help="Start adapters, and ask each subject one question.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
-@python_options
-def smoke(
-    adapters: tuple[str, ...],
-    operation: str | None,
-    dtypes: tuple[str, ...],
-    pythons: tuple[str, ...],
-    command: str | None,
-    venv: bool,
-) -> None:
+@target_options
+def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
     """Start adapters and ask each of their subjects one plain question: a check that takes seconds."""
-    targets = chosen_targets(adapters, operation=operation, dtypes=dtypes, pythons=pythons, command=command, venv=venv)
-    selection = Selection((operation,) if operation else (), SMOKE_RULES, dtypes or ("float32",))
+    targets = chosen_targets(adapters, options)
+    selection = Selection(
+        (options.operation,) if options.operation else (), SMOKE_RULES, options.dtypes or ("float32",)
+    )
     sys.exit(max((_smoke(target, selection) for target in targets), default=0))
 
 
@@ -59,5 +54,7 @@ def _smoke(target: Target, selection: Selection) -> int:
             )
     if not any(cell.status != "unsupported" for cell in cells):
         say(f"{target.name} supports none of the cases asked: it answered nothing.")
+        return 3
+    if any(cell.status == "error" for cell in cells):
         return 3
     return 1 if any(cell.status in SPOILING for cell in cells) else 0

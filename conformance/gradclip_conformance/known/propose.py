@@ -1,25 +1,29 @@
-"""The file of pins that a record asks for: it loads, and makes a run that answers as the record does as expected.
+"""Propose the file of pins that a record asks for: with it, a run that answers as the record does is as expected.
 
-Pins that are about another version, platform or device stay as they are, and so do those of which every cell answers
-as pinned; of the others, what is still so keeps its reason, and what has changed or is not pinned yet gets a pin to be
-explained.
+A pin stays as it is if it is about another version, platform or device, or if every cell of it answers as pinned. Of
+the other pins, what still holds keeps its reason; what has changed or is not pinned yet gets a pin to be explained.
+
+A record may come from anybody: its texts become values of TOML or escaped comments, never lines or patterns.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
+import tomlkit
+from tomlkit.items import Array, InlineTable
+
 from gradclip_reports.records import Cell, Run
+from gradclip_reports.values import plain_line
 
 from .patterns import matches
-from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file
+from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file, read_deviations
 
-__all__ = ["proposal"]
+__all__ = ["CannotPin", "proposal"]
 
 #: A pin may match cells of these statuses without making them `changed`.
 UNJUDGED = ("unsupported", "unspecified")
@@ -27,8 +31,12 @@ UNJUDGED = ("unsupported", "unspecified")
 UNEXPLAINED = "To be explained: {}"
 
 
+class CannotPin(ValueError):
+    """Raised when no pin can name a cell; the text says why."""
+
+
 def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
-    """The text of the file of an adapter's pins: those that stand, those that are new, and what was wrong as comments.
+    """Return the file of an adapter's pins: those that stand, those that are new, and, as comments, what was wrong.
 
     Parameters
     ----------
@@ -36,6 +44,11 @@ def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
         Of all rules, cases and dtypes.
     deviations
         The pins by which it was judged: those of its adapter unless given.
+
+    Raises
+    ------
+    CannotPin
+        When a cell to be pinned has a name that a pin would take for a pattern.
     """
     # A plain function has no version, and a pin must name one.
     adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
@@ -43,20 +56,33 @@ def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}
     blocks = _blocks(adapter) if deviations is None else {}
-    parts = [blocks.get(None, f"# Known failures of {run.header.framework['name']}.")]
+    parts = [blocks.get(None, _comment(f"Known failures of {run.header.framework['name']}."))]
     for one in known:
         if one.expired or id(one) in wrong:
             continue
         text = blocks.get(one) or _pin(one)
-        parts.append(re.sub('last_seen = ".*"', f'last_seen = "{version}"', text) if one in holding else text)
+        parts.append(_seen_last(text, version) if one in holding else text)
     loose = [one for one in holding if id(one) in wrong]
     parts += map(_pin, _new_pins(run, loose, version))
-    parts += [f"# {fault}" for fault in pin_faults(run, known)]
+    parts += [_comment(fault) for fault in pin_faults(run, known)]
     return "\n\n".join(parts) + "\n"
 
 
+def _comment(text: str) -> str:
+    """Return a text as one line of comment: a line break in it would begin a line of TOML."""
+    return f"# {plain_line(text)}"
+
+
+def _seen_last(text: str, version: str) -> str:
+    """Return the text of a pin with the version in which it was seen last; comments and order stay."""
+    document = tomlkit.parse(text)
+    (pin,) = document["deviation"]
+    pin["last_seen"] = version
+    return tomlkit.dumps(document).rstrip("\n")
+
+
 def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
-    """Whether a pin must be made anew: a cell has changed, a pattern finds nothing, or two pins meet."""
+    """Answer whether a pin must be made anew: a cell has changed, a pattern finds nothing, or two pins meet."""
     cells = [cell for cell in run.cells if one.speaks_of(cell.case, cell.subject)]
     found = [cell for cell in cells if cell.status == "deviation"]
     return (
@@ -68,7 +94,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 
 
 def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
-    """The text of each pin of a file with the comment above it, and of the file's first comment."""
+    """Return the text of each pin of a file with the comment above it, and, under None, the file's first comment."""
     path = pins_file(adapter)
     if not path.exists():
         return {}
@@ -76,7 +102,8 @@ def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     pins = [part for part in parts if "[[deviation]]" in part]
     known = load_deviations(adapter)
     texts: dict[Deviation | None, str] = {}
-    if len(pins) == len(known):
+    # A text of several lines may hold blank ones, and split a pin: then the pins are written anew.
+    if len(pins) == len(known) and all(_is_pin(text, one) for text, one in zip(pins, known, strict=True)):
         texts.update(zip(known, pins, strict=True))
     # A shell that prints to the file has emptied it.
     if parts[0] and "[[deviation]]" not in parts[0]:
@@ -84,8 +111,16 @@ def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     return texts
 
 
+def _is_pin(text: str, pin: Deviation) -> bool:
+    """Answer whether a text is a pin, this one alone."""
+    try:
+        return read_deviations(text, "a pin") == (pin,)
+    except ValueError:
+        return False
+
+
 def _new_pins(run: Run, loose: Sequence[Deviation], version: str) -> list[Deviation]:
-    """Pins for what failed and is not pinned, and for what pins that do not stay had rightly pinned."""
+    """Return pins for what failed unpinned, and for what pins that do not stay had rightly pinned."""
     groups: dict[tuple[str, Deviation], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in run.cells:
         if (pin := _pin_of(cell, loose, version)) is not None:
@@ -93,13 +128,26 @@ def _new_pins(run: Run, loose: Sequence[Deviation], version: str) -> list[Deviat
     pins: dict[tuple[Deviation, tuple[str, ...]], list[str]] = defaultdict(list)
     for (_, pin), by_subject in groups.items():
         for subject, cases in by_subject.items():
+            _refuse_patterns(subject, cases)
             judged = {cell.case for cell in run.cells if cell.subject == subject and cell.status not in UNJUDGED}
             pins[pin, tuple(_patterns(cases, judged - cases))].append(subject)
     return [replace(pin, subjects=tuple(sorted(names)), cases=cases) for (pin, cases), names in pins.items()]
 
 
+def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
+    """Refuse names that a pin would take for patterns: a subject called `*` would excuse every other."""
+    for name in (subject, *cases):
+        if "*" in name:
+            msg = f"{name!r} cannot be pinned: a `*` in a pin stands for any text."
+            raise CannotPin(msg)
+    for case in cases:
+        if case.count("/") != 2:
+            msg = f"{case!r} cannot be pinned: it is not of the form RULE/VARIANT/DTYPE."
+            raise CannotPin(msg)
+
+
 def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
-    """The pin of a cell, without subjects and cases; None where it needs no new one."""
+    """Return the pin of a cell, without subjects and cases; None where it needs no new one."""
     if cell.status == "deviation":
         known = [one for one in loose if one.speaks_of(cell.case, cell.subject)]
         return replace(known[0], subjects=(), cases=(), mode="*", last_seen=version) if known else None
@@ -111,24 +159,39 @@ def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation |
 
 
 def _pin(pin: Deviation) -> str:
-    lines = ["[[deviation]]", _list("subjects", pin.subjects), _list("cases", pin.cases)]
+    """Return the text of a pin."""
+    table = tomlkit.table()
+    table.add("subjects", _list(pin.subjects))
+    table.add("cases", _list(pin.cases))
     for field in fields(Deviation):
         value = getattr(pin, field.name)
         if field.name in ("subjects", "cases") or value == field.default:
             continue
-        shown = json.dumps(value, ensure_ascii=False)
-        if field.name == "formula":
-            shown = "{{ {} }}".format(", ".join(f"{key} = {json.dumps(one)}" for key, one in pin.formula))
-        lines.append(f"{field.name} = {shown}")
-    return "\n".join(lines)
+        table.add(field.name, _inline(pin.formula) if field.name == "formula" else tomlkit.string(value))
+    document = tomlkit.document()
+    pins = tomlkit.aot()
+    pins.append(table)
+    document.add("deviation", pins)
+    return tomlkit.dumps(document).strip("\n")
 
 
-def _list(name: str, values: Iterable[str]) -> str:
-    return f"{name} = [\n" + "".join(f"  {json.dumps(value)},\n" for value in values) + "]"
+def _inline(formula: Iterable[tuple[str, object]]) -> InlineTable:
+    inline = tomlkit.inline_table()
+    inline.update(dict(formula))
+    return inline
+
+
+def _list(values: Iterable[str]) -> Array:
+    """Return names as an array with a line each."""
+    array = tomlkit.array()
+    for value in values:
+        array.add_line(tomlkit.string(value), indent="  ")
+    array.add_line(indent="")
+    return array
 
 
 def _patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
-    """The fewest patterns of rule, variant and dtype, tried from the widest, that match these cases and no others."""
+    """Return the fewest patterns of rule, variant and dtype that match these cases and no others, widest first."""
     left, chosen = set(cases), []
     for shape in ("{rule}/*", "{rule}/{variant}/*", "{rule}/*/{dtype}", "{rule}/{variant}/{dtype}"):
         for case in sorted(left):

@@ -1,16 +1,20 @@
-"""A script of one cell that needs NumPy and the framework only, and that fails by itself where the framework does.
+"""Write the script of one cell: it needs NumPy and the framework only, and fails where the framework does.
 
-How a framework is called stands beside its adapter, as data: `gradclip_adapters/scripts/<adapter>.toml`. A file gives
-`imports`, `tensor` (an expression for a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in
-another layout, of `$tensor`) and `missing` (what gives the shape of the parameter of a gradient that is None); and for
-each pattern of subjects `clip`, the lines that clip the list `gradients`. Lines that stand before and after them are
-`before` and `after`. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, where they do not, and
-`numpy` or `bfloat16` an array that NumPy understands of a `$result` and of one of that dtype. A subject may have any of
-these of its own, and `compiled`, the mode of the subject that is this one compiled, with `compiled_before`, the lines
+What becomes code comes from our own tables, never from a record. A record's adapter, subject and options are looked up
+there by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
+
+Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`. A table gives `imports`, `tensor` (an
+expression that makes a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in another layout,
+made of `$tensor`) and `missing` (an expression with the shape of a parameter whose gradient is None). Each `[[script]]`
+lists the `subjects` that it is about, and `clip`, the lines that clip the list `gradients`. The lines `before` and
+`after` stand around them. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, where those lines do
+not. `numpy` or `bfloat16` makes of a `$result` an array that NumPy understands. A `[[script]]` may have any of these
+keys of its own. `compiled` is the mode of the subject that is this one compiled; `compiled_before` holds the lines
 between the two calls. In the lines:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, what stands in its brackets
+`$module`, `$name` the module and the name of a plain function
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
 `$arguments`      `clip_norm=...`, or `max=...` and `min=...` where the case has it
 `$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
@@ -20,8 +24,8 @@ between the two calls. In the lines:
 `$excluding`      the file's text of that name, where a gradient is excluded
 `$each in $gradients` the loop over the gradients, with `need_clip` where one is excluded
 `$gradient`       the loop variable `gradient`, or what stands for it where it is None
-`$unless_none`    what keeps an expression with `gradient` from being reckoned where it is None
-`$if_it_exists`   what leaves it out of a comprehension
+`$unless_none`    a prefix that skips an expression with `gradient` where it is None
+`$if_it_exists`   the condition that leaves it out of a comprehension
 `$existing`       the gradients that are not None
 `$parameters`     the list `parameters`, as an iterator where the case asks for a generator
 ================= ====================================================================================
@@ -29,10 +33,11 @@ between the two calls. In the lines:
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
-import textwrap
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -44,26 +49,33 @@ from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
-from ..cases import regressions as found
 from ..cases.catalogue import all_cases
-from ..cases.literals import NoScript, array_literal, literal
+from ..cases.literals import NoScript, array_literal, docstring_literal, literal
 from ..cases.model import Case, CompiledAgrees, ReturnedNorm, Structure
 from ..cases.readable import float64_values, readable_input
-from ..known.patterns import matches
 from ..run.plan import Selection, plan_cells
 from .assertions import ScriptCall, checked, twice_checked
-from .replay import shown_case
+from .replay import find_case, shown_case
 
 __all__ = ["SCRIPTS", "NoScript", "script"]
 
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 
+#: The table of plain functions; no adapter has this name.
+FUNCTIONS = "function"
+
 #: More gradients than this are written out only where they are all alike.
 LISTED = 32
 
+#: The options of cases that a script may pass by their names.
+OPTIONS = frozenset(
+    {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
+    | {"as_single", "compiled", "reused", "threads"}
+)
+
 
 def script(header: Header, cell: Cell) -> str:
-    """The script of a cell.
+    """Return the script of a cell.
 
     Parameters
     ----------
@@ -73,37 +85,42 @@ def script(header: Header, cell: Cell) -> str:
     Raises
     ------
     NoScript
-        When nobody has said how the subject is called by itself, or the case is none that a script can show.
+        When nobody has said how the subject is called by itself, or the case is one that no script can show.
     """
-    subject = next(each for each in map(subject_from_json, header.subjects) if each.name == cell.subject)
+    subject = _subject_of(header, cell)
+    known = _template(header.adapter, subject.name)
     case = shown_case(_case_of(cell, subject), cell)
-    known = _template(header.adapter, cell.subject)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     if isinstance(case.expectation, CompiledAgrees):
-        compiled = _template(header.adapter, _compiled(cell.subject, known))
+        compiled = _template(header.adapter, _compiled(subject.name, known))
         calls = (_call(case, subject, known), _call(case, subject, compiled))
         body = twice_checked(*calls, case, subject, known.get("compiled_before", ""), raised=raised)
     else:
         body = checked(_call(case, subject, known), case, subject, raised=raised)
+    framework = Template(known["imports"]).substitute(_names(case, subject, known)).strip()
+    return "\n".join([_docstring(header, cell, case), "", *_imports(body), framework, "", body, ""])
+
+
+def _imports(body: str) -> list[str]:
+    """Return the lines that import what the body of a script uses beside the framework."""
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
-    imports += ["import numpy as np"] if "np." in body else []
-    return "\n".join(
-        [
-            _docstring(header, cell),
-            "",
-            *imports,
-            Template(known["imports"]).substitute(_names(case, subject, known)).strip(),
-            "",
-            body,
-            "",
-        ]
-    )
+    return imports + (["import numpy as np"] if "np." in body else [])
+
+
+def _subject_of(header: Header, cell: Cell) -> Subject:
+    """Return the subject of a cell, as the record's header declares it."""
+    try:
+        (subject,) = (subject_from_json(each) for each in header.subjects if each["name"] == cell.subject)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        msg = f"The record does not declare the subject {cell.subject!r} once, with numbers that can be read."
+        raise NoScript(msg) from error
+    return subject
 
 
 def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
-    """The lines of a subject's call, as a file says."""
+    """Return the lines of a subject's call, as a table says."""
     names = _names(case, subject, known)
     before, clip, after = (
         Template(known.get(part, "")).substitute(names).strip() for part in ("before", "clip", "after")
@@ -112,7 +129,7 @@ def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
 
 
 def _compiled(subject: str, known: Mapping[str, str]) -> str:
-    """The subject that is another compiled."""
+    """Return the name of the subject that is another one compiled."""
     if "compiled" not in known:
         msg = f"Nobody has said how {subject} is compiled: its entry [[script]] has no `compiled`."
         raise NoScript(msg)
@@ -120,16 +137,18 @@ def _compiled(subject: str, known: Mapping[str, str]) -> str:
     return f"{function}{known['compiled']}"
 
 
-def _docstring(header: Header, cell: Cell) -> str:
-    rule = next(rule for rule in rules.load() if rule.id == cell.rule)
+def _docstring(header: Header, cell: Cell, case: Case) -> str:
+    # Of the record only texts enter here; what the rule says comes from our own book.
+    rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
+    if rule is None or cell.rule != case.rule:
+        msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
+        raise NoScript(msg)
     source = f"{cell.subject}, {header.heading}, case {cell.case}"
-    texts = [f"{rule.id} ({rule.level}): {rule.statement}", "", source]
-    lines = [line for text in texts for line in textwrap.wrap(text, 112, break_on_hyphens=False) or [""]]
-    return 'r"""' + "\n".join(lines) + '\n"""'
+    return docstring_literal([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
 
 
 def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
-    """The lines that make a list of the results, and one of the gradients that were passed, as NumPy takes them."""
+    """Return two lines: one lists the results, one the gradients that were passed, both as NumPy takes them."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
@@ -149,14 +168,15 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
 
 
 def _case_of(cell: Cell, subject: Subject) -> Case:
-    """The case of a cell as its subject was asked, the same numbers as in the record."""
-    case = next((case for case in all_cases() if case.id == cell.case), None)
-    if case is None and found.is_find(cell.case) and cell.input is not None:
-        case = found.from_record(cell.case, cell.input)
+    """Return the case of a cell as its subject was asked, with the same numbers as in the record."""
+    case = next((case for case in all_cases() if case.id == cell.case), None) or find_case(cell)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."
         )
+        raise NoScript(msg)
+    if case.operation != subject.operation:
+        msg = f"The case {cell.case!r} is not about {subject.operation}, the operation of {cell.subject!r}."
         raise NoScript(msg)
     (planned,) = plan_cells([subject], [case], Selection())
     if planned.missing is not None:
@@ -168,30 +188,66 @@ def _case_of(cell: Cell, subject: Subject) -> Case:
 
 
 def _template(adapter: str, subject: str) -> dict[str, str]:
-    """What is said of a subject: what is common to an adapter's scripts, and its own."""
-    name = "function" if registry.kind_of(adapter) == "function" else adapter
-    path = SCRIPTS / f"{name}.toml"
-    if not path.exists():
-        known = ", ".join(sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != "function"))
+    """Return what our table of an adapter says of a subject: the keys of all its scripts, and the subject's own."""
+    if registry.kind_of(adapter) == "function":
+        return {**_table(FUNCTIONS)[1], **_function_names(adapter)}
+    # A name is looked up and never made a path.
+    known = sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS)
+    if adapter not in known:
         msg = (
-            f"How {adapter!r} is called without the suite is not known here: there are scripts of {known} and plain "
-            "functions. The input is in the record, as `input` of the cell, or printed by `gradclip show CASE`."
+            f"How {adapter!r} is called without the suite is not known here: there are scripts of {', '.join(known)} "
+            "and plain functions. The input is in the record, as `input` of the cell, or printed by "
+            "`gradclip show CASE`."
         )
         raise NoScript(msg)
-    common = tomllib.loads(path.read_text(encoding="utf-8"))
-    for entry in common.pop("script"):
-        if matches(entry["subject"], subject):
-            return {**common, **entry}
-    msg = f"{path.name} says nothing of {subject}: give it an entry [[script]]."
-    raise NoScript(msg)
+    entries, common = _table(adapter)
+    if subject not in entries:
+        msg = f"{adapter}.toml has no [[script]] whose `subjects` list {subject!r}."
+        raise NoScript(msg)
+    return {**common, **entries[subject]}
+
+
+def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return the keys of each subject in a table, and those that all its subjects share."""
+    common = tomllib.loads((SCRIPTS / f"{name}.toml").read_text(encoding="utf-8"))
+    entries = {}
+    for entry in common.pop("script", []):
+        names = entry.pop("subjects")
+        entries.update(dict.fromkeys(names, entry))
+    return entries, common
+
+
+def _function_names(target: str) -> dict[str, str]:
+    """Return the module and the name of a plain function that was checked as `module:name`.
+
+    The target is the path by which the function was found. What the function calls itself may lead elsewhere: a
+    lambda is `<lambda>`, a bound method is named as the function of its class, a `partial` as the class `partial`.
+    """
+    module, _, name = target.partition(":")
+    for dotted in (module, name):
+        if not all(map(_is_plain_name, dotted.split("."))):
+            msg = (
+                f"{target!r} is not the dotted name of a module and of something in it, so that no script can import "
+                "it. Give the function a name in a module, and check module:name."
+            )
+            raise NoScript(msg)
+    return {"module": module, "name": name}
+
+
+def _is_plain_name(name: str) -> bool:
+    """Answer whether a text is an identifier, spelled as Python spells it, and no keyword."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
 def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
-    """What stands for each name in a template."""
+    """Return what stands for each name in a template."""
+    # The subject's name is one of the table's, or is not used: plain functions have `module` and `name`.
     function, _, mode = subject.name.partition("[")
-    module, _, name = subject.name.partition(":")
+    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator"}):
+        msg = f"No script passes the option {unknown[0]!r}."
+        raise NoScript(msg)
     options = {key: literal(value) for key, value in case.options.items() if key != "as_generator"}
-    need_clip = str([gradient.need_clip for gradient in case.gradients])
+    need_clip = literal([gradient.need_clip for gradient in case.gradients])
     included = all(gradient.need_clip for gradient in case.gradients)
     told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
     all_options = {**options, **({"need_clip": need_clip} if told else {})}
@@ -204,8 +260,8 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
         **options,
         "function": function.strip(),
         "mode": mode.rstrip("]"),
-        "module": module,
-        "name": name,
+        "module": known.get("module", ""),
+        "name": known.get("name", ""),
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
         "keywords": "".join(keywords),
         "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
@@ -223,7 +279,7 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
 
 
 def _gradients(case: Case, known: Mapping[str, str]) -> str:
-    """The list of the gradients, written out."""
+    """Return the list of the gradients, written out."""
     if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
         msg = f"A script does not pass one gradient twice, or a sparse one, as {case.id} does."
         raise NoScript(msg)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import platformdirs
 from filelock import FileLock
 
 import gradclip_adapters
@@ -44,12 +45,13 @@ class Recipe:
 
 @cache
 def recipes() -> dict[str, Recipe]:
-    """The recipes of the built-in adapters, by name."""
+    """Return the recipes of the built-in adapters, by name."""
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    versions = tables["versions"]
     return {
-        name: Recipe(table["module"], table.get("python"), tuple(table.get("requirements", ())))
-        for name, table in tables.items()
+        name: Recipe(table["module"], table.get("python"), tuple(versions[need] for need in table.get("needs", ())))
+        for name, table in tables["adapters"].items()
     }
 
 
@@ -67,7 +69,7 @@ def framework_is_here(adapter: str) -> bool:
 
 
 def make_environment(adapter: str) -> str:
-    """The Python of an adapter's environment, made first if need be.
+    """Return the Python of an adapter's environment, and make the environment first if need be.
 
     Raises
     ------
@@ -95,18 +97,17 @@ def make_environment(adapter: str) -> str:
 
 
 def _base(interpreter: str) -> str:
-    """Where an interpreter is installed: those of all its virtual environments make the same environment."""
+    """Return where an interpreter is installed: all its virtual environments lead to the same place."""
     if interpreter == sys.executable:
         return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
     return os.path.realpath(interpreter)
 
 
 def environments_folder() -> Path:
-    """Where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
+    """Return where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
     if chosen := os.environ.get("GRADCLIP_VENVS"):
         return Path(chosen).resolve()
-    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache_home) / "gradclip" / "venvs"
+    return platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
 
 
 def _is_version(version: str) -> bool:

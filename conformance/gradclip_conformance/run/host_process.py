@@ -4,31 +4,35 @@ Starting: the process is launched; `hello` is sent; `about` or `failed` comes ba
 Asking: one `call` is sent; its answer comes back within the case's limit. Whatever else happens, the process is ended,
 the reason becomes the answer of this one call, and the next call starts a new process.
 Both limits hold for what is sent and for what comes back: a thread writes, and only the answer is waited for.
+What the host sends is never trusted: `pipes` reads it in pieces and stops at a limit, `messages` checks what it holds.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
-import queue
 import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.contract import DTYPES, Array, Call
+from gradclip_adapters.contract import Array, Call
+from gradclip_adapters.limits import answer_line_bytes
 
 from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
 from .messages import message_of
+from .pipes import LineReader, LineWriter, PipeFlooded, Tail
+from .probing import EarlyAnswers, find_returned_norms
 
-__all__ = ["PINNED_ENVIRONMENT", "HostProcess", "host_command"]
+__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped", "start_seconds"]
 
 #: What would make a framework answer differently from machine to machine, or chatter. A user's own setting wins.
 PINNED_ENVIRONMENT = {
@@ -42,13 +46,28 @@ PINNED_ENVIRONMENT = {
 
 #: A framework's first import can compile (Jittor's takes two minutes).
 START_SECONDS = 300.0
-STDERR_LINES = 20
+#: How long Python, NumPy and this package may take to start on a busy machine.
+IMPORT_SECONDS = 20.0
+#: The time limit of a case unless another is given.
+CASE_SECONDS = 30.0
+#: How long the first line of a host may be: the subjects of a framework, and the traceback where there are none.
+START_BYTES = 16 << 20
+#: How soon a host that starts notices that the run was stopped.
+TURN_SECONDS = 0.25
+#: Set by a run for the hosts that are started in it: whether it was stopped.
+run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
+SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for longer than about twice this (on the commonest systems, 300 years).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
 
 
+def start_seconds(call_seconds: float) -> float:
+    """Return the limit for the start of a plain function: to import a module takes no longer than a framework does."""
+    return min(START_SECONDS, IMPORT_SECONDS + call_seconds)
+
+
 def host_command(python: str | None = None, command: str | None = None) -> list[str]:
-    """The command that starts a host, less the target: a Python executable, or any launcher of a process."""
+    """Return the command that starts a host, less the target: a Python executable, or any launcher of a process."""
     if command is not None:
         return shlex.split(command)
     launcher = Path(gradclip_adapters.__file__).with_name("launch.py")
@@ -63,20 +82,31 @@ class HostProcess:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
+        call_seconds: float = CASE_SECONDS,
     ) -> None:
         self.command = list(command)
         self.environment = dict(environment or {})
         self.start_seconds = start_seconds
-        self._process: subprocess.Popen[str] | None = None
-        self._sent: queue.Queue[str | None] = queue.Queue()
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._errors: collections.deque[str] = collections.deque(maxlen=STDERR_LINES)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sent = LineWriter()
+        self._lines = LineReader()
+        self._errors = Tail()
         self._number = 0
         self._closed = False
-        self.description = self._start()
+        self._stopped = run_stopped.get()
+        self._early = EarlyAnswers()
+        found = self._start()
+        try:
+            self.description = find_returned_norms(found, lambda call: self._ask(call, call_seconds), self._early)
+        except BaseException:
+            self._end()
+            raise
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """The answer to one call; never raises for what the host does."""
+        """Return the answer to one call; never raise for what the host does."""
+        return self._early.take(call) or self._ask(call, timeout)
+
+    def _ask(self, call: Call, timeout: float) -> Answer:
         if self._process is None:
             try:
                 self._start()
@@ -85,10 +115,13 @@ class HostProcess:
         self._number += 1
         try:
             self._send(wire.call_to_json(call, self._number))
-            line = self._receive(timeout)
+            line = self._receive(timeout, answer_line_bytes(call))
         except TimeoutError:
             self._end()
             return TimedOut(timeout)
+        except PipeFlooded as error:
+            self._end()
+            return Died(f"The host process was ended: {error}")
         if line is None:
             return Died(self._death())
         answer = _understood(line, self._number, call)
@@ -115,10 +148,9 @@ class HostProcess:
             _kill_group(process)
 
     def _start(self) -> Description:
-        if self._closed:
+        if self._is_stopped():
             raise StartError("no-host", "the run was stopped")
-        self._sent, self._lines = queue.Queue(), queue.Queue()
-        self._errors = collections.deque(maxlen=STDERR_LINES)
+        self._sent, self._lines, self._errors = LineWriter(), LineReader(), Tail()
         environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}
         try:
             self._process = subprocess.Popen(
@@ -126,8 +158,6 @@ class HostProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
                 env=environment,
                 # Its own group, so that a Ctrl-C reaches the suite alone and the suite ends the host and its children.
                 start_new_session=True,
@@ -136,12 +166,16 @@ class HostProcess:
             why = error.strerror or error
             text = f"Cannot run {self.command[0]!r}: {why}. Name another Python, or another launcher of a host."
             raise StartError("no-host", text) from error
-        threading.Thread(target=_write_lines, args=(self._process.stdin, self._sent), daemon=True).start()
-        threading.Thread(target=_queue_lines, args=(self._process.stdout, self._lines), daemon=True).start()
-        threading.Thread(target=_keep_lines, args=(self._process.stderr, self._errors), daemon=True).start()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._sent.start(process.stdin)
+        self._lines.start(process.stdout, START_BYTES)
+        self._errors.start(process.stderr)
         try:
             self._send({"message": "hello", "protocol": wire.PROTOCOL})
-            line = self._receive(self.start_seconds)
+            line = self._receive_first()
         except KeyboardInterrupt:
             self._end()
             raise
@@ -149,6 +183,9 @@ class HostProcess:
             self._end()
             text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"
             raise StartError("start-timeout", text) from None
+        except PipeFlooded as error:
+            self._end()
+            raise StartError("broken-adapter", f"The host was ended before it started: {error}") from None
         if line is None:
             raise StartError("no-host", f"The host ended before it started. {self._death()}")
         return self._described(line)
@@ -159,12 +196,13 @@ class HostProcess:
             if message["message"] == "failed":
                 self._end()
                 raise StartError(message["kind"], message["text"])
-            return Description(
-                framework=message["framework"],
-                version=message["version"],
-                environment={"python": message["python"], "platform": message["platform"], **message["environment"]},
-                subjects=tuple(wire.subject_from_json(subject) for subject in message["subjects"]),
-            )
+            if message["protocol"] != wire.PROTOCOL:
+                self._end()
+                text = f"The host speaks protocol {message['protocol']}, the suite {wire.PROTOCOL}: {SAME_VERSION}"
+                raise StartError("protocol", text)
+            about, subjects = wire.about_from_json(message)
+            environment = {**about.environment, "python": message["python"], "platform": message["platform"]}
+            return Description(about.framework, about.version, environment, subjects)
         except (ValueError, KeyError, TypeError) as error:
             self._end()
             text = f"The host's first message is not an `about`: {error}"
@@ -172,16 +210,30 @@ class HostProcess:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         """Have a message written; that it cannot be is seen when the answer is read."""
-        self._sent.put(wire.dumps(message) + "\n")
+        self._sent.write(wire.dumps(message) + "\n")
 
-    def _receive(self, timeout: float) -> str | None:
-        try:
-            return self._lines.get(timeout=min(timeout, LONGEST_SECONDS))
-        except queue.Empty:
-            raise TimeoutError from None
+    def _receive(self, timeout: float, limit: int) -> str | None:
+        return self._lines.read(min(timeout, LONGEST_SECONDS), limit)
+
+    def _receive_first(self) -> str | None:
+        """Wait for the first line in short turns, because nobody can reach this host before it has started."""
+        deadline = time.monotonic() + self.start_seconds
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
+            except TimeoutError:
+                if self._is_stopped():
+                    self._end()
+                    raise StartError("no-host", "the run was stopped") from None
+                if left <= TURN_SECONDS:
+                    raise
+
+    def _is_stopped(self) -> bool:
+        return self._closed or (self._stopped is not None and self._stopped.is_set())
 
     def _death(self) -> str:
-        """How the process ended, and the last of what it said on standard error."""
+        """Return how the process ended, and the last of what it said on standard error."""
         assert self._process is not None
         process = self._process
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -192,7 +244,7 @@ class HostProcess:
             how = f"ended by signal {signal.Signals(-code).name}"
         else:
             how = "closed its output" if code is None else f"ended with exit code {code}"
-        said = " | ".join(line.strip() for line in list(self._errors)[-5:] if line.strip())
+        said = " | ".join(self._errors.last_lines(5))
         return f"The host process {how}" + (f"; its last words: {said}" if said else ".")
 
     def _end(self) -> None:
@@ -203,10 +255,10 @@ class HostProcess:
         process.wait()
         # Each stream is closed by the thread that works on it. Closed from here, one that a process which the host has
         # left behind still holds would be waited for.
-        self._sent.put(None)
+        self._sent.close()
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -214,33 +266,8 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
             process.kill()
 
 
-def _write_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
-    """Write each line until there is None or nobody reads, and close the stream.
-
-    In a thread of its own: a host that does not read, or a network that stalls, holds up whoever writes to it.
-    """
-    with contextlib.suppress(OSError), stream:
-        for line in iter(lines.get, None):
-            stream.write(line)
-            stream.flush()
-
-
-def _queue_lines(stream: IO[str], lines: queue.Queue[str | None]) -> None:
-    """Hand on each line until the stream ends, and then None."""
-    with stream:
-        for line in stream:
-            lines.put(line)
-    lines.put(None)
-
-
-def _keep_lines(stream: IO[str], lines: collections.deque[str]) -> None:
-    """Keep the last lines of a stream until it ends."""
-    with stream:
-        lines.extend(stream)
-
-
 def _understood(line: str, number: int, call: Call) -> Answer:
-    """The answer that a line holds, or the death of a host that talks rubbish."""
+    """Return the answer that a line holds, or the death of a host that talks rubbish."""
     try:
         message = message_of(line)
         if message.get("number") != number:
@@ -248,7 +275,6 @@ def _understood(line: str, number: int, call: Call) -> Answer:
         match message["message"]:
             case "reply":
                 reply = wire.reply_from_json(message)
-                _check_arrays((*reply.gradients, reply.norm))
                 _check_inputs(reply.inputs, call)
                 return Replied(reply)
             case "raised":
@@ -268,26 +294,6 @@ def _understood(line: str, number: int, call: Call) -> Answer:
 
 def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
     """Refuse inputs that cannot be those of the call, read back after it."""
-    if inputs is None:
-        return
-    if len(inputs) != len(call.gradients):
+    if inputs is not None and len(inputs) != len(call.gradients):
         msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
-        raise ValueError(msg)
-    _check_arrays(inputs)
-
-
-def _check_arrays(arrays: Iterable[Array | None]) -> None:
-    """Refuse an array that does not hold as many bytes as its shape says."""
-    for array in arrays:
-        if array is not None and array.dtype in DTYPES:
-            _check_length(array)
-
-
-def _check_length(array: Array) -> None:
-    elements = 1
-    for length in array.shape:
-        elements *= length
-    expected = elements * int(DTYPES[array.dtype][-1])
-    if len(array.data) != expected:
-        msg = f"{len(array.data)} bytes for shape {array.shape} of {array.dtype}, which takes {expected}"
         raise ValueError(msg)

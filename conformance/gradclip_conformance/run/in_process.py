@@ -1,7 +1,7 @@
-"""An adapter in the suite's own process: no host, no time limit, no protection from a crash.
+"""An adapter in the suite's own process: no host, no time limit, no limit of memory, no protection from a crash.
 
 Of what a function raises to end its process, only a Ctrl-C ends this one: it may be a program with a verdict to give.
-For plain functions given to `check_clipper`, which may be closures that no other process can import.
+For plain functions given to `check_clipper` that no other process can import, such as closures.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import traceback
 
 import numpy as np
 
-from gradclip_adapters.contract import Adapter, Call, FrameworkRaised, Unsupported, text_of
+from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised, Unsupported, text_of
+from gradclip_adapters.host import without_excess
+from gradclip_adapters.wire import check_subjects
 
 from ..judge.answers import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
+from .probing import EarlyAnswers, find_returned_norms
 
 __all__ = ["InProcess"]
 
@@ -25,20 +28,27 @@ class InProcess:
         self._adapter = adapter
         self._floating_point_errors = np.geterr()
         about = adapter.about()
-        environment = {"python": platform.python_version(), "platform": platform.platform(), **about.environment}
-        self.description = Description(about.framework, about.version, environment, tuple(adapter.subjects()))
+        environment = {**about.environment, "python": platform.python_version(), "platform": platform.platform()}
+        found = Description(about.framework, about.version, environment, check_subjects(adapter.subjects()))
+        self._early = EarlyAnswers()
+        self.description = find_returned_norms(found, self._call, self._early)
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """The answer to one call; `timeout` cannot be kept here."""
+        """Return the answer to one call; `timeout` cannot be kept here."""
         del timeout
+        return self._early.take(call) or self._call(call)
+
+    def _call(self, call: Call) -> Answer:
         try:
             # What the suite does with floating-point errors for itself is not the function's concern.
             with np.errstate(**self._floating_point_errors):
-                return Replied(self._adapter.call(call))
+                return Replied(without_excess(self._adapter.call(call), call))
         except Unsupported as error:
-            return NotSupported(str(error))
+            return NotSupported(text_of(error))
         except FrameworkRaised as error:
             return Raised(error.kind, error.text, error.inputs)
+        except BadReply as error:
+            return Mistaken(text_of(error))
         except Exception:
             return Mistaken(traceback.format_exc())
         except KeyboardInterrupt:
@@ -47,7 +57,7 @@ class InProcess:
             return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no process to end."""
 
     def kill(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no process to end."""

@@ -1,13 +1,14 @@
-"""Lines that should be messages, held against their schemas; what is wrong with one is said in one sentence."""
+"""Check lines that should be messages against their schemas; one sentence says what is wrong with a line."""
 
 from __future__ import annotations
 
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import gradclip_adapters
+from gradclip_adapters.limits import parse_message
 
 if TYPE_CHECKING:
     import jsonschema
@@ -19,22 +20,17 @@ SHOWN_CHARACTERS = 120
 
 
 def message_of(line: str) -> dict[str, Any]:
-    """The message that a line holds, as its schema says.
+    """Return the message that a line holds, as its schema says.
 
     Raises
     ------
     ValueError
-        When it holds none; the text is the first thing that is wrong.
+        When it holds none, or exceeds a limit; the text is the first thing that is wrong.
     """
-    shown = repr(line.strip()[:SHOWN_CHARACTERS])
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        msg = f"not JSON: {shown}"
-        raise ValueError(msg) from error
-    kind = message.get("message") if isinstance(message, dict) else None
-    if not isinstance(kind, str) or not kind.isidentifier() or not _path(kind).exists():
-        msg = f"no known `message` in it: {shown}"
+    message = parse_message(line)
+    kind = message.get("message")
+    if not isinstance(kind, str) or kind not in _kinds():
+        msg = f"no known `message` in it: {line.strip()[:SHOWN_CHARACTERS]!r}"
         raise ValueError(msg)
     import jsonschema
 
@@ -42,15 +38,16 @@ def message_of(line: str) -> dict[str, Any]:
     if wrong is not None:
         msg = f"{wrong.json_path}: {wrong.message[:SHOWN_CHARACTERS]}"
         raise ValueError(msg)
-    return cast("dict[str, Any]", message)
+    return message
 
 
-def _path(kind: str) -> Path:
-    return SCHEMAS / f"{kind}.json"
+@functools.cache
+def _kinds() -> frozenset[str]:
+    return frozenset(path.stem for path in SCHEMAS.glob("*.json"))
 
 
 @functools.cache
 def _validator(kind: str) -> jsonschema.Draft202012Validator:
     import jsonschema
 
-    return jsonschema.Draft202012Validator(json.loads(_path(kind).read_text(encoding="utf-8")))
+    return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{kind}.json").read_text(encoding="utf-8")))

@@ -45,7 +45,7 @@ class PlannedCell:
 
 
 def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
-    """The cells of a run, subject by subject."""
+    """Return the cells of a run, subject by subject."""
     chosen = [case for case in cases if selection.holds(case)]
     return [
         PlannedCell(subject, _with_both_bounds(case, subject), _missing(subject, case))
@@ -60,7 +60,7 @@ MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
 def _with_both_bounds(case: Case, subject: Subject) -> Case:
-    """The case with the `min` spelled out that it leaves to its default, for subjects that take no call without it."""
+    """Return the case with the default of `min` spelled out, for a subject that takes no call without `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})

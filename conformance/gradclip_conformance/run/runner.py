@@ -32,12 +32,12 @@ from ..judge.verdict import SPOILING, Verdict
 from ..known.claims import Claim, load_claims
 from ..known.pins import Deviation, load_deviations, pinned
 from ..oracle.agreement import second_oracle
+from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, plan_cells
+from .progress import Progress
 
-__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
+__all__ = ["CASE_SECONDS", "RunRequest", "run_adapter", "run_cell"]
 
-#: The time limit of a case unless another is given.
-CASE_SECONDS = 30.0
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
 
@@ -45,16 +45,6 @@ SIGNAL_SECONDS = 0.25
 DIFFERING = SPOILING | {"deviation", "documented", "quality"}
 
 RULES = {rule.id: rule for rule in rules.load()}
-
-
-class Progress:
-    """Told how a run goes on; does nothing."""
-
-    def started(self, adapter: str, description: Description, planned: int) -> None:
-        """An adapter has started, and this many cells are planned."""
-
-    def finished(self, cell: Cell) -> None:
-        """A cell is known."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +107,8 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             footer = writer.close()
     finally:
         first.close()
-    return Run(header, tuple(cells), footer)
+    # As in the record: several jobs finish the cells in any order.
+    return Run(header, writer.sort(cells), footer)
 
 
 def run_cell(
@@ -207,6 +198,8 @@ def _run_share(
     finish: Callable[[Cell], None],
     job: int,
 ) -> None:
+    # Each job is a thread with a context of its own.
+    run_stopped.set(state.stopped)
     connection = state.connections[0] if job == 0 else request.connect()
     if job:
         state.connections.append(connection)

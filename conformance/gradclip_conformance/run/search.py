@@ -20,17 +20,14 @@ from random import Random
 from typing import Any
 
 from gradclip_adapters.contract import Array, Gradient, Subject
+from gradclip_reports.records import Cell
 
 from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..cases.regressions import case_of
-from ..judge.answers import Connection
-from ..known.claims import Claim
-from ..known.pins import Deviation
 from ..oracle.formats import FORMATS, Format, decode, next_down, next_up, round_to, to_doubles
 from ..oracle.integers import norm
-from .plan import Selection, plan_cells
-from .runner import run_cell
+from .plan import PlannedCell, Selection, plan_cells
 
 __all__ = ["EXAMPLES", "Searched", "inputs", "search"]
 
@@ -77,15 +74,13 @@ class Searched:
 
 
 def search(
-    connection: Connection,
+    subjects: Iterable[Subject],
     selection: Selection,
     seed: int,
-    timeout: float,
-    claims: tuple[Claim, ...] = (),
-    deviations: tuple[Deviation, ...] = (),
+    ask: Callable[[PlannedCell], Cell],
     examples: int = EXAMPLES,
 ) -> Searched:
-    """Search all subjects of an adapter, each rule and dtype that is selected.
+    """Search all subjects of an adapter, each rule and dtype that is selected; `ask` asks and judges one cell.
 
     Raises
     ------
@@ -94,18 +89,18 @@ def search(
     """
     searched = Searched()
     worst: dict[tuple[str, str], tuple[float, Case]] = {}
-    for subject in connection.description.subjects:
+    for subject in subjects:
         for rule in RULES[subject.operation]:
             for dtype in subject.dtypes:
                 if not selection.holds(case_of(rule, "deep-search", dtype, [Gradient("", None)], {})):
                     continue
 
-                def ask(case: Case, subject: Subject = subject) -> tuple[str, float]:
+                def judge_case(case: Case, subject: Subject = subject) -> tuple[str, float]:
                     (planned,) = plan_cells([subject], [case], Selection())
-                    cell = run_cell(connection, planned, timeout, claims, deviations)
+                    cell = ask(planned)
                     return cell.status, -1.0 if cell.ulp is None else cell.ulp
 
-                found = _search_one(rule, dtype, ask, Random(f"{seed} {subject.name} {rule} {dtype}"), examples)
+                found = _search_one(rule, dtype, judge_case, Random(f"{seed} {subject.name} {rule} {dtype}"), examples)
                 searched.tried += found.tried
                 if found.failing is not None:
                     searched.failing.append(found.failing)
@@ -150,7 +145,7 @@ def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]],
 
 
 def inputs(rule: str, dtype: str) -> Any:
-    """A hypothesis strategy for the cases of a rule."""
+    """Return a hypothesis strategy for the cases of a rule."""
     from hypothesis import strategies
 
     form = FORMATS[dtype]
@@ -185,7 +180,7 @@ def inputs(rule: str, dtype: str) -> Any:
 
 
 def _array(values: Iterable[Fraction], form: Format) -> Array:
-    """The values as an array, each rounded to the format."""
+    """Return the values as an array, each rounded to the format."""
     width = form.width // 8
     data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
     return Array(form.name, (len(data) // width,), data)

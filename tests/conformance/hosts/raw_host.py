@@ -133,6 +133,130 @@ def half_a_line_and_an_end(right: dict[str, object]) -> None:
     os._exit(0)
 
 
+@way
+def line_without_an_end(right: dict[str, object]) -> None:
+    """Write without an end, and no newline."""
+    piece = b"0" * (1 << 20)
+    while True:
+        os.write(1, piece)
+
+
+@way
+def lines_without_an_end(right: dict[str, object]) -> None:
+    """Write empty lines without an end."""
+    piece = b"\n" * (1 << 16)
+    while True:
+        os.write(1, piece)
+
+
+@way
+def standard_error_without_a_newline(right: dict[str, object]) -> None:
+    """Write much to standard error, and no newline; then answer."""
+    for _ in range(200):
+        os.write(2, b"0" * (1 << 20))
+    send(right)
+
+
+@way
+def shape_of_many_axes(right: dict[str, object]) -> None:
+    """Send an array of 200,000 axes."""
+    send(with_array(right, {"dtype": "float32", "shape": [1] * 200_000, "data": "AAAAAA=="}))
+
+
+@way
+def axis_below_zero(right: dict[str, object]) -> None:
+    """Send an array of a shape that is none."""
+    send(with_array(right, {"dtype": "float32", "shape": [-1, -1], "data": "AAAAAA=="}))
+
+
+@way
+def axis_that_is_true(right: dict[str, object]) -> None:
+    """Send an array with a boolean in its shape."""
+    send(with_array(right, {"dtype": "float32", "shape": [True], "data": "AAAAAA=="}))
+
+
+@way
+def axis_beyond_all_memory(right: dict[str, object]) -> None:
+    """Send an array of a shape that no memory holds, in a dtype that is not ours."""
+    send(with_array(right, {"dtype": "int64", "shape": [1 << 50], "data": ""}))
+
+
+@way
+def text_without_an_end(right: dict[str, object]) -> None:
+    """Send an error message of 10 MB."""
+    send({"message": "raised", "number": right["number"], "kind": "Error", "text": "x" * 10_000_000, "inputs": None})
+
+
+@way
+def warning_without_an_end(right: dict[str, object]) -> None:
+    """Send a warning of 10 MB."""
+    send({**right, "warnings": ["x" * 10_000_000]})
+
+
+@way
+def warnings_without_number(right: dict[str, object]) -> None:
+    """Send 10,000 warnings."""
+    send({**right, "warnings": ["x"] * 10_000})
+
+
+@way
+def nested_450_times(right: dict[str, object]) -> None:
+    """Send what the parser of JSON reads, and most code that walks through it does not."""
+    print('{"message": "reply", "gradients": ' + "[" * 450 + "]" * 450 + "}", flush=True)
+
+
+@way
+def number_of_many_digits(right: dict[str, object]) -> None:
+    """Send a number that takes long to print."""
+    print('{"message": "reply", "number": 1' + "0" * 4000 + "}", flush=True)
+
+
+@way
+def number_that_is_none(right: dict[str, object]) -> None:
+    """Send what JSON does not have, and Python's parser reads."""
+    print(json.dumps({**right, "norm": float("nan")}), flush=True)
+
+
+@way
+def key_that_stands_twice(right: dict[str, object]) -> None:
+    """Say two things at once."""
+    text = json.dumps(right)
+    print(text[:-1] + ', "gradients": []}', flush=True)
+
+
+#: How a greeting is spoilt, by the name of the way.
+GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
+    "other_protocol": lambda about: {**about, "protocol": 2},
+    "environment_that_overrides": lambda about: {**about, "environment": {"python": "4.0"}},
+    "many_subjects": lambda about: {**about, "subjects": subjects_of(about) * 10_000},
+    "subject_twice": lambda about: {**about, "subjects": subjects_of(about) * 2},
+    "norm_type_nan": lambda about: with_subject(about, norm_types=["nan"]),
+    "norm_type_beyond_range": lambda about: with_subject(about, norm_types=["0x1p+99999"]),
+    "unknown_feature": lambda about: with_subject(about, features=["exclude"]),
+    "unknown_operation": lambda about: with_subject(about, operation="clip"),
+    "unknown_dtype": lambda about: with_subject(about, dtypes=["float31"]),
+    "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[deviation]]"},
+    "name_without_an_end": lambda about: {**about, "version": "1" * 1_000_000},
+}
+
+
+def subjects_of(about: dict[str, object]) -> list[dict[str, object]]:
+    """The subjects of a greeting."""
+    subjects = about["subjects"]
+    assert isinstance(subjects, list)
+    return subjects
+
+
+def with_subject(about: dict[str, object], **changes: object) -> dict[str, object]:
+    """A greeting whose subject is another."""
+    return {**about, "subjects": [{**subjects_of(about)[0], **changes}]}
+
+
+def with_array(right: dict[str, object], array: dict[str, object]) -> dict[str, object]:
+    """A reply with this array twice."""
+    return {**right, "gradients": [array, array]}
+
+
 def main(name: str) -> None:
     """Serve."""
     adapter = OneBadCall()
@@ -141,7 +265,7 @@ def main(name: str) -> None:
         print("Welcome to the framework!", flush=True)
         return
     sys.stdin.readline()
-    send(describe(adapter))
+    send(GREETINGS.get(name, dict)(describe(adapter)))
     if name == "never_reads_again":
         time.sleep(3600)
     for line in sys.stdin:

@@ -1,10 +1,10 @@
-"""Document 002, example 2: the L2 norm of each gradient limited in dygraph."""
+"""Document 002, example 2: limit the L2 norm of each gradient in dygraph."""
 # ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import paddle.fluid as fluid
 from formulas import assert_moved, clipped, norm
 
-# The document's 1.0 is above both norms; the second threshold is below them.
+# The 1.0 of the document is above both norms. The second threshold is below them.
 for clip_norm in (1.0, 0.0625):
     with fluid.dygraph.guard():
         linear = fluid.dygraph.Linear(10, 10)  # linear_0.w_0, linear_0.b_0

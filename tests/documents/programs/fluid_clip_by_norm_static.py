@@ -1,4 +1,4 @@
-"""Document 002, example 1: the L2 norm of each gradient limited in a static program."""
+"""Document 002, example 1: limit the L2 norm of each gradient in a static program."""
 # ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
@@ -7,7 +7,7 @@ from formulas import assert_moved, clipped, norm
 
 main_prog = fluid.Program()
 startup_prog = fluid.Program()
-# The document leaves the initial weights to chance, where all units of the relu may be off.
+# The document does not seed the initial weights, and with some of them the relu gives only zeros.
 startup_prog.random_seed = 1
 np.random.seed(1)
 with fluid.program_guard(main_program=main_prog, startup_program=startup_prog):
@@ -25,7 +25,7 @@ exe = fluid.Executor(place)
 x = np.random.uniform(-100, 100, (10, 2)).astype("float32")
 exe.run(startup_prog)
 
-# The document fetches the loss alone; the gradients before clipping come from the same run.
+# The document fetches only the loss. This program also fetches the gradients before clipping, from the same run.
 names = ["fc_0.w_0", "fc_0.b_0"]
 variables = [fluid.global_scope().find_var(name).get_tensor() for name in names]
 before = [np.array(variable) for variable in variables]

@@ -1,4 +1,4 @@
-"""Document 002, example 1 with the lines that it has in comments: `need_clip` chooses by `Parameter.name`."""
+"""Document 002, example 1 with its commented lines: `need_clip` chooses by `Parameter.name`."""
 # ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
@@ -7,7 +7,7 @@ from formulas import assert_moved, clipped, norm
 
 main_prog = fluid.Program()
 startup_prog = fluid.Program()
-# The document leaves the initial weights to chance, where all units of the relu may be off.
+# The document does not seed the initial weights, and with some of them the relu gives only zeros.
 startup_prog.random_seed = 1
 np.random.seed(1)
 with fluid.program_guard(main_program=main_prog, startup_program=startup_prog):
@@ -18,7 +18,7 @@ with fluid.program_guard(main_program=main_prog, startup_program=startup_prog):
     def fileter_func(Parameter):  # noqa: N803 (the document's names)
         return Parameter.name == "fc_0.w_0"
 
-    # A threshold below both norms, unlike the document's 1.0, so that leaving the bias alone makes a difference.
+    # Below both norms, unlike the 1.0 of the document, so that excluding the bias makes a difference.
     clip = fluid.clip.GradientClipByNorm(clip_norm=0.0625, need_clip=fileter_func)
 
     sgd_optimizer = fluid.optimizer.SGDOptimizer(learning_rate=0.1, grad_clip=clip)

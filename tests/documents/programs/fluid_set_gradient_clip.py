@@ -1,4 +1,4 @@
-"""Document 003: `set_gradient_clip`, with the gradients of the same network before and after."""
+"""Document 003: compare the gradients of one network before and after `set_gradient_clip`."""
 # ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
@@ -31,10 +31,10 @@ grad_clip_list = [elem[1] for elem in p_g_clip]
 
 
 def train():
-    """Stand in for MNIST, which is not at hand: images of 784 pixels in [-1, 1] and digits, drawn at random."""
+    """Yield random digits and images of 784 pixels in [-1, 1], instead of MNIST."""
     generator = np.random.RandomState(0)
     for _ in range(8 * 128):
-        # One digit is far more frequent than in MNIST, so that some gradients are large enough to clip.
+        # One digit is more frequent than in MNIST, so that some gradients are large enough to clip.
         digit = 0 if generator.uniform() < 0.9 else generator.randint(10)
         yield generator.uniform(-1, 1, 784).astype("float32"), digit
 
@@ -45,7 +45,7 @@ exe = fluid.Executor(place)
 feeder = fluid.DataFeeder(feed_list=[image, label], place=place)
 exe.run(startup_program)
 
-# fluid lists the two programs' gradients in orders of their own, so they are compared by their parameters' names.
+# fluid orders the gradients of the two programs differently, so compare them by the names of their parameters.
 names = [elem[0].name for elem in p_g]
 names_clip = [elem[0].name for elem in p_g_clip]
 assert len(names) == 6

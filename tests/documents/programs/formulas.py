@@ -1,23 +1,23 @@
-"""The formulas of the documents, in float64, and what one step of gradient descent must then have done.
+"""Compute the formulas of the documents in float64, and check one step of gradient descent.
 
-Runs on Python 3.7 with NumPy alone, as the oldest of the programs does.
+This module runs on Python 3.7 with only NumPy, because the oldest programs do.
 """
 
 import numpy as np
 
 
 def norm(gradient):
-    """`norm(X) = (sum |x_i|^2)^(1/2)`."""
+    """Return `norm(X) = (sum |x_i|^2)^(1/2)`."""
     return float(np.sqrt(np.sum(np.square(gradient, dtype=np.float64))))
 
 
 def global_norm(gradients):
-    """`global_norm = sqrt(sum norm(X[i])^2)`."""
+    """Return `global_norm = sqrt(sum norm(X[i])^2)`."""
     return float(np.sqrt(sum(norm(gradient) ** 2 for gradient in gradients)))
 
 
 def clipped(gradient, size, clip_norm):
-    """`X` if `size <= clip_norm`, else `clip_norm * X / size`."""
+    """Return `X` if `size <= clip_norm`, else `clip_norm * X / size`."""
     wide = gradient.astype(np.float64)
     return wide if size <= clip_norm else clip_norm * wide / size
 
@@ -25,7 +25,7 @@ def clipped(gradient, size, clip_norm):
 def assert_close(actual, expected):
     """Check float32 results against their exact values.
 
-    The bound is that of a float32 norm summed element by element, with a quotient and a product behind it.
+    The bound is the error of a float32 norm summed element by element, then of one division and one multiplication.
     """
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     bound = (expected.size + 8) * 2.0**-24 * np.abs(expected)

@@ -9,7 +9,7 @@ linear = paddle.nn.Linear(10, 10)
 clip = paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0)
 sdg = paddle.optimizer.SGD(learning_rate=0.1, parameters=linear.parameters(), grad_clip=clip)
 
-# The document stops here; what follows takes a step above the threshold and one below it.
+# The document stops here. The rest takes one step above the threshold and one below it.
 inputs = paddle.to_tensor(np.random.default_rng(0).normal(size=(4, 10)).astype("float32"))
 for scale in (1.0, 0.01):
     linear.clear_gradients()

@@ -1,4 +1,4 @@
-"""Documents 000 and 001: clip the gradient of the bias only, the weight being excluded by `weight_attr`."""
+"""Documents 000 and 001: clip the gradient of the bias only, with the weight excluded by `weight_attr`."""
 
 import numpy as np
 import paddle
@@ -8,7 +8,7 @@ clip = paddle.nn.ClipGradByNorm(clip_norm=1.0)
 linear = paddle.nn.Linear(10, 10, weight_attr=paddle.ParamAttr(need_clip=False))
 sdg = paddle.optimizer.SGD(learning_rate=0.1, parameters=linear.parameters(), grad_clip=clip)
 
-# The document stops before the optimizer; what follows takes one step and holds it against what the document says.
+# The document stops before the step. The rest takes one step and checks it against the document.
 inputs = paddle.to_tensor(np.random.default_rng(0).normal(size=(4, 10)).astype("float32"))
 linear(inputs).sum().backward()
 weight, bias = linear.weight.numpy(), linear.bias.numpy()

@@ -8,7 +8,7 @@ linear = paddle.nn.Linear(10, 10)
 clip = paddle.nn.ClipGradByValue(min=-1, max=1)
 sdg = paddle.optimizer.SGD(learning_rate=0.1, parameters=linear.parameters(), grad_clip=clip)
 
-# The document stops here; what follows takes one step and holds it against what the document says.
+# The document stops here. The rest takes one step and checks it against the document.
 inputs = paddle.to_tensor(np.random.default_rng(0).normal(size=(4, 10)).astype("float32"))
 linear(inputs).sum().backward()
 before = [parameter.numpy() for parameter in linear.parameters()]

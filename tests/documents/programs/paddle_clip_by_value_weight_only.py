@@ -1,15 +1,15 @@
-"""Documents 000 and 001: clip the gradient of the weight only, the bias being excluded by `bias_attr`."""
+"""Documents 000 and 001: clip the gradient of the weight only, with the bias excluded by `bias_attr`."""
 
 import numpy as np
 import paddle
 from formulas import assert_moved
 
 clip = paddle.nn.ClipGradByValue(min=-1, max=1)
-# Document 000 has a full-width comma before `bias_attr`, which is no Python; 001 has this one.
+# Document 000 has a full-width comma before `bias_attr`, which is a syntax error. 001 has this line.
 linear = paddle.nn.Linear(10, 10, bias_attr=paddle.ParamAttr(need_clip=False))
 sdg = paddle.optimizer.SGD(learning_rate=0.1, parameters=linear.parameters(), grad_clip=clip)
 
-# The document stops before the optimizer; what follows takes one step and holds it against what the document says.
+# The document stops before the step. The rest takes one step and checks it against the document.
 inputs = paddle.to_tensor(np.random.default_rng(0).normal(size=(4, 10)).astype("float32"))
 linear(inputs).sum().backward()
 weight, bias = linear.weight.numpy(), linear.bias.numpy()

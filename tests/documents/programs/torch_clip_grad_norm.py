@@ -1,4 +1,4 @@
-"""Document 004: the source of `clip_grad_norm_` that it prints, beside the function of the installed torch."""
+"""Document 004: compare its source of `clip_grad_norm_` with the function of the installed torch."""
 
 from collections.abc import Iterable
 from math import inf
@@ -10,7 +10,7 @@ _tensor_or_tensors = torch.Tensor | Iterable[torch.Tensor]
 
 # fmt: off
 def clip_grad_norm_(parameters: _tensor_or_tensors, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-    """Clip the gradient norm of an iterable of parameters; the body is the document's, character by character."""
+    """Clip the gradient norm of an iterable of parameters. The body is copied from the document."""
     if isinstance(parameters, torch.Tensor):
         parameters = [parameters]
     parameters = [p for p in parameters if p.grad is not None]
@@ -35,7 +35,7 @@ GRADIENTS = [[3.0, 0.0], [[0.0], [-4.0]]]
 
 
 def parameters_with(gradients: list) -> list[torch.Tensor]:
-    """Parameters that carry these gradients, and one that has none."""
+    """Return parameters that carry these gradients, and one without a gradient."""
     parameters = [torch.zeros(torch.tensor(gradient).shape, requires_grad=True) for gradient in gradients]
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = torch.tensor(gradient)
@@ -49,7 +49,7 @@ for norm_type, total in ((2.0, 5.0), (1.0, 7.0), (inf, 4.0)):
 
         returned = clip_grad_norm_(printed, max_norm, norm_type)
 
-        # "Total norm of the parameters (viewed as a single vector)", before clipping; both sums are exact here.
+        # "Total norm of the parameters (viewed as a single vector)", before clipping. Both sums are exact here.
         assert float(returned) == total
         assert float(torch.nn.utils.clip_grad_norm_(installed, max_norm, norm_type)) == total
         assert printed[-1].grad is None

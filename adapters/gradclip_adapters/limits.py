@@ -1,0 +1,202 @@
+"""The limits of what travels between the suite and a host, and the parser that holds to them.
+
+Neither side trusts the other: a framework may print to the wrong pipe, a function may return gigabytes, a record of a
+host may be forged. So each side checks a limit before it allocates, parses or decodes what the limit is about, and
+what exceeds one is refused by the limit's name. All limits stand here, with their reasons.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+if TYPE_CHECKING:
+    from .contract import Call
+
+__all__ = [
+    "AXES",
+    "LENGTH",
+    "LINE",
+    "NAME",
+    "SHOWN_TEXT",
+    "WARNINGS",
+    "Limit",
+    "LimitExceeded",
+    "answer_bytes",
+    "answer_line_bytes",
+    "check_limit",
+    "parse_message",
+    "shorten",
+]
+
+
+class Limit(NamedTuple):
+    """One limit: what it counts, the largest number allowed, and why."""
+
+    name: str
+    number: int
+    reason: str
+
+
+LINE = Limit("bytes in a line", 512 << 20, "ten million float64 gradients and their inputs take 214 MB in base64")
+TEXT = Limit("characters in a text", 100_000, "the longest traceback of a framework has some ten thousand")
+SHOWN_TEXT = Limit("characters in a text that our own host sends", 10_000, "nobody reads more of an error message")
+NAME = Limit("characters in a name", 300, "the longest name of an entry point with its mode has less than a hundred")
+AXES = Limit("axes in a shape", 64, "NumPy has no more")
+LENGTH = Limit("elements along an axis", 1 << 40, "a terabyte of the smallest dtype that is asked about")
+DEPTH = Limit("levels of nesting", 16, "the deepest message has seven")
+VALUES = Limit("values in a message", 1_000_000, "a call of 10,000 gradients has 100,000")
+DIGITS = Limit("digits in a number", 18, "what has so many fits in 64 bits")
+HEX = Limit("characters in a hexadecimal float", 40, "float64 needs 24")
+GRADIENTS = Limit("gradients in a message", 20_000, "the largest models have some thousand")
+ROWS = Limit("rows in a sparse gradient", 100_000, "cases have less than ten")
+SUBJECTS = Limit("subjects in a message", 1_000, "the framework with the most entry points has some dozen")
+WORDS = Limit("words in a list", 100, "the whole vocabulary of features has 25")
+WARNINGS = Limit("warnings in a message", 100, "a call that warns more often repeats itself")
+ENTRIES = Limit("entries in an environment", 200, "adapters name less than ten")
+OPTIONS = Limit("options in a call", 50, "the contract has eleven")
+
+#: What a framework answers is in proportion to what it was given: results and inputs, in the widest dtype there is
+#: (complex256 for float16), and a fixed allowance for empty gradients and for texts.
+BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
+
+#: The limit of how many items a list or an object holds, by the key at which it stands.
+_ITEMS = {
+    "shape": AXES,
+    "gradients": GRADIENTS,
+    "inputs": GRADIENTS,
+    "same_object": GRADIENTS,
+    "rows": ROWS,
+    "subjects": SUBJECTS,
+    "dtypes": WORDS,
+    "features": WORDS,
+    "norm_types": WORDS,
+    "formula": WORDS,
+    "warnings": WARNINGS,
+    "environment": ENTRIES,
+    "options": OPTIONS,
+}
+
+#: The limit of a text, by the key at which it stands; `data` is bounded by its line and by its array's shape.
+_TEXTS = {"framework": NAME, "version": NAME, "subject": NAME, "name": NAME, "kind": NAME, "hex": HEX, "data": LINE}
+
+_STRING = re.compile(r'"[^"]*(?:"|\Z)')
+_BRACKET = re.compile(r"[\[\]{}]")
+_LONG_NUMBER = re.compile(r"[0-9]{%d}" % (DIGITS.number + 1))
+
+
+class LimitExceeded(ValueError):
+    """A message exceeds a limit; the text names the limit."""
+
+    def __init__(self, limit: Limit, count: Union[int, str]) -> None:
+        found = "{:,}".format(count) if isinstance(count, int) else count
+        super().__init__("{} {}: the limit is {:,}".format(found, limit.name, limit.number))
+        self.limit = limit
+
+
+def check_limit(limit: Limit, count: int) -> None:
+    """Refuse a count that exceeds a limit.
+
+    Raises
+    ------
+    LimitExceeded
+        When it does.
+    """
+    if count > limit.number:
+        raise LimitExceeded(limit, count)
+
+
+def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
+    """Return a text without its middle where it is too long: the start says what happened, the end says where."""
+    if len(text) <= limit.number:
+        return text
+    half = limit.number // 2 - 50
+    left_out = len(text) - 2 * half
+    return "{} [... {:,} characters left out ...] {}".format(text[:half], left_out, text[-half:])
+
+
+def answer_bytes(call: Call) -> int:
+    """Return how many bytes all arrays of an answer to a call may take."""
+    total = 0
+    for gradient in call.gradients:
+        if gradient.array is None:
+            continue
+        size = len(gradient.array.data)
+        if gradient.rows and gradient.height:
+            # A sparse gradient may come back dense.
+            size = size // len(gradient.rows) * max(gradient.height, len(gradient.rows))
+        total += size
+    return FREE_BYTES + BYTES_PER_BYTE * total
+
+
+def answer_line_bytes(call: Call) -> int:
+    """Return how many bytes the line of an answer to a call may take: base64, names and texts beside the arrays."""
+    return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)
+
+
+def parse_message(line: str) -> Dict[str, Any]:
+    """Parse a line into the JSON object that it holds.
+
+    Raises
+    ------
+    LimitExceeded
+        When the line exceeds one of the limits; most are checked before the line is parsed.
+    ValueError
+        When the line is not strict JSON, holds no object, or a key stands twice in an object.
+    """
+    check_limit(LINE, len(line))
+    _check_structure(line)
+    try:
+        message = json.loads(
+            line, object_pairs_hook=_checked_object, parse_float=_refuse_float, parse_constant=_refuse_float
+        )
+    except json.JSONDecodeError as error:
+        text = "not JSON ({}): {!r}".format(error.msg, line.strip()[:120])
+        raise ValueError(text) from error
+    if not isinstance(message, dict):
+        text = "not a JSON object: {!r}".format(line.strip()[:120])
+        raise ValueError(text)
+    return message
+
+
+def _check_structure(line: str) -> None:
+    """Check the nesting, the number of values and the digits of a line that is not parsed yet."""
+    if "\\" in line:
+        # In this order: what is left of an escaped backslash escapes nothing.
+        line = line.replace("\\\\", "").replace('\\"', "")
+    structure = _STRING.sub('""', line)
+    check_limit(VALUES, structure.count(",") + structure.count("[") + structure.count("{"))
+    if _LONG_NUMBER.search(structure):
+        raise LimitExceeded(DIGITS, "More than {}".format(DIGITS.number))
+    depth = 0
+    for bracket in _BRACKET.finditer(structure):
+        depth += 1 if bracket.group() in "[{" else -1
+        check_limit(DEPTH, depth)
+
+
+def _checked_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found: Dict[str, Any] = {}
+    for key, value in pairs:
+        check_limit(NAME, len(key))
+        if key in found:
+            text = "the key {!r} stands twice in one object".format(key)
+            raise ValueError(text)
+        if isinstance(value, str):
+            check_limit(_TEXTS.get(key, TEXT), len(value))
+        elif isinstance(value, (list, dict)):
+            check_limit(_ITEMS.get(key, VALUES), len(value))
+            _check_texts(value if isinstance(value, list) else ())
+        found[key] = value
+    return found
+
+
+def _check_texts(values: Sequence[Any]) -> None:
+    for value in values:
+        if isinstance(value, str):
+            check_limit(TEXT, len(value))
+
+
+def _refuse_float(text: str) -> Any:
+    message = "the number {} is not sent exactly: floats travel as hexadecimal text".format(text[:40])
+    raise ValueError(message)

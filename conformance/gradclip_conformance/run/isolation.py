@@ -1,0 +1,187 @@
+"""Run a function in a process of its own, so that a hang, an exit, a crash or too much memory ends that one alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..judge.answers import StartError
+from .host_process import CASE_SECONDS, HostProcess, host_command, start_seconds
+
+__all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target", "parse_size"]
+
+#: Set in the host of an isolated function: a check that begins while its module is imported would never end.
+HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+#: A Python with NumPy takes about a tenth of this.
+SMALLEST = 256 << 20
+
+
+class CannotIsolate(Exception):
+    """A function cannot be imported in another process; the text is a reason that follows "because"."""
+
+
+@dataclass(frozen=True)
+class PlainOptions:
+    """What a host is told about a plain function."""
+
+    operation: str
+    dtypes: Sequence[str] = ()
+    in_place: bool | None = None
+    name: str | None = None
+    memory: int | None = None
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of the host."""
+        words = ["--op", self.operation]
+        for dtype in self.dtypes:
+            words += ["--dtype", dtype]
+        if self.in_place is not None:
+            words += ["--in-place", "yes" if self.in_place else "no"]
+        if self.name is not None:
+            words += ["--name", self.name]
+        if self.memory is not None:
+            words += ["--memory", str(self.memory)]
+        return words
+
+
+def connect_function(function: Callable[..., Any], options: PlainOptions) -> HostProcess:
+    """Start a host that imports a function.
+
+    Raises
+    ------
+    CannotIsolate
+        When no other process can import it.
+    """
+    target = import_target(function)
+    if importlib.util.find_spec("jsonschema") is None:
+        msg = "messages between processes are checked by jsonschema, which is not installed"
+        raise CannotIsolate(msg)
+    # The host looks for modules where this process does.
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    environment: Mapping[str, str] = {"PYTHONPATH": path, HOST_MARK: "1"}
+    command = [*host_command(), target, *options.arguments()]
+    try:
+        return HostProcess(command, environment, start_seconds(CASE_SECONDS), CASE_SECONDS)
+    except StartError as error:
+        msg = f"a process of its own cannot import it: {error}"
+        raise CannotIsolate(msg) from error
+
+
+def import_target(function: Callable[..., Any]) -> str:
+    """Return "module:function" or "file.py:function", by which another process imports the very same function.
+
+    Raises
+    ------
+    CannotIsolate
+        When there is none.
+    """
+    name, attribute = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(name, str) or not isinstance(attribute, str):
+        msg = f"a {type(function).__name__} has no name by which it can be imported"
+        raise CannotIsolate(msg)
+    if "<" in attribute:
+        msg = "a lambda, or a function inside a function, cannot be imported"
+        raise CannotIsolate(msg)
+    module = sys.modules.get(name)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if module is None or found is not function:
+        msg = f"{name}:{attribute} names something else"
+        raise CannotIsolate(msg)
+    return f"{_script(module) if name == '__main__' else _module(module, name)}:{attribute}"
+
+
+def _module(module: ModuleType, name: str) -> str:
+    """Return the name of a module that another process finds in the same file."""
+    found = _origin(name)
+    here = getattr(module, "__file__", None)
+    if here is None or found is None or not os.path.exists(found) or not os.path.samefile(here, found):
+        msg = f"another process would not find the module {name!r} where this one did"
+        raise CannotIsolate(msg)
+    return name
+
+
+def _origin(name: str) -> str | None:
+    """Return where a new process finds a module; `importlib.util.find_spec` looks at those that are imported first."""
+    path: Sequence[str] | None = None
+    parts = name.split(".")
+    origin = None
+    for length in range(1, len(parts) + 1):
+        full = ".".join(parts[:length])
+        specs = (finder.find_spec(full, path) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None:
+            return None
+        path, origin = spec.submodule_search_locations, spec.origin
+    return origin
+
+
+def _script(module: ModuleType) -> str:
+    """Return the file of the script that runs, which may be imported where it only defines."""
+    file = getattr(module, "__file__", None)
+    if file is None or not Path(file).is_file() or Path(file).suffix != ".py":
+        msg = "the program that runs is no file that can be imported"
+        raise CannotIsolate(msg)
+    if not _only_defines(Path(file)):
+        msg = (
+            "importing the script would run it again: put what it does, besides definitions and constants, "
+            'under `if __name__ == "__main__":`'
+        )
+        raise CannotIsolate(msg)
+    return str(Path(file).resolve())
+
+
+def _only_defines(path: Path) -> bool:
+    """Whether nothing happens when a script is imported: imports, definitions, constants and a guarded main part."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return False
+    return all(_is_harmless(statement) for statement in tree.body)
+
+
+def _is_harmless(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return True
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return not any(isinstance(node, ast.Call) for node in ast.walk(statement))
+    if isinstance(statement, ast.If):
+        return _is_main_guard(statement.test) and not statement.orelse
+    return False
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
+def parse_size(text: str | int) -> int:
+    """Return a number of bytes: a whole number, or one with K, M, G or T, such as "4G".
+
+    Raises
+    ------
+    ValueError
+        When it is none, or too small for a host to start.
+    """
+    matched = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
+    if matched is None:
+        msg = f"{text!r} is no size of memory; write 4G or 512M."
+        raise ValueError(msg)
+    size = int(matched[1]) * UNITS[matched[2].upper()]
+    if not SMALLEST <= size < 1 << 63:
+        msg = f"{text} of memory are too {'few' if size < SMALLEST else 'many'}: a host needs at least 256M to start."
+        raise ValueError(msg)
+    return size

@@ -1,0 +1,181 @@
+"""Bound what a record may hold, and check it before anything large is parsed or drawn.
+
+The largest published record has 10 thousand cells, lines of 16 thousand characters and texts of 500.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+__all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "parse_json", "shorten"]
+
+
+class OverLimit(ValueError):
+    """Raised when a record exceeds a limit; the text names it."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much of something a record may hold."""
+
+    what: str
+    number: int
+    reason: str
+
+    def check(self, found: int) -> None:
+        """Refuse more than the limit.
+
+        Raises
+        ------
+        OverLimit
+            When more was found.
+        """
+        if found > self.number:
+            msg = f"{found} {self.what}, and the limit is {self.number} ({self.reason})"
+            raise OverLimit(msg)
+
+
+LIMITS: Mapping[str, Limit] = {
+    "file": Limit("bytes in one record", 1 << 28, "all is kept in memory while it is checked"),
+    "line": Limit(
+        "bytes in one line", 1 << 24, "a line is parsed as a whole; a footer names each cell that did not run"
+    ),
+    "values": Limit("values in one line", 500_000, "each takes about 100 bytes of memory"),
+    "depth": Limit("levels of nesting", 32, "reports walk them by recursion; published records have 6"),
+    "digits": Limit("characters in one number", 40, "a float64 needs 24 at most"),
+    "text": Limit("characters in one text", 1 << 16, "reports wrap and escape every character"),
+    "name": Limit("characters in one name", 1 << 9, "names are headings of tables and parts of identifiers"),
+    "axes": Limit("axes in one shape", 64, "NumPy has no more"),
+    "subjects": Limit("subjects in one run", 256, "each is a column of a table"),
+    "cells": Limit("cells in one run", 200_000, "each is a test of a report"),
+    "runs": Limit("runs in one record", 256, "each is a column of a table"),
+}
+
+#: The members of header and cell that are names: identifiers, and headings of tables.
+NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour")
+
+_TEXT_IN_JSON = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def check_line(line: str) -> None:
+    """Check one line before it is parsed: its length, its numbers of values and of levels.
+
+    Raises
+    ------
+    OverLimit
+        When it exceeds a limit.
+    """
+    LIMITS["line"].check(len(line))
+    LIMITS["values"].check(line.count(",") + line.count("[") + line.count("{"))
+    limit = LIMITS["depth"]
+    # Most lines have too few brackets to be nested too deeply: only others are looked through.
+    if line.count("[") + line.count("{") > limit.number:
+        limit.check(_measure_depth(line))
+
+
+def _measure_depth(line: str) -> int:
+    """Return how deeply the brackets outside texts are nested."""
+    depth = deepest = 0
+    for character in _TEXT_IN_JSON.sub("", line):
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def parse_json(line: str) -> Any:
+    """Parse one line of JSON, strictly: no NaN, no key twice, no number that is too long.
+
+    Raises
+    ------
+    ValueError
+        When the line is not such JSON.
+    OverLimit
+        When it exceeds a limit.
+    """
+    check_line(line)
+    members = json.loads(
+        line,
+        parse_constant=_refuse_constant,
+        parse_int=_parse_int,
+        parse_float=_parse_float,
+        object_pairs_hook=_refuse_duplicates,
+    )
+    check_members(members)
+    return members
+
+
+def _parse_int(digits: str) -> int:
+    LIMITS["digits"].check(len(digits))
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    LIMITS["digits"].check(len(digits))
+    number = float(digits)
+    if math.isinf(number):
+        msg = f"{digits} is beyond the range of float64"
+        raise OverLimit(msg)
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    # Python reads NaN and Infinity; JSON has neither.
+    msg = f"{name} is no JSON number"
+    raise ValueError(msg)
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Of a key that stands twice, readers would disagree about which value holds.
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        msg = f"the key {twice[:100]!r} stands twice in one object"
+        raise ValueError(msg)
+    return members
+
+
+def check_members(members: Any, name: str = "") -> None:
+    """Check the members of a parsed line: lengths of texts and shapes, and that each text can be encoded.
+
+    Raises
+    ------
+    OverLimit
+        When one exceeds a limit.
+    """
+    if isinstance(members, str):
+        _check_text(members, name)
+    elif isinstance(members, dict):
+        if isinstance(shape := members.get("shape"), list):
+            LIMITS["axes"].check(len(shape))
+        if isinstance(subjects := members.get("subjects"), list):
+            LIMITS["subjects"].check(len(subjects))
+        for key, member in members.items():
+            _check_text(key, "name")
+            check_members(member, key)
+    elif isinstance(members, list):
+        for member in members:
+            check_members(member, name)
+
+
+def _check_text(text: str, name: str) -> None:
+    LIMITS["name" if name in NAMES else "text"].check(len(text))
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        msg = "a text holds half of a surrogate pair, which UTF-8 cannot encode"
+        raise OverLimit(msg)
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text of at most this length: the beginning of a longer one, and how much is left out."""
+    if len(text) <= length:
+        return text
+    rest = f" ... ({len(text)} characters in all)"
+    return text[: max(0, length - len(rest))] + rest

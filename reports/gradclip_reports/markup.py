@@ -1,0 +1,53 @@
+"""Put texts that anybody may have written into Markdown and HTML, and lay out tables."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from .values import plain_line
+
+__all__ = ["code", "code_in_html", "escape_html", "escape_markdown", "markdown_table"]
+
+#: What has a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+#: The same in a text that is HTML already; an underscore inside a word has no meaning.
+_SPECIAL_BESIDE_HTML = re.compile(r"[\\`*{}\[\]|~]|(?<!\w)_|_(?!\w)")
+
+#: What has a meaning at the beginning of a line: lists, numbered or not, rules, and underlines of headings.
+_AT_THE_BEGINNING = re.compile(r"^(\s*)([-+=])|^(\s*\d+)([.)])(?=\s|$)")
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of GitHub Markdown, of cells that are Markdown; the first row is its head."""
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+
+
+def escape_markdown(text: str) -> str:
+    """Return the text on one line, with no meaning in Markdown or HTML."""
+    escaped = _SPECIAL.sub(r"\\\1", plain_line(text))
+    return _AT_THE_BEGINNING.sub(lambda found: f"{found[1] or found[3] or ''}\\{found[2] or found[4]}", escaped)
+
+
+def code(text: str, *, in_table: bool = False) -> str:
+    """Return the text as a code span on one line."""
+    text = plain_line(text)
+    if in_table and "|" in text:
+        # A bar ends a cell even inside a code span, and a backslash before it may itself be escaped.
+        return code_in_html(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+
+
+def code_in_html(text: str) -> str:
+    """Return the text as an HTML element on one line, which has no meaning in Markdown either."""
+    return f"<code>{escape_html(text)}</code>"
+
+
+def escape_html(text: str) -> str:
+    """Return the text on one line for HTML that Markdown may hold: what either knows becomes an entity."""
+    escaped = html.escape(plain_line(text), quote=False)
+    return _SPECIAL_BESIDE_HTML.sub(lambda found: f"&#{ord(found[0])};", escaped)

@@ -1,0 +1,128 @@
+"""Messages that exceed a limit, or are no strict JSON, are refused by name before they are read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradclip_adapters import limits, wire
+from gradclip_adapters.contract import Array, Call, Gradient
+from gradclip_adapters.limits import DEPTH, LimitExceeded, parse_message, shorten
+from gradclip_conformance.cases.catalogue import all_cases
+
+
+def nested(depth: int) -> str:
+    """Return a message of so many levels."""
+    return '{"a":' * depth + "0" + "}" * depth
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (nested(DEPTH.number + 1), "17 levels of nesting"),
+        ("[" * 1_000_000, "values in a message|levels of nesting"),
+        ('{"a": [' + "0," * 1_000_001 + "0]}", "1,000,002 values|1,000,003 values"),
+        ('{"a": 1' + "0" * 5000 + "}", "More than 18 digits in a number"),
+        ('{"shape": [' + "1," * 64 + "1]}", "65 axes in a shape"),
+        ('{"text": "' + "x" * 100_001 + '"}', "100,001 characters in a text"),
+        ('{"warnings": ["' + "x" * 100_001 + '"]}', "100,001 characters in a text"),
+        ('{"name": "' + "x" * 301 + '"}', "301 characters in a name"),
+        ('{"' + "x" * 301 + '": 0}', "301 characters in a name"),
+        ('{"hex": "' + "0" * 41 + '"}', "41 characters in a hexadecimal float"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_limit_is_named(line: str, said: str) -> None:
+    with pytest.raises(LimitExceeded, match=said):
+        parse_message(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"a": NaN}', "the number NaN is not sent exactly"),
+        ('{"a": -Infinity}', "the number -Infinity is not sent exactly"),
+        ('{"a": 1e400}', "the number 1e400 is not sent exactly"),
+        ('{"a": 0, "a": 1}', "the key 'a' stands twice"),
+        ('{"b": {"a": 0, "a": 1}}', "the key 'a' stands twice"),
+        ("[]", "not a JSON object"),
+        ("", "not JSON"),
+        ('"' + '\\"' * 100_000, "not JSON"),
+        ('{"a": "' + "\\\\" * 100_000, "not JSON"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_what_is_not_strict_json_is_refused(line: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_message(line)
+
+
+def test_brackets_and_digits_in_texts_are_no_structure() -> None:
+    text = '[{"\\' * 1000 + "1" * 1000
+
+    assert parse_message(json.dumps({"a": text})) == {"a": text}
+    assert parse_message(nested(DEPTH.number))
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text() | st.integers(-(2**53), 2**53) | st.booleans() | st.none()))
+def test_messages_within_the_limits_read_back(message: dict[str, Any]) -> None:
+    message.pop("shape", None)
+
+    assert parse_message(json.dumps(message)) == message
+
+
+def test_every_case_is_within_the_limits() -> None:
+    for case in all_cases():
+        call = case.call("fake")
+        line = wire.dumps(wire.call_to_json(call, 1))
+        back = wire.call_from_json(parse_message(line))
+        # By their texts, because NaN is not equal to itself.
+        assert (back.gradients, repr(back.options)) == (call.gradients, repr(dict(call.options)))
+        assert 2 * len(line) < limits.answer_line_bytes(call)
+
+
+def test_ten_million_numbers_are_within_the_limits() -> None:
+    # The accuracy table asks for so many: they come back clipped, beside what was passed.
+    call = Call("fake", (Gradient("g", Array("float64", (10**7,), bytes(8 * 10**7))),))
+
+    assert limits.answer_bytes(call) > 2 * 8 * 10**7
+    assert limits.answer_line_bytes(call) > 2 * 8 * 10**7 * 4 // 3
+
+
+@pytest.mark.parametrize("lengths", [[-1], [True], [1.0], ["1"], [None], [1 << 41], [1] * 65])
+def test_shape_that_is_none_is_refused(lengths: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"no length of an axis|the limit is"):
+        wire.array_from_json({"dtype": "int64", "shape": lengths, "data": ""})
+
+
+def test_length_is_checked_before_the_data_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire.base64, "b64decode", lambda *_, **__: pytest.fail("decoded"))
+
+    with pytest.raises(ValueError, match=r"bytes, more or less, for shape \(1000, 1000\) of float32"):
+        wire.array_from_json({"dtype": "float32", "shape": [1000, 1000], "data": "AAAA"})
+
+
+@pytest.mark.parametrize("data", ["****", "AAA", "AAAAAA=", "ÄÄÄÄÄÄ=="])
+def test_invalid_base64_is_refused(data: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        wire.array_from_json({"dtype": "float32", "shape": [1], "data": data})
+
+
+@pytest.mark.parametrize("text", ["0x1p+99999", "0x" + "1" * 50, "", "one"])
+def test_hexadecimal_float_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        wire.value_from_json({"hex": text})
+
+
+def test_long_text_keeps_its_ends() -> None:
+    shown = shorten("a" * 50_000 + "b" * 50_000)
+
+    assert len(shown) <= limits.SHOWN_TEXT.number
+    assert shown.startswith("aaa")
+    assert shown.endswith("bbb")
+    assert "characters left out" in shown
+    assert shorten("short") == "short"

@@ -1,0 +1,91 @@
+"""Select the tests that belong to this session, and say in one line how many are left to others.
+
+Left out are tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them), and all
+but a sample of the exam (`nox -s exam` runs it whole). Tests that are named on the command line, by `-k` or by their
+id, always run as far as their framework is installed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from frameworks import has_framework, has_library, is_required
+
+#: The number of tests left out, by the reason for it.
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `nox -s exam`."""
+    parser.addoption("--exam", action="store_true", help="run every test of the exam instead of a sample")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start to count."""
+    config.stash[LEFT_OUT] = Counter()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this session has no library for, and what the sample of the exam does not hold."""
+    reasons = {item: f"of {name}" for item in items if (name := missing_for(item))}
+    left = [item for item in items if item not in reasons]
+    reasons |= dict.fromkeys(outside_the_sample(config, left), "of the exam")
+    config.hook.pytest_deselected(items=list(reasons))
+    config.stash[LEFT_OUT].update(reasons.values())
+    items[:] = [item for item in items if item not in reasons]
+
+
+def missing_for(item: pytest.Item) -> str:
+    """Name the first framework or library that a test needs and this session lacks; empty if it has all."""
+    needs = [(mark.args[0], has_framework) for mark in item.iter_markers("framework")]
+    needs += [(mark.args[0], has_library) for mark in item.iter_markers("library")]
+    # A required one that is missing is an error, which the test itself raises.
+    return next((name for name, is_there in needs if not is_there(name) and not is_required(name)), "")
+
+
+def outside_the_sample(config: pytest.Config, items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """List the tests of the exam that are not in its sample.
+
+    `@pytest.mark.exam(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
+    every worker: it is drawn with the function's id as the seed.
+    """
+    if config.getoption("--exam") or config.getoption("keyword") or any("::" in word for word in config.args):
+        return []
+    of_function: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    sizes: dict[str, int] = {}
+    for item in items:
+        if mark := item.get_closest_marker("exam"):
+            function = item.nodeid.partition("[")[0]
+            of_function[function].append(item)
+            sizes[function] = mark.kwargs.get("sample", 0)
+    outside: list[pytest.Item] = []
+    for function, tests in of_function.items():
+        tests.sort(key=lambda item: item.nodeid)
+        kept = set(random.Random(function).sample(tests, min(sizes[function], len(tests))))
+        outside += [item for item in tests if item not in kept]
+    return outside
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over the counts of a worker of pytest-xdist; all workers collect the same tests."""
+    if counts := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[LEFT_OUT] = Counter(counts)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the counts of a worker to the process that reports."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(session.config.stash[LEFT_OUT])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests are left to other sessions."""
+    if counts := config.stash[LEFT_OUT]:
+        parts = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+        terminalreporter.write_line(f'Left to `nox -s exam`, "adapter(NAME)" and "spec(NAME)": {parts}.')

@@ -1,0 +1,58 @@
+"""Say which frameworks and array libraries this test session has.
+
+A variable such as GRADCLIP_PYTHON_TORCH names a Python that has a framework. Without it, tests use this Python.
+GRADCLIP_REQUIRE names frameworks and libraries, separated by commas, whose absence is an error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import pytest
+
+__all__ = ["ADAPTERS", "MODULES", "has_framework", "has_library", "is_required", "python_with"]
+
+#: The module of each framework that has an adapter.
+MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
+
+#: One parameter for each framework; a test that takes it runs where the framework is available.
+ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]
+
+
+def is_required(name: str) -> bool:
+    """Tell whether the absence of a framework or library is an error in this session."""
+    return name in os.environ.get("GRADCLIP_REQUIRE", "").split(",")
+
+
+def has_library(name: str) -> bool:
+    """Tell whether this Python can import a library, by the name of its module or of its distribution."""
+    module = MODULES.get(name, name).replace("-", "_")
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the parent package of a dotted name is missing
+        return False
+
+
+def has_framework(adapter: str) -> bool:
+    """Tell whether this Python, or another one that a variable names, has an adapter's framework."""
+    # Paddle 1.8 and 3 share the module `paddle`; importing it to look for `fluid` takes seconds and warns.
+    return variable_of(adapter) in os.environ or (adapter != "paddle-fluid" and has_library(adapter))
+
+
+def python_with(adapter: str) -> str:
+    """Return a Python that has an adapter's framework; skip the test, or fail it where required, if there is none."""
+    if named := os.environ.get(variable_of(adapter)):
+        return named
+    if has_framework(adapter):
+        return sys.executable
+    message = f"{MODULES[adapter]} is not installed in this Python; {variable_of(adapter)} can name one that has it"
+    if is_required(adapter):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def variable_of(adapter: str) -> str:
+    """Name the environment variable that holds the path of a Python with the framework."""
+    return f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"

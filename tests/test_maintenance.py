@@ -1,0 +1,49 @@
+"""The files for maintainers agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+# A source distribution does not hold the files for maintainers.
+pytestmark = pytest.mark.skipif(not WORKFLOWS.is_dir(), reason="a checkout is missing")
+
+
+def test_pre_commit_uses_the_versions_of_the_lint_session() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    pinned = set(re.findall(r"[\w-]+==[\w.]+", hooks))
+
+    assert pinned
+    assert pinned <= set(PROJECT["dependency-groups"]["lint"])
+
+
+def test_continuous_integration_covers_every_python_that_is_declared() -> None:
+    declared = {
+        found[1]
+        for classifier in PROJECT["project"]["classifiers"]
+        if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", classifier))
+    }
+    (matrix,) = re.findall(r"python: (\[.*\])", (WORKFLOWS / "ci.yml").read_text(encoding="utf-8"))
+
+    assert set(re.findall(r"3\.\d+", matrix)) == declared
+
+
+@pytest.mark.parametrize("workflow", ["ci.yml", "frameworks.yml", "release.yml"])
+def test_actions_are_pinned_by_commit(workflow: str) -> None:
+    used = re.findall(r"uses: (.*)", (WORKFLOWS / workflow).read_text(encoding="utf-8"))
+
+    assert used
+    assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
+
+
+def test_citation_names_the_version_that_is_released() -> None:
+    (version,) = re.findall(r'^__version__ = "(.*)"$', (ROOT / "gradclip_spec/__init__.py").read_text("utf-8"), re.M)
+
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -40,9 +40,7 @@ FILES = {
             }
         ]
     },
-    "environments.toml": {
-        name: value for name, value in _ours(PACKAGE / "environments.toml").items() if name in ("torch", "paddle-fluid")
-    },
+    "environments.toml": _ours(PACKAGE / "environments.toml"),
     "torch.toml": _ours(PACKAGE / "scripts" / "torch.toml"),
 }
 

@@ -225,6 +225,13 @@ def audit(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def fuzz(session: nox.Session) -> None:
+    """Fuzz everything that comes from outside, for a minute or as `-- --minutes 60 --seed N` says."""
+    session.install("-e", ".[check]", *groups("test"))
+    session.run("python", "tests/fuzz/run.py", *session.posargs)
+
+
+@nox.session(default=False)
 def published(session: nox.Session) -> None:
     """Check all frameworks, each in an environment of its own, and write the records to reports/published/."""
     session.install("-e", ".[check]")

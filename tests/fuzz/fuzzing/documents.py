@@ -1,0 +1,146 @@
+"""Valid documents to start from: made by the suite itself, so that they stay what it writes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
+from gradclip_conformance.cases.build import tensor
+from gradclip_conformance.cases.model import Case
+from gradclip_conformance.cases.regressions import case_of
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.lines import strict_json
+from gradclip_reports.records import Footer, plan_sha256
+
+__all__ = ["Halving", "call_of_adapter", "deep_case", "lines_of", "subjects", "with_footer"]
+
+NAMES_OF = {
+    "torch": (
+        ("torch.nn.utils.clip_grad_norm_[foreach=True]", "clip_by_global_norm"),
+        ("torch.nn.utils.clip_grad_value_[foreach=False]", "clip_by_value"),
+        ("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", "clip_by_global_norm"),
+    ),
+    "tensorflow": (("tf.clip_by_norm", "clip_by_norm"), ("tf.clip_by_global_norm", "clip_by_global_norm")),
+    "paddle": (("paddle.nn.ClipGradByValue", "clip_by_value"), ("paddle.nn.ClipGradByNorm", "clip_by_norm")),
+    "my_module:clip": (("my_module:clip", "clip_by_global_norm"),),
+    "my_adapter.py": (("my subject", "clip_by_norm"),),
+}
+FEATURES = ("excludes", "none_grads", "returns_norm", "error_if_nonfinite", "norm_type")
+#: Few, and of every kind: values, a norm, a refusal, an error, a relation, a form.
+RULES = (
+    "*.scaled-above/three-four-five/float32",
+    "value.bounds/max-only/float32",
+    "*.negative-threshold-refused/*/float32",
+    "*.nan-not-silent/*/float32",
+    "*.returned-norm/three-four-five/float32",
+    "*.twice-is-once/*/float32",
+    "*.none-stays-none/*/float32",
+    "*.excluded-untouched/*/float32",
+    "*.dtype-kept/*/float32",
+)
+
+
+class Halving(Adapter):
+    """An adapter of made-up subjects whose answers are wrong in a way that scripts can show: half of what went in."""
+
+    def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed", version: str = "1.0") -> None:
+        self._subjects = [Subject(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
+        self._about = About(framework, version, {"device": "cpu"})
+
+    def about(self) -> About:
+        """Return what was given."""
+        return self._about
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return a subject for each name."""
+        return self._subjects
+
+    def call(self, call: Call) -> Reply:
+        """Return half of each gradient."""
+        arrays = tuple(
+            None if each.array is None else Array.of(each.array.numpy() * np.float32(0.5)) for each in call.gradients
+        )
+        return Reply(
+            arrays, norm=Array.of(np.ones((), np.float32)), inputs=tuple(each.array for each in call.gradients)
+        )
+
+
+def subjects(adapter: str) -> Sequence[tuple[str, str]]:
+    """Return names and operations of an adapter's subjects."""
+    return NAMES_OF[adapter]
+
+
+def deep_case(operation: str) -> Case:
+    """Return a case as the deep search finds them: its numbers stand in the record alone."""
+    rule = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}.get(
+        operation, "global-norm.scaled-above"
+    )
+    options = {"max": 1.0} if operation == "clip_by_value" else {"clip_norm": 1.0}
+    found = case_of(rule, "deep-0123abcd", "float32", [tensor([3.0, -4.0], "float32")], options)
+    return replace(found, options=options)
+
+
+@functools.cache
+def _record(adapter: str) -> tuple[str, ...]:
+    """Return the lines of a whole record of an adapter: a header, some cells of several statuses, a footer."""
+    stream = io.StringIO()
+    made = Halving(subjects(adapter), adapter.partition(":")[0])
+    request = RunRequest(
+        adapter,
+        lambda: InProcess(made),
+        Selection(rules=(*RULES, "*/deep-0123abcd/*")),
+        command=["check", adapter],
+        seed=7,
+        extra_cases=[deep_case(operation) for operation in {operation for _, operation in subjects(adapter)}],
+    )
+    run_adapter(request, stream)
+    return tuple(stream.getvalue().splitlines())
+
+
+@functools.cache
+def _parsed(adapter: str) -> tuple[Any, ...]:
+    return tuple(map(json.loads, _record(adapter)))
+
+
+def lines_of(adapter: str, *, whole: bool = False) -> list[Any]:
+    """Return a record; unless the whole is asked for, with one cell for each subject, rule and status."""
+    header, *cells, footer = copy.deepcopy(_parsed(adapter))
+    if whole:
+        return [header, *cells, footer]
+    first = {(cell["subject"], cell["rule"], cell["status"], "deep-" in cell["case"]): cell for cell in cells[::-1]}
+    return with_footer([header, *first.values()])
+
+
+def with_footer(lines: Sequence[Any]) -> list[Any]:
+    """Return a header and cells with the footer that agrees with them, as far as they are cells."""
+    cells = [line for line in lines[1:] if isinstance(line, dict)]
+    pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
+    footer = Footer(
+        planned=len(pairs),
+        finished=len(pairs),
+        counts=dict(Counter(str(cell.get("status")) for cell in cells)),
+        plan_sha256=plan_sha256([tuple(strict_json(pair)) for pair in pairs]),
+    )
+    return [*lines, footer.to_json()]
+
+
+def call_of_adapter() -> Call:
+    """Return a call as the suite makes it: two gradients, one excluded, one missing, and a threshold."""
+    arrays = [Array.of(np.array([3.0, 4.0], np.float32)), Array.of(np.array([[1.0]], np.float32)), None]
+    gradients = [tensor([1.0], "float32") for _ in arrays]
+    made = [
+        replace(each, name=f"g{place}", array=array, need_clip=place != 1)
+        for place, (each, array) in enumerate(zip(gradients, arrays, strict=True))
+    ]
+    return Call("clip", tuple(made), {"clip_norm": 1.0, "error_if_nonfinite": False})

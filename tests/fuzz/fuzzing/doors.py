@@ -1,0 +1,76 @@
+"""The suite's own functions behind the pipe of a host, called without a process."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gradclip_adapters.contract import Call
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import Case
+from gradclip_conformance.judge.answers import Answer, Description, NotSupported
+from gradclip_conformance.run import host_process
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.records import Run, read_runs
+
+from .drawings import check_drawings
+from .target import require
+
+__all__ = ["Connected", "cases_like", "check_run", "described", "understood"]
+
+
+def understood(line: str, number: int, call: Call) -> Answer:
+    """Return what the suite makes of a line that answers a call."""
+    return host_process._understood(line, number, call)
+
+
+def described(line: str) -> Description:
+    """Return what the suite makes of the first line of a host.
+
+    Raises
+    ------
+    StartError
+        When it is not the first line of a host that has started.
+    """
+    return host_process.HostProcess._described(SimpleNamespace(_end=lambda: None), line)  # type: ignore[arg-type]
+
+
+def cases_like(*patterns: str) -> list[Case]:
+    """Return the cases whose names match a pattern, the first of each."""
+    return [next(case for case in all_cases() if Selection(rules=(pattern,)).holds(case)) for pattern in patterns]
+
+
+@dataclass
+class Connected:
+    """A connection whose answers come from a function."""
+
+    description: Description
+    answer: Callable[[Call], Answer] = field(default=lambda call: NotSupported("nothing is answered"))
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Return an answer."""
+        del timeout
+        return self.answer(call)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def kill(self) -> None:
+        """Do nothing."""
+
+
+def check_run(connection: Any, adapter: str, selection: Selection, timeout: float = 5.0) -> Run:
+    """Run, write the record, read it back, and draw it."""
+    stream = io.StringIO()
+    run_adapter(RunRequest(adapter, lambda: connection, selection, timeout), stream)
+    path = Path("run.jsonl")
+    path.write_text(stream.getvalue(), encoding="utf-8")
+    (run,) = read_runs(path)
+    require(len(run.cells) == run.footer.planned, "cells are missing")
+    check_drawings([run])
+    return run

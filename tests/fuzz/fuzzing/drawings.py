@@ -1,0 +1,90 @@
+"""What must hold of every drawing of a record, whatever stands in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from typing import Any
+
+from markdown_it import MarkdownIt
+
+from gradclip_reports.records import Run
+from gradclip_reports.render import FORMATS, render
+from gradclip_reports.terminal import terminal
+
+from .target import require
+
+__all__ = ["check_drawings", "check_text", "parse_strictly"]
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_TAGS = re.compile(r"<[^>]*>?")
+_OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}
+_OUR_HEADINGS = {"Not as expected", "Findings"}
+#: What a text from a record must never become; emphasis and code are our own.
+_NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
+_MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+def check_drawings(runs: Sequence[Run]) -> None:
+    """Draw runs in every format, and hold each drawing against its format."""
+    drawn = {name: render(runs, name) for name in FORMATS}
+    for text in (drawn["terminal"], terminal(runs, width=60), terminal(runs, width=200)):
+        check_text(text, "the terminal")
+    check_text(_COLOURS.sub("", terminal(runs, color=True)), "the terminal in colour")
+    for name in ("json", "ctrf", "badge"):
+        parse_strictly(drawn[name], name)
+    check_markdown(drawn["markdown"])
+    planned = sum(run.footer.planned for run in runs)
+    tests = ElementTree.fromstring(drawn["junit"]).findall("testsuite/testcase")
+    require(len(tests) == planned, f"JUnit has {len(tests)} tests of {planned} cells")
+    listed = json.loads(drawn["ctrf"])["results"]["tests"]
+    require(len(listed) == planned, f"CTRF has {len(listed)} tests of {planned} cells")
+
+
+def check_text(text: str, where: str) -> None:
+    """Require that a text for people holds nothing that a terminal obeys."""
+    wrong = next((character for character in text if not character.isprintable() and character != "\n"), None)
+    require(wrong is None, f"{where} shows the character {wrong!r}: {text[:400]!r}")
+
+
+def parse_strictly(text: str, name: str) -> Any:
+    """Return the JSON value of a text that must be strict JSON, without surrogates and without a key twice."""
+
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        require(len(dict(members)) == len(members), f"{name}: a key stands twice: {members}")
+        return dict(members)
+
+    def constant(value: str) -> Any:
+        require(False, f"{name} holds {value}")
+
+    text.encode("utf-8")
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+
+
+def check_markdown(text: str) -> None:
+    """Require that tables keep their columns, and that nothing but our own markup is there."""
+    require("\r" not in text, "Markdown holds a carriage return")
+    width = 0
+    for line in text.split("\n"):
+        if not line.startswith("|"):
+            width = 0
+            continue
+        bars = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
+        require(not width or bars == width, f"a table of {width - 1} columns has a row of {bars - 1}: {line[:300]!r}")
+        width = bars
+    tokens = _MARKDOWN.parse(text)
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            require(tokens[place + 1].content in _OUR_HEADINGS, f"a heading: {tokens[place + 1].content!r}")
+        require(token.type not in _NEVER, f"Markdown holds a {token.type}: {token.content[:300]!r}")
+        if token.type == "html_block":
+            _check_tags(token.content)
+        for child in token.children or ():
+            require(child.type not in _NEVER, f"Markdown holds a {child.type}: {token.content[:300]!r}")
+
+
+def _check_tags(html: str) -> None:
+    for tag in _TAGS.findall(html):
+        require(tag in _OUR_TAGS, f"Markdown holds the tag {tag[:80]!r}: {html[:300]!r}")

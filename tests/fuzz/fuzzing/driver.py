@@ -1,0 +1,122 @@
+"""Run targets in turns, each turn with a seed of its own, until the time is over or there is a find."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
+
+from .guards import Hang, guarded
+from .target import Target, load_target
+
+__all__ = ["Found", "State", "check_example", "fuzz", "run_turn"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The smallest example of a find, and what happened."""
+
+    target: str
+    turn: int
+    example: Any
+    what: str
+
+
+@dataclass
+class State:
+    """How far a run has come; kept in a file, so that a run that was stopped goes on."""
+
+    seed: int
+    turns: int = 0
+    seconds: float = 0.0
+    examples: Counter[str] = field(default_factory=Counter)
+    finds: Counter[str] = field(default_factory=Counter)
+
+    def save(self, path: Path) -> None:
+        """Write the state to a file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(vars(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> State:
+        """Return the state that a file holds."""
+        members = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**members, "examples": Counter(members["examples"]), "finds": Counter(members["finds"])})
+
+
+def check_example(target: Target, example: Any) -> None:
+    """Check one example within the limits of time and memory."""
+    with guarded():
+        target.check(example)
+
+
+def run_turn(name: str, seed: int, turn: int, examples: int | None = None) -> tuple[int, Found | None]:
+    """Run one turn of a target: return how many examples were checked, and the smallest one that is a find.
+
+    The same name, seed and turn give the same examples.
+    """
+    target = load_target(name)
+    last: list[Any] = [None]
+    checked = 0
+
+    @hypothesis.seed(f"{seed} {name} {turn}")
+    @hypothesis.settings(
+        max_examples=examples or target.turn,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @hypothesis.given(target.examples)
+    def check(example: Any) -> None:
+        nonlocal checked
+        checked += 1
+        last[0] = example
+        check_example(target, example)
+
+    try:
+        check()
+    except (Exception, SystemExit, Hang):
+        return checked, Found(name, turn, last[0], traceback.format_exc(limit=-8))
+    return checked, None
+
+
+def fuzz(
+    names: Sequence[str], state: State, seconds: float, told: Callable[[Found | None], None], *, keep_on: bool
+) -> bool:
+    """Let targets take turns until so many seconds of the run are over; stop at the first find unless told to keep on.
+
+    The last round is completed, so that each target has the same number of turns.
+
+    Parameters
+    ----------
+    told
+        Called after each turn with what was found.
+
+    Returns
+    -------
+    bool
+        Whether there was a find.
+    """
+    while True:
+        turn, place = divmod(state.turns, len(names))
+        start = time.monotonic()
+        checked, found = run_turn(names[place], state.seed, turn)
+        state.turns, state.seconds = state.turns + 1, state.seconds + time.monotonic() - start
+        state.examples[names[place]] += checked
+        if found is not None:
+            state.finds[names[place]] += 1
+        told(found)
+        whole = state.turns % len(names) == 0
+        if (found is not None and not keep_on) or (whole and state.seconds >= seconds):
+            return bool(state.finds)

@@ -1,0 +1,136 @@
+"""Watch an example: how long it takes, how much memory it needs, and what it writes.
+
+The limits are far above what any example needs: what exceeds them hangs or has no bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .target import require
+from .texts import CANARY
+
+__all__ = ["Hang", "folder", "guarded"]
+
+SECONDS = 120
+MEBIBYTES = 1024
+
+#: The events of Python that change the file system, and which of their arguments are paths.
+WRITES = {
+    "open": (0,),
+    "os.mkdir": (0,),
+    "os.rename": (0, 1),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.link": (1,),
+    "os.symlink": (1,),
+    "os.truncate": (0,),
+    "shutil.rmtree": (0,),
+    "shutil.copyfile": (1,),
+    "shutil.move": (1,),
+}
+#: Where Python and its libraries keep what they have compiled or found out.
+OWN_FOLDERS = ("__pycache__", ".hypothesis", ".mypy_cache")
+
+
+class Hang(BaseException):
+    """An example took longer than any may; no `except Exception` of what is under test catches it."""
+
+
+class _Watched:
+    """What the example that is being checked may write, and what it has written elsewhere."""
+
+    folder: Path | None = None
+    elsewhere: tuple[str, ...] = ()
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _Watched.folder is None or event not in WRITES or (event == "open" and not _opens_to_write(arguments)):
+        return
+    for place in WRITES[event]:
+        path = arguments[place]
+        if isinstance(path, str | bytes | os.PathLike) and _is_elsewhere(os.fsdecode(path)):
+            _Watched.elsewhere += (f"{event} {os.fsdecode(path)!r}",)
+
+
+def _opens_to_write(arguments: tuple[Any, ...]) -> bool:
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+
+
+def _is_elsewhere(path: str) -> bool:
+    assert _Watched.folder is not None
+    whole = os.path.realpath(path)
+    if whole == os.devnull or any(name in Path(whole).parts for name in OWN_FOLDERS):
+        return False
+    return not Path(whole).is_relative_to(_Watched.folder)
+
+
+sys.addaudithook(_audit)
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """Give a folder for one example: the working directory, and the only place where it may write.
+
+    Raises
+    ------
+    Find
+        When something was written elsewhere, or a payload was executed.
+    """
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="gradclip-fuzz-") as name:
+        place = Path(name).resolve()
+        os.chdir(place)
+        _Watched.folder, _Watched.elsewhere = place, ()
+        try:
+            yield place
+            executed = (place / CANARY).exists()
+        finally:
+            _Watched.folder = None
+            os.chdir(before)
+    require(not executed, "a payload was executed: it has created its file")
+    require(not _Watched.elsewhere, f"written outside the folder given: {', '.join(_Watched.elsewhere)}")
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Limit the time and the memory of one example.
+
+    Raises
+    ------
+    Hang
+        When it takes longer than any may.
+    Find
+        When its peak of memory is far above all before it.
+    """
+    before = _peak_mebibytes()
+    previous = signal.signal(signal.SIGALRM, _give_up)
+    # A test runner may have a time limit of its own on the same clock.
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
+        signal.signal(signal.SIGALRM, previous)
+    more = _peak_mebibytes() - before
+    require(more < MEBIBYTES, f"needed {more:.0f} MiB more than all examples before it")
+
+
+def _give_up(number: int, frame: Any) -> None:
+    del number, frame
+    message = f"still at work after {SECONDS} s"
+    raise Hang(message)
+
+
+def _peak_mebibytes() -> float:
+    """Return the largest memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

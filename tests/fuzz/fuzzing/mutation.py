@@ -1,0 +1,123 @@
+"""Change a valid JSON document in ways that are themselves JSON: `[path, what, argument]`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from .texts import json_values, raw_json, texts
+
+__all__ = ["change", "changes", "every_path", "named", "to_text"]
+
+#: How often something is repeated; the largest are beyond every limit that makes sense.
+TIMES = (2, 3, 20, 200, 5_000, 200_000)
+#: Marks a value whose JSON text is given as it is.
+RAW = "\ue000raw:"
+
+
+def every_path(document: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
+    """Yield where each value of a document stands, the document itself first."""
+    yield list(path)
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield from every_path(value, (*path, key))
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            yield from every_path(value, (*path, index))
+
+
+def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[list[Any]]:
+    """Draw changes of a document."""
+    path = _paths(document)
+    one = st.one_of(
+        st.tuples(path, st.just("set"), texts()),
+        st.tuples(path, st.just("set"), json_values()),
+        st.tuples(path, st.just("insert"), texts()),
+        st.tuples(path, st.just("drop"), st.none()),
+        st.tuples(path, st.just("raw"), raw_json()),
+        st.tuples(path, st.just("times"), st.sampled_from(times)),
+        st.tuples(path, st.just("add"), st.tuples(texts(), json_values()).map(list)),
+        st.tuples(path, st.just("again"), json_values()),
+        st.tuples(path, st.just("nest"), st.sampled_from((1, 2, 50, 450, 5_000))),
+        st.tuples(path, st.just("copy"), path),
+    )
+    return st.lists(one.map(list), min_size=1, max_size=largest)
+
+
+def _paths(document: Any) -> SearchStrategy[list[Any]]:
+    """Draw where a value stands: each kind of place is as likely as any other, however many there are of it."""
+    kinds: dict[tuple[str, ...], list[list[Any]]] = {}
+    for path in every_path(document):
+        kinds.setdefault(tuple(step if isinstance(step, str) else "" for step in path), []).append(path)
+    return st.sampled_from(sorted(kinds.values(), key=len)).flatmap(st.sampled_from)
+
+
+def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:
+    """Return a changed copy of a document; what no longer has a place is left out."""
+    holder = [copy.deepcopy(document)]
+    for path, what, argument in wanted:
+        try:
+            parent = _found(holder, [0, *path[:-1]] if path else [])
+            _change_one(parent, path[-1] if path else 0, what, argument, holder[0])
+        except (KeyError, IndexError, TypeError):
+            continue
+    return holder[0] if holder else None
+
+
+def _found(document: Any, path: Sequence[Any]) -> Any:
+    for step in path:
+        document = document[step]
+    return document
+
+
+def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> None:
+    value = parent[key]
+    if what == "drop":
+        del parent[key]
+    elif what == "add" and isinstance(value, dict):
+        value[argument[0]] = argument[1]
+    elif what == "add" and isinstance(value, list):
+        value.append(argument[1])
+    else:
+        parent[key] = _changed(value, what, argument, whole)
+
+
+def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:
+    if what == "set":
+        return argument
+    if what == "raw":
+        return RAW + argument
+    if what == "insert" and isinstance(value, str):
+        return value[: len(value) // 2] + argument + value[len(value) // 2 :]
+    if what == "times" and isinstance(value, str | list):
+        return value * max(1, min(argument, 20_000_000 // max(1, len(json.dumps(value)))))
+    if what == "nest":
+        return RAW + "[" * argument + to_text(value) + "]" * argument
+    if what == "again" and isinstance(value, dict) and value:
+        name = next(iter(value))
+        return RAW + to_text(value)[:-1] + f",{json.dumps(name)}:{to_text(argument)}}}"
+    if what == "copy":
+        return copy.deepcopy(_found(whole, argument))
+    return value
+
+
+def to_text(document: Any) -> str:
+    """Return the JSON text of a changed document on one line, strict but for what was given as raw text."""
+    text = json.dumps(document, separators=(",", ":"))
+    mark = json.dumps(RAW)[1:-1]
+    while (start := text.find('"' + mark)) >= 0:
+        raw, end = json.JSONDecoder().raw_decode(text, start)
+        text = text[:start] + raw[len(RAW) :] + text[end:]
+    return text
+
+
+def named(documents: Mapping[str, Any], largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[Any]:
+    """Draw `[name of a document, changes of it]`."""
+    return st.sampled_from(sorted(documents)).flatmap(
+        lambda name: st.tuples(st.just(name), st.just([]) | changes(documents[name], largest, times)).map(list)
+    )

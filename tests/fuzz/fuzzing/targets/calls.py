@@ -1,0 +1,90 @@
+"""The lines by which the suite asks, read by a host: each is answered, or the host ends and says why."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+import gradclip_adapters
+from gradclip_adapters import host, wire
+from gradclip_adapters.contract import OPERATIONS
+from gradclip_conformance.run.messages import message_of
+
+from ..documents import Halving, call_of_adapter
+from ..guards import folder
+from ..mutation import change, changes, to_text
+from ..target import Target, require
+
+DOCUMENT = wire.call_to_json(call_of_adapter(), 1)
+HELLO = {"message": "hello", "protocol": wire.PROTOCOL}
+ADAPTER = Halving([("clip", operation) for operation in OPERATIONS[2:]])
+LAUNCH = Path(gradclip_adapters.__file__).with_name("launch.py")
+#: What the process serves: quick to import, and needs nothing of the suite.
+FILE = """
+from gradclip_adapters.contract import About, Adapter, Reply, Subject
+
+class Same(Adapter):
+    def about(self):
+        return About("same", "1")
+
+    def subjects(self):
+        return [Subject("clip", "clip_by_norm", ("float32",))]
+
+    def call(self, call):
+        return Reply(tuple(each.array for each in call.gradients))
+"""
+
+EXAMPLES = st.fixed_dictionaries(
+    {
+        "calls": st.lists(changes(DOCUMENT), min_size=1, max_size=3),
+        #: Few with a process of their own, which take their time.
+        "process": st.sampled_from((False,) * 15 + (True,)).flatmap(
+            lambda drawn: st.just([]) | changes(HELLO, largest=1) if drawn else st.none()
+        ),
+    }
+)
+
+
+def check(example: Any) -> None:
+    """Have changed calls answered, in this process and now and then by a host."""
+    lines = [to_text(change(DOCUMENT, wanted)) for wanted in example["calls"]]
+    for line in lines:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(message, dict) and message.get("message") == "call" and type(message.get("number")) is int:
+            _check_answer(wire.dumps(host.answer(ADAPTER, message)))
+    if example["process"] is not None:
+        hello = to_text(change(HELLO, example["process"]))
+        with folder() as place:
+            (place / "same.py").write_text(FILE, encoding="utf-8")
+            _check_process([hello, *lines])
+
+
+def _check_answer(line: str) -> dict[str, Any]:
+    try:
+        return message_of(line)
+    except ValueError as error:
+        require(False, f"the host sent what is no message: {error}")
+        raise
+
+
+def _check_process(lines: list[str]) -> None:
+    """Say some lines to a host and hang up; what it says are messages, and it ends by itself."""
+    asked = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(
+        [sys.executable, str(LAUNCH), "same.py"], input=asked.encode(), capture_output=True, timeout=60, check=False
+    )
+    for line in done.stdout.decode().splitlines():
+        _check_answer(line)
+    require(done.returncode in (0, 1), f"the host ended with exit code {done.returncode}")
+    require(b"Traceback" not in done.stderr, f"the host wrote a traceback: {done.stderr[-1500:]!r}")
+
+
+TARGET = Target(EXAMPLES, check, turn=100)

@@ -1,0 +1,185 @@
+"""The command line: any arguments and files end with a documented exit code and text, never with a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import click
+from click.testing import CliRunner
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from gradclip_conformance.cli import gradclip
+
+from ..documents import lines_of, with_footer
+from ..drawings import check_text
+from ..guards import folder
+from ..mutation import to_text
+from ..target import Target, require
+from ..texts import mostly, texts
+
+#: One cheap case: what else is checked is not what matters here.
+NARROW = ["--rule", "norm.scaled-above/three-four-five/float32"]
+EXIT_CODES = (0, 1, 2, 3)
+
+_ADAPTER = """
+from gradclip_adapters.contract import About, Adapter, Reply, Subject
+
+class Same(Adapter):
+    def about(self):
+        return About("same", "1")
+
+    def subjects(self):
+        return [Subject("clip", "clip_by_norm", ("float32",))]
+
+    def call(self, call):
+        return Reply(tuple(each.array for each in call.gradients))
+"""
+_FUNCTION = "def clip(grads, *, clip_norm):\n    return grads\n"
+FILES = {
+    "good.py": _ADAPTER,
+    "functions.py": _FUNCTION,
+    "raises.py": "raise ValueError('\x1b[31mno')\n",
+    "exits.py": "raise SystemExit(7)\n",
+    "syntax.py": "def (\n",
+    "empty.py": "",
+    "needs.py": "import no_such_framework\n",
+    "good.expectations.toml": "",
+    "record.jsonl": "\n".join(map(to_text, lines_of("my_adapter.py"))) + "\n",
+    "empty.jsonl": "",
+    "no_cells.jsonl": "\n".join(map(to_text, with_footer(lines_of("torch")[:1]))) + "\n",
+    "folder/other.jsonl": "\n".join(map(to_text, lines_of("my_module:clip"))) + "\n",
+}
+_paths = st.sampled_from((*FILES, "folder", "folder/", "missing", "missing/x/y", ".", "", "/dev/null", "/dev/full"))
+_targets = st.sampled_from(
+    (
+        "good.py",
+        "./good.py",
+        "raises.py",
+        "exits.py",
+        "syntax.py",
+        "empty.py",
+        "needs.py",
+        "functions:clip",
+        "functions:none",
+        "no.module:f",
+        ":",
+        "numpy:sqrt",
+        "os:getcwd",
+        "torch",
+        "tensorflow",
+        "missing.py",
+        "a:b:c",
+    )
+)
+_commands = st.sampled_from(
+    (
+        "true",
+        "false",
+        "cat",
+        "echo hi",
+        "sh -c 'exit 7'",
+        "'",
+        "",
+        "no-such-program",
+        f"{sys.executable} -c 'print(1)'",
+        "printf '\\033[31m'",
+        "/",
+        "sh -c 'echo x >&2; kill -9 $$'",
+    )
+)
+_names = st.sampled_from(("norm.scaled-above", "norm.scaled-above/three-four-five/float32", "*.zero*", "no-such-rule"))
+_numbers = st.sampled_from(("0", "1", "2", "-1", "nan", "inf", "1e400", "0.5", "2147483648", "9" * 5000, "x"))
+
+#: What each option takes, less what makes environments and what takes minutes.
+_VALUES: dict[str, SearchStrategy[str]] = {
+    "--op": st.sampled_from(("clip_by_norm", "clip_by_global_norm", "clip")),
+    "--dtype": st.sampled_from(("float32", "bfloat16", "int8")),
+    "--python": st.sampled_from((sys.executable, "no-such-python", "good.py=" + sys.executable, "/", "a=b")),
+    "--command": _commands,
+    "--rule": _names,
+    "--jobs": st.sampled_from(("1", "2", "0", "x")),
+    "--timeout": _numbers,
+    "--seed": _numbers,
+    "-o": _paths,
+    "--format": st.sampled_from(("terminal", "json", "markdown", "junit", "ctrf", "badge", "html")),
+    "--subject": st.sampled_from(("", "my", "other")),
+    "--largest": st.sampled_from(("100", "99", "x")),
+}
+_VERBS: dict[str, tuple[SearchStrategy[str], tuple[str, ...]]] = {
+    "check": (
+        _targets,
+        ("--op", "--dtype", "--python", "--command", "--jobs", "--timeout", "--seed", "-o", "--format"),
+    ),
+    "smoke": (_targets, ("--op", "--dtype", "--python", "--command")),
+    "accuracy": (st.sampled_from(("good.py", "raises.py", "missing.py")), ("--op", "--dtype", "-o", "--largest")),
+    "summary": (_paths, ("--format",)),
+    "repro": (_paths | _names, ("--subject", "-o")),
+    "show": (_names, ()),
+    "rules": (_names, ()),
+    "adapters": (_names, ()),
+    "expectations update": (_paths, ()),
+    "expectations drift": (_targets, ("--python",)),
+}
+
+
+def _of_verb(verb: str) -> SearchStrategy[list[str]]:
+    operands, options = _VERBS[verb]
+    option = st.sampled_from(options or ("--help",)).flatmap(
+        lambda name: st.tuples(st.just(name), mostly(_VALUES.get(name, _names), texts())).map(list)
+    )
+    operand = mostly(operands, texts()).map(lambda text: [text])
+    words = st.lists(mostly(operand | option, texts().map(lambda text: [text])), max_size=4)
+    return words.map(lambda groups: [*verb.split(), *(word for group in groups for word in group)])
+
+
+EXAMPLES = mostly(st.sampled_from(sorted(_VERBS)).flatmap(_of_verb), st.lists(texts(), max_size=3))
+
+
+def check(example: Any) -> None:
+    """Run the command with some arguments in a folder with some files."""
+    arguments = [*map(str, example)]
+    if "--venv" in arguments or any(_starts_anything(word) for word in arguments):
+        return
+    if arguments[:1] == ["check"]:
+        arguments = [arguments[0], *NARROW, *arguments[1:]]
+        # Without a name all frameworks that are installed are checked.
+        arguments += ["good.py"] if len(arguments) == 3 else []
+    if arguments[:1] == ["accuracy"]:
+        arguments = ["accuracy", "--largest", "100", *arguments[1:]]
+        arguments += ["good.py"] if len(arguments) == 3 else []
+    with folder() as place, _files(place), mock.patch.object(sys, "argv", ["gradclip", *arguments]):
+        done = CliRunner().invoke(gradclip, arguments)
+    require(isinstance(done.exception, SystemExit | None), f"`gradclip` raised {done.exception!r}")
+    require(done.exit_code in EXIT_CODES, f"exit code {done.exit_code}")
+    for text, where in ((done.stdout, "standard output"), (done.stderr, "standard error")):
+        # An argument comes back in a message as the user wrote it.
+        for argument in sorted(arguments, key=len, reverse=True):
+            text = text.replace(argument, "") if argument else text
+        check_text(click.unstyle(text), where)
+        require("Traceback" not in text, f"{where} holds a traceback: {text[-1500:]}")
+
+
+def _starts_anything(word: str) -> bool:
+    """Answer whether a text that was drawn at random names a program: none may run by chance."""
+    return word.startswith("--v") or (word.startswith(("--command=", "--com", "--c")) and "=" in word)
+
+
+@contextlib.contextmanager
+def _files(place: Path) -> Iterator[None]:
+    for name, text in FILES.items():
+        path = place / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    # Everything that writes somewhere by itself writes here.
+    with mock.patch.dict(os.environ, {"GRADCLIP_VENVS": str(place / "venvs"), "HOME": str(place)}):
+        yield
+
+
+TARGET = Target(EXAMPLES, check, turn=40)

@@ -1,0 +1,43 @@
+"""The first line of a host: why it does not start, or a description that can be planned for, kept and drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gradclip_adapters.contract import OPERATIONS
+from gradclip_adapters.host import describe
+from gradclip_conformance.judge.answers import StartError
+from gradclip_conformance.run.plan import Selection
+
+from ..documents import Halving
+from ..doors import Connected, check_run, described
+from ..guards import folder
+from ..mutation import change, named, to_text
+from ..target import Target, require
+
+DOCUMENTS = {
+    "about": describe(Halving([(f"subject {operation}", operation) for operation in OPERATIONS])),
+    "failed": {"message": "failed", "kind": "missing-framework", "text": "no such module"},
+}
+SELECTION = Selection(rules=("*.scaled-above/three-four-five/float32", "value.bounds/max-only/float32"))
+
+EXAMPLES = st.fixed_dictionaries({"document": named(DOCUMENTS), "cut": st.sampled_from((None,) * 9 + (1, 40, 200))})
+
+
+def check(example: Any) -> None:
+    """Read a changed first line; run a few cases of what it describes."""
+    name, wanted = example["document"]
+    line = to_text(change(DOCUMENTS[name], wanted))[: example["cut"]]
+    try:
+        description = described(line)
+    except StartError as error:
+        require(str(error) or error.kind, "a host does not start, and nothing says why")
+        require(len(str(error)) < 10_000 or name == "failed", f"{len(str(error))} characters say why")
+        return
+    with folder():
+        check_run(Connected(description), "fuzzed", SELECTION)
+
+
+TARGET = Target(EXAMPLES, check, turn=150)

@@ -1,0 +1,158 @@
+"""The TOML files that people keep of an adapter: known failures and claims; and the file that a record proposes."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from gradclip_adapters.wire import subject_from_json
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.judge.answers import Answer, Description, Replied
+from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
+from gradclip_conformance.known.propose import proposal
+from gradclip_conformance.run.plan import Selection
+from gradclip_reports.records import RecordError, Run, read_runs
+
+from ..documents import Halving, lines_of
+from ..doors import Connected, check_run
+from ..drawings import check_text
+from ..guards import folder
+from ..mutation import change, changes
+from ..target import Target, require
+from ..toml import toml_text
+from .records import record_of
+
+ADAPTER = "my_adapter.py"
+CASES = ("norm.scaled-above/three-four-five/float32", "norm.none-stays-none/*/float32", "norm.identity-below/*/float32")
+PIN = {
+    "subjects": ["my subject"],
+    "cases": ["norm.scaled-above/*", "norm.none-stays-none/*"],
+    "version": ">=1.0,<2",
+    "platform": "*",
+    "device": "cpu",
+    "mode": "*",
+    "until": "2999-01-31",
+    "observed": "formula",
+    "formula": {"kind": "coefficient", "eps": 1e-6},
+    "reason": "halves",
+    "url": "none found, 2026-11-22",
+    "first_seen": "1.0",
+    "last_seen": "1.0",
+}
+CLAIM = {
+    "subject": "my subject",
+    "rules": ["norm.scaled-above", "norm.*"],
+    "formula": {"kind": "coefficient", "eps": 1e-6},
+    "predicts": "all-zero",
+    "phrase": "is halved",
+    "where": "its documentation",
+    "docstring": "math.sqrt",
+    "docstring_sha256": "00",
+}
+FILES = {
+    "expectations": {
+        "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}]
+    },
+    "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
+}
+RECORD = lines_of(ADAPTER)[:-1]
+
+EXAMPLES = st.one_of(
+    *(
+        st.fixed_dictionaries({"file": st.just(kind), "changes": changes(document), "at": st.integers(-1, 300)})
+        for kind, document in FILES.items()
+    ),
+    st.fixed_dictionaries({"file": st.just("proposed"), "changes": changes(RECORD, times=(2, 20, 5_000))}),
+)
+
+
+def check(example: Any) -> None:
+    """Read a changed file and judge by it; or propose the file of a changed record, and read that."""
+    with folder() as place:
+        if example["file"] == "proposed":
+            _check_proposal(place, example["changes"])
+        else:
+            _check_file(place, example)
+
+
+def _check_file(place: Path, example: Any) -> None:
+    kind = example["file"]
+    text = toml_text(change(FILES[kind], example["changes"]))
+    data = text.encode("utf-8", "surrogatepass")
+    if 0 <= example["at"] < len(data):
+        data = data[: example["at"]] + b"\xff\x00" + data[example["at"] :]
+    (place / f"my_adapter.{kind}.toml").write_bytes(data)
+    adapter = str(place / ADAPTER)
+    load_claims.cache_clear()
+    read_deviations.cache_clear()
+    try:
+        claims, deviations = load_claims(adapter), load_deviations(adapter)
+        connection = _connection()
+        run = check_run(connection, adapter, Selection(rules=CASES))
+    except ValueError as error:
+        _check_refusal(str(error))
+        done = CliRunner().invoke(gradclip, ["check", adapter, "--rule", CASES[0]])
+        require(done.exit_code == 2 and isinstance(done.exception, SystemExit), f"`gradclip check`: {done.exception!r}")
+        return
+    del claims
+    for cell in run.cells:
+        require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
+    for fault in pin_faults(run, deviations):
+        check_text(fault, "a fault of a pin")
+    _check_proposed(run, proposal(run), len(deviations))
+
+
+def _check_refusal(text: str) -> None:
+    require("my_adapter." in text, f"what is refused is not named: {text[:500]}")
+    check_text(text, "a refusal")
+    require(len(text) < 20_000, f"a refusal of {len(text)} characters")
+
+
+@functools.cache
+def _connection() -> Connected:
+    made = Halving([("my subject", "clip_by_norm")])
+
+    def answer(call: Any) -> Answer:
+        return Replied(made.call(call))
+
+    environment = {"python": "3.11", "platform": "here", "device": "cpu"}
+    return Connected(Description("fuzzed", "1.0", environment, tuple(made.subjects())), answer)
+
+
+def _check_proposal(place: Path, wanted: list[Any]) -> None:
+    path = place / "record.jsonl"
+    path.write_text(record_of(RECORD, wanted), encoding="utf-8")
+    try:
+        (run,) = read_runs(path)
+        tuple(map(subject_from_json, run.header.subjects))
+    except (RecordError, ValueError):
+        return
+    done = CliRunner().invoke(gradclip, ["expectations", "update", str(path)])
+    require(isinstance(done.exception, SystemExit | None), f"`gradclip expectations update` raised {done.exception!r}")
+    check_text(done.stderr, "standard error")
+    if run.cells:
+        _check_proposed(run, proposal(run, ()), 0)
+
+
+def _check_proposed(run: Run, text: str, known: int) -> None:
+    """Require that a proposal is a file of pins about the cells of the run, and says nothing else."""
+    pins: Sequence[Any] = tomllib.loads(text).get("deviation", [])
+    require(len(read_deviations(text, "proposal")) == len(pins), "pins are lost")
+    if known:
+        return
+    names, cases = {cell.subject for cell in run.cells}, [cell.case for cell in run.cells]
+    for pin in pins:
+        require(set(pin["subjects"]) <= names, f"a pin of subjects that the record has not: {pin}")
+        for pattern in pin["cases"]:
+            start = pattern.split("*")[0]
+            require(start and any(case.startswith(start) for case in cases), f"a pin of other cases: {pin}")
+
+
+TARGET = Target(EXAMPLES, check, turn=100)

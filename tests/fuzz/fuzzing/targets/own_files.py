@@ -1,0 +1,92 @@
+"""The TOML files of the package: kept cases, recipes of environments, and how scripts call a framework."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import gradclip_adapters
+from gradclip_conformance.cases import regressions
+from gradclip_conformance.repro import script as scripts
+from gradclip_conformance.run import environments
+from gradclip_reports.records import Cell, Header
+
+from ..documents import lines_of
+from ..guards import folder
+from ..mutation import change, named
+from ..target import Target, require
+from ..toml import toml_text
+
+PACKAGE = Path(gradclip_adapters.__file__).parent
+
+
+def _ours(path: Path) -> Any:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+FILES = {
+    "regressions.toml": {
+        "found": [
+            {
+                "rule": "norm.scaled-above",
+                "variant": "deep-0123abcd",
+                "dtype": "float32",
+                "options": {"clip_norm": "0x1p+0"},
+                "gradients": [{"values": ["0x1p+1", "-0x1p+2"]}, {"values": [], "need_clip": False}],
+            }
+        ]
+    },
+    "environments.toml": _ours(PACKAGE / "environments.toml"),
+    "torch.toml": _ours(PACKAGE / "scripts" / "torch.toml"),
+}
+
+EXAMPLES = named(FILES, times=(2, 20, 5_000))
+
+
+def check(example: Any) -> None:
+    """Read a changed file as the suite does: it is refused with a ValueError that names it, or serves."""
+    name, wanted = example
+    with folder() as place:
+        path = place / name
+        path.write_text(toml_text(change(FILES[name], wanted)), encoding="utf-8", errors="surrogatepass")
+        try:
+            READERS[name](path)
+        except ValueError as error:
+            require(name in str(error), f"what is refused is not named: {error!r}")
+
+
+def _read_regressions(path: Path) -> None:
+    for case in regressions.cases(path):
+        require(case.id.count("/") == 2, f"a case of the name {case.id!r}")
+
+
+def _read_environments(path: Path) -> None:
+    environments.recipes.cache_clear()
+    try:
+        with mock.patch.object(environments, "gradclip_adapters", SimpleNamespace(__file__=str(path))):
+            for adapter in environments.recipes():
+                environments.framework_is_here(adapter)
+    finally:
+        environments.recipes.cache_clear()
+
+
+def _read_scripts(path: Path) -> None:
+    header, cell, *_ = lines_of("torch")
+    with mock.patch.object(scripts, "SCRIPTS", path.parent):
+        try:
+            scripts.script(Header.from_json(header), Cell.from_json(cell))
+        except scripts.NoScript:
+            return
+
+
+READERS: dict[str, Callable[[Path], None]] = {
+    "regressions.toml": _read_regressions,
+    "environments.toml": _read_environments,
+    "torch.toml": _read_scripts,
+}
+
+TARGET = Target(EXAMPLES, check, turn=100)

@@ -1,0 +1,85 @@
+"""Records: refused in one sentence, or drawn in every format, each of them valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from gradclip_conformance.cli import gradclip
+from gradclip_reports.records import RecordError, read_runs
+from gradclip_reports.render import FORMATS
+
+from ..documents import NAMES_OF, lines_of, with_footer
+from ..drawings import check_drawings, check_text, parse_strictly
+from ..guards import folder
+from ..mutation import change, named, to_text
+from ..target import Target, require
+
+DOCUMENTS = {name: lines_of(name)[:-1] for name in NAMES_OF}
+#: What no JSON value says: bytes that are no text, a line that is cut, blank lines.
+BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
+
+EXAMPLES = st.fixed_dictionaries(
+    {
+        "document": named(DOCUMENTS),
+        #: Whether a footer is made that agrees with what has been changed.
+        "agrees": st.sampled_from((True, True, True, False)),
+        "bytes": st.sampled_from((-1, -1, -1, *range(len(BYTES)))),
+        "at": st.integers(0, 20),
+        "format": st.sampled_from(FORMATS),
+    }
+)
+
+
+def record_of(document: list[Any], wanted: list[Any], *, agrees: bool = True) -> str:
+    """Return the text of a header and cells that are changed, and of a footer; it agrees with them if asked."""
+    lines = change(document, wanted)
+    if not isinstance(lines, list) or not lines:
+        return to_text(lines)
+    footer = with_footer(lines if agrees else document)[-1]
+    return "\n".join(map(to_text, [*lines, footer])) + "\n"
+
+
+def check(example: Any) -> None:
+    """Read and draw a record, by the functions and by the command."""
+    name, wanted = example["document"]
+    text = record_of(DOCUMENTS[name], wanted, agrees=example["agrees"]).encode()
+    if example["bytes"] >= 0:
+        lines = text.split(b"\n")
+        lines.insert(min(example["at"], len(lines)), BYTES[example["bytes"]])
+        text = b"\n".join(lines)
+    with folder() as place:
+        path = place / "record.jsonl"
+        path.write_bytes(text)
+        refused = _refusal(path)
+        shown = CliRunner().invoke(gradclip, ["summary", str(path), "--format", example["format"]])
+    require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
+    check_text(shown.stderr, "standard error")
+    if refused:
+        require(shown.exit_code == 3, f"a record that is refused gives exit code {shown.exit_code}: {refused}")
+    else:
+        require(shown.exit_code in (0, 1, 3), f"exit code {shown.exit_code}")
+        if example["format"] == "json":
+            parse_strictly(shown.stdout, "json")
+
+
+def _refusal(path: Path) -> str:
+    """Return why a record is refused; empty where it is read, and drawn."""
+    try:
+        runs = read_runs(path, allow_incomplete=True)
+    except RecordError as error:
+        check_text(str(error), "a refusal")
+        require(len(str(error)) < 20_000, f"a refusal of {len(str(error))} characters")
+        return str(error)
+    check_drawings(runs)
+    try:
+        read_runs(path)
+    except RecordError as error:
+        return str(error)
+    return ""
+
+
+TARGET = Target(EXAMPLES, check, turn=60)

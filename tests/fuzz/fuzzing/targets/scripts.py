@@ -1,0 +1,148 @@
+"""Scripts made from records: code from our own tables alone, and everything else as a constant."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.repro.script import NoScript, script
+from gradclip_reports.records import Cell, Header, RecordError, read_runs
+
+from ..documents import lines_of
+from ..drawings import check_text
+from ..guards import folder
+from ..mutation import changes
+from ..stand_ins import execute
+from ..target import Target, require
+from ..texts import CANARY
+from .records import record_of
+
+#: The adapters of which scripts are known.
+ADAPTERS = ("torch", "tensorflow", "paddle", "my_module:clip")
+
+
+def _one_cell(adapter: str, number: int) -> list[Any]:
+    """Return the header and one cell of a record."""
+    header, *cells, _ = lines_of(adapter)
+    return [header, cells[number % len(cells)]]
+
+
+EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
+    lambda chosen: st.fixed_dictionaries(
+        {
+            "adapter": st.just(chosen[0]),
+            "cell": st.just(chosen[1]),
+            # Not too much at once: what is refused shows nothing.
+            "changes": changes(_one_cell(*chosen), largest=2, times=(2, 20, 5_000)),
+            "command": st.booleans(),
+        }
+    )
+)
+
+
+def check(example: Any) -> None:
+    """Make the script of a changed cell, and hold it against those of cells that were not changed."""
+    base = _one_cell(example["adapter"], example["cell"])
+    with folder() as place:
+        path = place / "record.jsonl"
+        path.write_bytes(record_of(base, example["changes"]).encode())
+        try:
+            (run,) = read_runs(path)
+        except (RecordError, ValueError):
+            return
+        if not run.cells:
+            return
+        try:
+            text = script(run.header, run.cells[0])
+        except NoScript as reason:
+            require(str(reason), "a script is refused without a reason")
+            return
+        finally:
+            if example["command"]:
+                _check_command(path, run.cells[0].case)
+        check_script(text, run.header, example["adapter"])
+
+
+def _check_command(path: Path, case: str) -> None:
+    done = CliRunner().invoke(gradclip, ["repro", str(path), "-o", "script.py", "--", case])
+    require(isinstance(done.exception, SystemExit | None), f"`gradclip repro` raised {done.exception!r}")
+    require(done.exit_code in (0, 2, 3), f"`gradclip repro` gives exit code {done.exit_code}")
+    check_text(done.stderr, "standard error")
+
+
+def check_script(text: str, header: Header, adapter: str) -> None:
+    """Require that a script says nothing in code that scripts of unchanged records do not say, and execute it."""
+    tree = ast.parse(text)
+    compile(tree, "script", "exec")
+    own = _own_words(header.adapter)
+    for word in words(tree):
+        require(word in vocabulary(adapter) or word in own, f"the script has {word} in its code:\n{text[:1500]}")
+    for line in text.splitlines():
+        require(line.isprintable() or not line, f"the script has the line {line!r}")
+    if "ThreadPool" not in text:
+        execute(text)
+        require(not Path(CANARY).exists(), f"the script has executed a payload:\n{text[:1500]}")
+
+
+def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield what is code in a script, less its constants: statements, names, what is called and imported."""
+    for node in ast.walk(tree):
+        yield "syntax", type(node).__name__
+        match node:
+            case ast.Name(name):
+                yield "name", name
+            case ast.Attribute():
+                yield "attribute", node.attr
+            case ast.Call(function, _, keywords):
+                yield "call", _dotted(function)
+                yield from (("keyword", str(keyword.arg)) for keyword in keywords)
+            case ast.alias(name, alias):
+                yield "import", f"{name} {alias}"
+            case ast.ImportFrom(module):
+                yield "from", str(module)
+            case ast.FunctionDef(name):
+                yield "def", name
+
+
+def _dotted(function: ast.expr) -> str:
+    """Return what is called, as far as it is a name: of a call of a call, the type of the node."""
+    match function:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, attribute):
+            return f"{_dotted(value)}.{attribute}"
+    return type(function).__name__
+
+
+def _own_words(adapter: str) -> set[tuple[str, str]]:
+    """Return what the name of a plain function may add: the module, imported, and the function, called."""
+    module, colon, name = adapter.partition(":")
+    if not colon or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
+        return set()
+    parts = {("attribute", part) for part in f"{module}.{name}".split(".")}
+    top = ("name", module.split(".", maxsplit=1)[0])
+    return {*parts, top, ("import", f"{module} None"), ("call", f"{module}.{name}")}
+
+
+@functools.cache
+def vocabulary(adapter: str) -> frozenset[tuple[str, str]]:
+    """Return what is code in the scripts of an adapter's unchanged cells."""
+    header, *cells, _ = lines_of(adapter, whole=True)
+    found = set()
+    for cell in cells:
+        try:
+            text = script(Header.from_json(header), Cell.from_json(cell))
+        except NoScript:
+            continue
+        found |= set(words(ast.parse(text)))
+    return frozenset(found)
+
+
+TARGET = Target(EXAMPLES, check, turn=150)

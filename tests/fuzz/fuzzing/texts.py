@@ -1,0 +1,151 @@
+"""Texts that attack whoever takes them for more than texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+__all__ = ["CANARY", "PAYLOAD", "attacks", "json_values", "mostly", "raw_json", "texts"]
+
+#: The file that a payload creates in the working directory when it is executed.
+CANARY = "gradclip-fuzz-canary"
+PAYLOAD = f"open('{CANARY}', 'w')"
+
+#: How a payload gets out of the place in which it stands as data.
+ESCAPES = (
+    "{}",
+    '""";{};"""',
+    "''';{};'''",
+    '";{};"',
+    "';{};'",
+    '\\""";{};"""',
+    "\n{}\n",
+    "\r{}\r",
+    "0); {}; dict(y",
+    "0) or ({}",
+    "[foreach=None) and 0 or ({})]",
+    "os;{}#:f",
+    "os:getcwd;{}#",
+    "__import__('os').system('touch gradclip-fuzz-canary')",
+    "{{{}}}",
+    "${{{}}}",
+    "$values",
+    "\\N{{BULLET}}\\x41\\",
+)
+
+#: What changes the meaning of a format around it.
+BREAKERS = (
+    "",
+    " ",
+    "\x00",
+    "\x1b[31mred\x1b]0;title\x07",
+    "\x1b[2J\x1b[H",
+    "\x9b31m",
+    "a\rb",
+    "a\nb",
+    "\n\n# heading\n\n",
+    "\n\n<script>alert(1)</script>\n\n",
+    "|a|b|",
+    "`a``b```",
+    "</code></summary></details>",
+    "![x](http://x)[y](http://y)",
+    "<!--",
+    "]]>",
+    "&amp;&lt;\"'",
+    "[bold]x[/bold][/]",
+    "\u202eevil\u2066",
+    "\u2028a\u2029b\x85c\x0bd\x0ce",
+    "\ud800",
+    "\udfff\ud800",
+    "\ufffe\uffff",
+    "e\u0301" * 20,
+    "\U0001f468\u200d\U0001f469",
+    "\u3000\u00a0\ufeff",
+    "../../../x",
+    "/etc/passwd",
+    "~/x",
+    "-o",
+    "--help",
+    "@file",
+    "C:\\x",
+    "a/b",
+    "a/b/c",
+    "x.py",
+    "x:y",
+    "x.y:z",
+    "numpy",
+    "torch",
+    "nan",
+    "inf",
+    "0x1p+0",
+    "0x1p+99999",
+    "-0x0p+0",
+    "1e999",
+    "9" * 5000,
+    "\u0663",
+    "*",
+    "*" * 30 + "x",
+    "[!]",
+    "%s%n{0.__class__}",
+    '"\n\n[[deviation]]\nsubjects=["*"]\n',
+    '# x\n[[deviation]]\ncases = ["*"]\n#',
+)
+
+PAYLOADS = tuple(escape.format(PAYLOAD) for escape in ESCAPES)
+
+
+def attacks() -> SearchStrategy[str]:
+    """Draw texts that attack, alone or inside another."""
+    single = st.sampled_from(BREAKERS) | st.sampled_from(PAYLOADS)
+    return single | st.tuples(single, single).map("".join) | st.tuples(st.text(max_size=8), single).map("".join)
+
+
+def mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    """Draw the usual, and the other one time in ten: where everything is odd, everything is refused."""
+    return st.sampled_from((usual,) * 9 + (other,)).flatmap(lambda chosen: chosen)
+
+
+def texts() -> SearchStrategy[str]:
+    """Draw any texts, half of them attacks."""
+    return attacks() | st.text(max_size=40)
+
+
+def json_values() -> SearchStrategy[object]:
+    """Draw JSON values of every type, small trees among them."""
+    numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from((0, 1, -1, 2**63, 0.5))
+    leaves = st.none() | st.booleans() | numbers | texts()
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
+        max_leaves=6,
+    )
+
+
+def raw_json() -> SearchStrategy[str]:
+    """Draw texts that stand where a JSON value should: not all of them are one."""
+    return st.sampled_from(
+        (
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "1e999",
+            "-0.0",
+            "9" * 400,
+            "9" * 5000,
+            "1e-99999",
+            "[" * 450 + "]" * 450,
+            "[" * 100_000 + "]" * 100_000,
+            '{"a":' * 450 + "1" + "}" * 450,
+            '{"a":1,"a":2}',
+            '{"hex":"0x1p+99999"}',
+            '"\\ud800"',
+            '"\\u0000"',
+            "nul",
+            "[1,]",
+            "",
+            "{",
+            '"',
+        )
+    )

@@ -1,0 +1,84 @@
+"""Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
+
+Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means a find: its
+smallest example stands in a file. Move it to `tests/fuzz/found/TARGET/` under a name that says what it is: from then
+on it is a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import secrets
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from fuzzing.driver import Found, State, fuzz, run_turn  # noqa: E402 - the folder must be on the path before
+from fuzzing.target import NAMES  # noqa: E402
+
+KEPT = HERE.parents[1] / ".hypothesis" / "fuzz"
+
+
+def main() -> int:
+    """Run the targets, print a summary of each, and return the exit code."""
+    options = parse_options()
+    names = options.target or list(NAMES)
+    if options.turn is not None:
+        _, found = run_turn(names[0], options.seed, options.turn)
+        return report(found)
+    path = KEPT / "state.json"
+    state = State.load(path) if options.resume else State(options.seed)
+    print(f"seed {state.seed}, {options.minutes:g} minutes: {', '.join(names)}", flush=True)
+
+    def told(found: Found | None) -> None:
+        state.save(path)
+        report(found)
+
+    try:
+        fuzz(names, state, 60 * options.minutes, told, keep_on=options.keep_on)
+    except KeyboardInterrupt:
+        print(f"Stopped after {state.seconds:.0f} s; --resume goes on.")
+    print(f"\nseed {state.seed}, {state.turns} turns, {state.seconds:.0f} s")
+    for name in names:
+        print(f"  {name:16} {state.examples[name]:8} examples  {state.finds[name]:3} finds")
+    return 1 if state.finds else 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long in all (1)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="what the examples come from")
+    parser.add_argument("--target", action="append", choices=NAMES, help="only this one; may be given again")
+    parser.add_argument("--turn", type=int, help="only this turn of the first target named, as a find prints it")
+    parser.add_argument("--resume", action="store_true", help="go on with the run that was stopped")
+    parser.add_argument("--keep-on", action="store_true", help="do not stop at the first find")
+    return parser.parse_args()
+
+
+def report(found: Found | None) -> int:
+    """Print a find, keep its example in a file, and return the exit code."""
+    if found is None:
+        return 0
+    what = found.what.strip().splitlines()
+    text = json.dumps({"what": _said(what), "example": found.example}, indent=1)
+    path = KEPT / found.target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
+    print(f"\nFind of {found.target}, turn {found.turn}:\n{found.what}", flush=True)
+    print(f"Smallest example ({path}):\n{json.dumps(found.example)[:4000]}", flush=True)
+    return 1
+
+
+def _said(lines: list[str]) -> str:
+    """Return the line of a traceback that says what was raised, less the notes below it."""
+    raised = [line for line in lines if not line.startswith((" ", "Traceback", "Failing test case", ")"))]
+    return raised[0][:300] if raised else lines[-1][:300]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Check a few examples of each target, and every example that was ever a find; `run.py` checks many more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fuzzing.driver import check_example, run_turn
+from fuzzing.target import NAMES, load_target
+
+FOUND = sorted(Path(__file__).with_name("found").glob("*/*.json"))
+EXAMPLES = 12
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_example_found_once_is_found_no_more(path: Path) -> None:
+    """An example that was a find passes."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+
+    check_example(load_target(path.parent.name), kept["example"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_target_finds_nothing_in_a_few_examples(name: str) -> None:
+    """A short turn of a fixed seed finds nothing."""
+    checked, found = run_turn(name, seed=0, turn=0, examples=EXAMPLES)
+
+    assert found is None, f"{found.what}\n{json.dumps(found.example)}"
+    assert checked >= EXAMPLES

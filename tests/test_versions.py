@@ -1,4 +1,4 @@
-"""Check that each version that the project tries is written once."""
+"""Check that each version that the project uses is written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that exceed a limit, or are no strict JSON, are refused by name before they are read."""
+"""Check that a message beyond a limit, or not strict JSON, is refused with the limit's name before it is parsed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_conformance.cases.catalogue import all_cases
 
 
 def nested(depth: int) -> str:
-    """Return a message of so many levels."""
+    """Return a message with this many levels of nesting."""
     return '{"a":' * depth + "0" + "}" * depth
 
 
@@ -80,13 +80,13 @@ def test_every_case_is_within_the_limits() -> None:
         call = case.call("fake")
         line = wire.dumps(wire.call_to_json(call, 1))
         back = wire.call_from_json(parse_message(line))
-        # By their texts, because NaN is not equal to itself.
+        # The options are compared as texts, because NaN does not equal itself.
         assert (back.gradients, repr(back.options)) == (call.gradients, repr(dict(call.options)))
         assert 2 * len(line) < limits.answer_line_bytes(call)
 
 
 def test_ten_million_numbers_are_within_the_limits() -> None:
-    # The accuracy table asks for so many: they come back clipped, beside what was passed.
+    # The accuracy table asks for this many. The reply holds them twice: the clipped gradients and the inputs.
     call = Call("fake", (Gradient("g", Array("float64", (10**7,), bytes(8 * 10**7))),))
 
     assert limits.answer_bytes(call) > 2 * 8 * 10**7

@@ -1,4 +1,4 @@
-"""Plain functions as adapters: what is read off a signature, what is passed, and what an answer may look like."""
+"""Check plain functions as adapters: what a signature tells, what is passed, and which answers are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)
 
 
 def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
-    """A call with these gradients."""
+    """Return a call with these gradients."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array)) for number, array in enumerate(arrays)
     )
@@ -26,13 +26,13 @@ def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
 
 
 def numpy_of(array: Array | None) -> np.ndarray[Any, Any]:
-    """An array of a reply, which must be there."""
+    """Return an array of a reply, which must not be None."""
     assert array is not None
     return array.numpy()
 
 
 def halve(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Not a clip: the adapter must report whatever comes back."""
+    """Halve the gradients, which is not a clip: the adapter must report whatever comes back."""
     return [None if grad is None else grad / 2 for grad in grads]
 
 
@@ -375,7 +375,7 @@ class TestAnswer:
         assert "inhomogeneous" in reply.malformed
 
     def test_answer_that_is_too_large_is_looked_at_and_not_copied(self) -> None:
-        # It takes four bytes, and packed two gigabytes.
+        # In memory this array takes four bytes. A packed copy would take two gigabytes.
         huge = np.broadcast_to(np.float32(1), (500_000_000,))
         adapter = PlainFunction(lambda grads, clip_norm: [huge], "clip_by_norm")
 

@@ -1,4 +1,4 @@
-"""How a name, a file or a function becomes an adapter, and what is said when it does not."""
+"""Check how a name, a file or a function becomes an adapter, and the messages when it does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fake(Adapter):
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    """Write a file of this text and give its path."""
+    """Return a function that writes a file with this text and returns its path."""
 
     def write(text: str, name: str = "fake_adapter.py") -> str:
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""A call from several threads at once: they run together, and one answer that differs is seen."""
+"""Check calls from several threads at once: they overlap, and a single different answer is noticed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("
 
 
 def as_it_is(call: Call) -> Reply:
-    """The gradients, through a framework that does nothing."""
+    """Return the gradients through a framework that does nothing."""
     with framework_call():
         pass
     return Reply(tuple(gradient.array for gradient in call.gradients))

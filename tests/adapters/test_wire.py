@@ -1,4 +1,4 @@
-"""Messages read back as they were written, byte for byte, and satisfy their schemas."""
+"""Check that messages read back as written, byte for byte, and satisfy their schemas."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ WIDTHS = {dtype: int(code[-1]) for dtype, code in DTYPES.items()}
 
 
 def through_json(message: Any) -> Any:
-    """What arrives at the other end."""
+    """Return the message that arrives at the other end."""
     line = wire.dumps(message)
     assert "\n" not in line
     return json.loads(line)
 
 
 def validate(message: dict[str, Any]) -> None:
-    """Hold a message against its schema."""
+    """Check a message against its schema."""
     schema = json.loads((SCHEMAS / f"{message['message']}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
 @st.composite
 def arrays(draw: st.DrawFn) -> Array:
-    """Arrays of any bits, NaN with payloads among them."""
+    """Draw arrays of any bits, including NaN with payloads."""
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
     size = math.prod(shape) * WIDTHS[dtype]
@@ -56,7 +56,7 @@ GRADIENTS = st.builds(
 
 
 def same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether options are the same, NaN and the sign of zero included."""
+    """Tell whether options are equal, including NaN and the sign of zero."""
     return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
 
 

@@ -2,8 +2,8 @@
 
 Each file of `canaries/` replaces functions of one framework before it imports the adapter. The replacement is the
 identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python
-that has the framework. Without it, this Python is used where it has the framework itself. GRADCLIP_REQUIRE makes a
-framework's absence an error.
+that has the framework. Without it, this Python is used if it has the framework. A framework named in
+GRADCLIP_REQUIRE must be there; its absence is an error.
 """
 
 from __future__ import annotations

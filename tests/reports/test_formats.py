@@ -1,14 +1,14 @@
-"""Markdown, JSON, JUnit, CTRF and the badge: each parses as what it claims to be, and all count alike."""
+"""Check that each format parses as what it claims to be, and that all formats count alike."""
 
 from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -21,7 +21,7 @@ from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import STATUSES
 from gradclip_reports.values import readable
 
-#: The parts of the CTRF schema that a report without retries and insights can meet or break.
+#: The parts of the CTRF schema that concern a report without retries and insights.
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 STRINGS = {"type": "array", "items": STRING, "minItems": 1}
 
@@ -62,7 +62,7 @@ CTRF = closed(
 
 
 def outcome_counts(runs: list[Run]) -> Counter[str]:
-    """How many planned cells have each outcome, straight from the footers."""
+    """Count the planned cells of each outcome from the footers."""
     counts: Counter[str] = Counter()
     for run in runs:
         counts.update({"error": len(run.footer.not_run)})
@@ -230,12 +230,12 @@ class TestMarkdown:
         assert "- observed: `` `|` ``" in text
 
 
-#: Texts that a terminal, XML, a table or HTML would obey.
+#: Texts that have a meaning to a terminal, to XML, to a table or to HTML.
 HOSTILE = "a|`b`\\|c\n\n</details><script>\x1b[2J\u202eevil\u2028\x00\ufffe**x** &lt; | y"
 
 
 class TestHostileTexts:
-    """No text of a record gets a meaning in a report, whichever field it stands in."""
+    """Check that no text of a record gets a meaning in a report, in any field."""
 
     @pytest.fixture
     def hostile_run(
@@ -262,7 +262,7 @@ class TestHostileTexts:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
             text = render(runs, format)
             assert "\x1b" not in text
-            # The summary in JSON gives the record as it is: JSON escapes what it must.
+            # The JSON summary holds the texts unchanged, because JSON escapes what it must.
             if format != "json":
                 assert [character for character in text if not character.isprintable() and character != "\n"] == []
 
@@ -285,7 +285,7 @@ class TestHostileTexts:
         tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
         assert len(tables) == 3
         for rows in tables:
-            # GitHub ends a cell at each bar that no backslash escapes; a backslash may itself be escaped.
+            # GitHub ends a cell at each bar without a backslash before it. A backslash may itself be escaped.
             assert len({re.sub(r"\\.", "", row).count("|") for row in rows}) == 1
 
     @pytest.mark.parametrize(

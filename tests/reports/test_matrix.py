@@ -1,4 +1,4 @@
-"""The matrix and the failures: nothing is invisible, and the worst is what is seen."""
+"""Check the matrix and the failures: no cell is hidden, and the worst status is shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
 
 def total_of(matrix: Matrix) -> Counter[str]:
-    """Return the statuses of every place of every table."""
+    """Count the statuses in all places of all tables."""
     rows = [row for table in matrix.tables for section in table.sections for row in section.rows]
     tallies = [tally for row in rows for tally in row.tallies if tally is not None]
     return sum((Counter(tally.counts) for tally in tallies), Counter())

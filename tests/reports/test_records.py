@@ -1,4 +1,4 @@
-"""Records: what is written reads back, and what is damaged is refused with one clear message."""
+"""Check that records read back as written, and that a damaged one is refused with one clear message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
-    """Return the lines of a whole record: a header, three cells, a footer."""
+    """Return the lines of a whole record: a header, three cells and a footer."""
     stream = io.StringIO()
     with RunWriter(stream, make_header(), PLAN) as writer:
         for _, case in PLAN:
@@ -110,7 +110,7 @@ class TestPlan:
 
 @pytest.fixture
 def hears_ctrl_c() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where the tests are a shell's job in the background, which ignores it."""
+    """Let Ctrl-C raise KeyboardInterrupt, even if the tests run as a background job, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -235,7 +235,7 @@ class TestWriter:
 
 
 class TestDamaged:
-    """Each damage is told with file, line, what is wrong and what to do."""
+    """Check that each damage is reported with the file, the line, the problem and what to do."""
 
     @pytest.mark.parametrize("cut", [1, 20, 100])
     def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write, cut: int) -> None:
@@ -416,7 +416,7 @@ def nested(levels: int) -> str:
 
 
 class TestLimits:
-    """What is too large is refused by the name of its limit; what the suite writes never is."""
+    """Check that oversized data is refused with the name of the limit, and that the suite never writes any."""
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),

@@ -1,4 +1,4 @@
-"""The report for a terminal: 80 columns, legible without colour, and complete."""
+"""Check the report for a terminal: 80 columns, readable without colour, and complete."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_no_line_is_wider_than_the_terminal(several_runs: list[Run], width: int)
 def test_a_terminal_that_is_called_dumb_has_its_width_too(torch_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = terminal([torch_run], width=160)
     monkeypatch.setenv("TERM", "dumb")
-    # Rich takes every stream for a terminal then.
+    # With these variables, Rich treats every stream as a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("LINES", raising=False)
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradclip_spec import kernels
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -26,6 +28,8 @@ class Backend:
     #: Whether values may be looked at, so that arrays with nothing to clip come back themselves.
     eager: bool = True
     writeable: bool = True
+    #: Whether the device has float64.
+    has_float64: bool = True
     #: What an array of the library is an instance of.
     array_type: Any = object
 
@@ -70,7 +74,7 @@ def _strict(device: str | None) -> Callable[[], Backend]:
 
         name = "array-api-strict" if device is None else f"array-api-strict-{device}"
         dtypes = ("float32", "float64") if device is None else ("float32",)
-        return Backend(name, make, read, dtypes, array_type=type(make(0, "float32")))
+        return Backend(name, make, read, dtypes, has_float64=device is None, array_type=type(make(0, "float32")))
 
     return build
 
@@ -167,6 +171,19 @@ def _built(name: str) -> Backend:
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array library that is installed."""
     return _built(request.param)
+
+
+@pytest.fixture
+def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Choose between "compiled" loops, a skip without numba, and "plain" ones, for the rest of a test."""
+
+    def use(kind: str) -> None:
+        loops = kernels.load_compiled()
+        if kind == "compiled" and loops is None:
+            pytest.skip("numba is not installed")
+        monkeypatch.setattr(kernels, "load_compiled", lambda: loops if kind == "compiled" else None)
+
+    return use
 
 
 @pytest.fixture

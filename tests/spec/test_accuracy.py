@@ -98,11 +98,13 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
                 norm = Fraction(power ** (1 / _decimal(norm_type)))
             total_dtype = "float64" if dtype == "float64" else "float32"
             total = backend.read(global_norm(array, norm_type=norm_type))
-            assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2]
+            # Where there is no float64, powers of numbers in float32 are off by more.
+            more = 1.0 if backend.has_float64 else 3.0
+            assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] * more
             threshold = float(norm) / 3
             clipped = backend.read(clip_by_norm(array, threshold, norm_type=norm_type)).astype(np.float64)
             for x, y in dict(zip(elements, clipped.tolist(), strict=True)).items():
-                assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3]
+                assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3] * more
 
 
 @pytest.mark.parametrize("norm_type", [1, 1.1, 3, 100, 1500])
@@ -444,7 +446,8 @@ def test_memory_layouts() -> None:
         exact = math.sqrt(float(np.sum(np.square(view, dtype=np.float64))))
 
         assert abs(float(total) - exact) <= float(np.spacing(np.float32(exact)))
-        assert np.array_equal(clipped[0], view * np.float32(1 / exact))
+        wanted = view.astype(np.float64) / exact
+        assert np.max(np.abs(clipped[0] - wanted) / np.spacing(np.abs(wanted).astype(np.float32))) <= 1.5
 
 
 @large

@@ -149,6 +149,8 @@ def test_subnormal_norms(norm_type: float) -> None:
 
 
 def test_a_norm_far_above_all_elements(backend: Any) -> None:
+    if not backend.has_float64:
+        pytest.skip("float32 does not hold the norm")
     # A hundred ones to a hundredth, of which the hundredth power is 10**200.
     for dtype in backend.dtypes:
         ones = backend.array(np.ones(100), dtype)

@@ -88,7 +88,8 @@ def test_what_is_not_above_the_threshold_comes_back_itself(backend: Any) -> None
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
 
-        if number(backend, total) < threshold:
+        # Without float64 the threshold is rounded to float32, too.
+        if number(backend, total) * (1.0 if backend.has_float64 else 1 + 2.0**-22) < threshold:
             assert np.array_equal(flat(backend, clipped), flat(backend, arrays))
             assert not backend.eager or all(new is old for new, old in zip(clipped, arrays, strict=True))
         assert [None if a is None else (a.shape, a.dtype) for a in clipped] == [

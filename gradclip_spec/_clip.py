@@ -6,17 +6,9 @@ What the arrays can do and how is up to their backend; `docs/reference-design.md
 import math
 
 from gradclip_spec._arithmetic import round_to
-from gradclip_spec._inputs import (
-    check_bounds,
-    check_eps,
-    check_norm_type,
-    check_switch,
-    check_threshold,
-    explain_names,
-    take_apart,
-)
+from gradclip_spec._inputs import Tree, check_bounds, check_number, check_switches, explain_names
 from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
-from gradclip_spec.backends import choose_for_tree
+from gradclip_spec.backends import choose_backend
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
@@ -85,9 +77,9 @@ def clip_by_value(
     {'bias': array([0. , 0.5])}
     """
     lower, upper = check_bounds(max, min)
-    inplace = check_switch("inplace", inplace)
-    tree = take_apart(grads, need_clip)
-    backend = choose_for_tree(tree, inplace)
+    check_switches(inplace=inplace)
+    tree = Tree(grads, need_clip)
+    backend = choose_backend(tree, inplace)
     with backend.context():
         bounds = {dtype: (round_to(name, lower), round_to(name, upper)) for dtype, name in backend.dtypes.items()}
         clipped = [backend.clip(x, *bounds[x.dtype], inplace) if 0 not in x.shape else x for x in tree.included]
@@ -154,13 +146,14 @@ def clip_by_norm(
     >>> clip_by_norm([np.array([3.0, 4.0]), np.array([0.3, 0.4])], clip_norm=1.0)
     [array([0.6, 0.8]), array([0.3, 0.4])]
     """
-    clip_norm = check_threshold("clip_norm", clip_norm)
-    norm_type = check_norm_type(norm_type)
-    eps = check_eps(eps)
-    inplace = check_switch("inplace", inplace)
-    tree = take_apart(grads, need_clip)
-    backend = choose_for_tree(tree, inplace)
-    arrays = _pick_once(tree.included) if inplace else tree.included
+    clip_norm = check_number("clip_norm", clip_norm)
+    norm_type = check_number("norm_type", norm_type)
+    eps = check_number("eps", eps)
+    check_switches(inplace=inplace)
+    tree = Tree(grads, need_clip)
+    backend = choose_backend(tree, inplace)
+    # In place, an array that stands in the tree twice is not to be scaled twice.
+    arrays = list({id(x): x for x in tree.included}.values()) if inplace else tree.included
     clipped = list(arrays)
     with backend.context():
         for indices in backend.group(arrays):
@@ -295,23 +288,22 @@ def clip_by_global_norm(
     >>> clip_by_global_norm(layers, 1.0, need_clip={"0.bias"})[0]
     {'0.weight': array([1.]), '0.bias': array([4.])}
     """
-    clip_norm = check_threshold("clip_norm", clip_norm)
-    norm_type = check_norm_type(norm_type)
-    eps = check_eps(eps)
-    error_if_nonfinite = check_switch("error_if_nonfinite", error_if_nonfinite)
-    inplace = check_switch("inplace", inplace)
-    tree = take_apart(grads, need_clip)
-    backend = choose_for_tree(tree, inplace)
+    clip_norm = check_number("clip_norm", clip_norm)
+    norm_type = check_number("norm_type", norm_type)
+    eps = check_number("eps", eps)
+    check_switches(error_if_nonfinite=error_if_nonfinite, inplace=inplace)
+    tree = Tree(grads, need_clip)
+    backend = choose_backend(tree, inplace)
     with backend.context():
         norm = backend.norm(tree.included, norm_type)
         total_norm = backend.total(norm)
         if error_if_nonfinite:
             _refuse_nonfinite(total_norm, backend.raises_errors_of_users)
         coefficient = backend.coefficient(norm, clip_norm, eps)
-        if inplace:
-            backend.scale(_pick_once(tree.included), coefficient, inplace)
-            return tree.rebuild(tree.included), total_norm
-        return tree.rebuild(backend.scale(tree.included, coefficient, inplace)), total_norm
+        # In place, an array that stands in the tree twice is not to be scaled twice.
+        arrays = list({id(x): x for x in tree.included}.values()) if inplace else tree.included
+        clipped = backend.scale(arrays, coefficient, inplace)
+        return tree.rebuild(tree.included if inplace else clipped), total_norm
 
 
 @explain_names
@@ -359,16 +351,11 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     >>> global_norm([np.array([1e200]), np.array([1e200])], norm_type=1)
     array(2.e+200)
     """
-    norm_type = check_norm_type(norm_type)
-    tree = take_apart(grads, need_clip)
-    backend = choose_for_tree(tree)
+    norm_type = check_number("norm_type", norm_type)
+    tree = Tree(grads, need_clip)
+    backend = choose_backend(tree)
     with backend.context():
         return backend.total(backend.norm(tree.included, norm_type))
-
-
-def _pick_once(arrays: list[Array]) -> list[Array]:
-    """Return each array once: one that stands in a tree twice is not to be scaled twice."""
-    return list({id(array): array for array in arrays}.values())
 
 
 def _refuse_nonfinite(total: Array, is_users: bool) -> None:

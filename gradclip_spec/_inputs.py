@@ -17,13 +17,10 @@ import numpy as np
 __all__ = [
     "Tree",
     "check_bounds",
-    "check_eps",
-    "check_norm_type",
-    "check_switch",
-    "check_threshold",
+    "check_number",
+    "check_switches",
     "explain_names",
     "pick_each_type",
-    "take_apart",
 ]
 
 P = ParamSpec("P")
@@ -66,70 +63,9 @@ def _explain(function: str, names: Collection[str], name: str) -> str:
     return f"{function}() has no argument `{name}`; {hint}"
 
 
-def check_threshold(name: str, value: Any) -> float:
-    """Return a norm threshold: a number that is zero or more; infinity clips nothing."""
-    number = _number(name, value, "a number that is zero or more")
-    # The value itself, here and below, because what is barely below zero becomes zero as a float.
-    if not value >= 0:
-        message = f"`{name}` must be zero or more, got {_shown(value)}; infinity is the threshold that clips nothing"
-        raise ValueError(message)
-    return number
-
-
-def check_bounds(max: Any, min: Any) -> tuple[float, float]:
-    """Return the lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
-    upper = _number("max", max, "a number")
-    if min is None and not max >= 0:
-        message = (
-            f"`max` must be zero or more when `min` is left to be its negative, got {_shown(max)}; give `min` as well"
-        )
-        raise ValueError(message)
-    lower = -upper if min is None else _number("min", min, "a number, or None for `-max`")
-    if min is not None and not min <= max:
-        message = (
-            f"`min` must be at most `max` and neither may be NaN, got min={_shown(min)} and max={_shown(max)}; `max` "
-            f"comes first"
-        )
-        raise ValueError(message)
-    return lower, upper
-
-
-def check_norm_type(value: Any) -> float:
-    """Return the p of a p-norm: any number above zero, infinity included."""
-    number = _number("norm_type", value, "a number above zero, such as 2 or float('inf')")
-    if not number > 0:
-        message = f"`norm_type` must be above zero, got {_shown(value)}; use 2, 1 or float('inf')"
-        raise ValueError(message)
-    # Beyond, the p-th root of the number of elements is 1, however many there are.
-    return number if number <= 2.0**60 else math.inf
-
-
-def check_eps(value: Any) -> float:
-    """Return the constant that is added to the norm: a finite number that is zero or more."""
-    number = _number("eps", value, "a finite number that is zero or more")
-    if not (value >= 0 and number < math.inf):
-        message = f"`eps` must be finite and zero or more, got {_shown(value)}; leave it out for the plain formula"
-        raise ValueError(message)
-    return number
-
-
-def check_switch(name: str, value: Any) -> bool:
-    """Return a switch: True or False and nothing that merely counts as such."""
-    if not isinstance(value, bool):
-        message = f"`{name}` must be True or False, got {value!r}"
-        raise TypeError(message)
-    return value
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:
-        # Python writes out no integer of thousands of digits, of which a fraction may be made.
-        return f"a {type(value).__name__} of more digits than Python writes out"
-
-
-def _number(name: str, value: Any, wanted: str) -> float:
+def check_number(name: str, value: Any) -> float:
+    """Return an argument as a float: any bound, a threshold or `eps` that is zero or more, a `norm_type` above zero."""
+    wanted, hint = _WANTED[name]
     # A bool is a number to Python; as a threshold it is a mistake, usually one argument too far to the left.
     # A duration is one to NumPy.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
@@ -149,7 +85,55 @@ def _number(name: str, value: Any, wanted: str) -> float:
         beyond = "below -1.8e+308; give a greater one" if value < 0 else "above 1.8e+308; use float('inf')"
         message = f"`{name}` must be {wanted} that a float holds, got one {beyond}"
         raise ValueError(message)
-    return number
+    # The value itself, because what is barely below zero becomes zero as a float.
+    bad = name in ("clip_norm", "max_norm", "eps") and not value >= 0
+    if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
+        message = f"`{name}` must be {wanted}, got {_show(value)}; {hint}"
+        raise ValueError(message)
+    # Beyond, the p-th root of the number of elements is 1, however many there are.
+    return math.inf if name == "norm_type" and number > 2.0**60 else number
+
+
+_WANTED = {
+    **dict.fromkeys(("clip_norm", "max_norm"), ("a number that is zero or more", "infinity is the threshold that clips nothing")),
+    "eps": ("a finite number that is zero or more", "leave it out for the plain formula"),
+    "norm_type": ("a number above zero", "use 2, 1 or float('inf')"),
+    **dict.fromkeys(("max", "min"), ("a number", "")),
+}
+
+
+def check_bounds(max: Any, min: Any) -> tuple[float, float]:
+    """Return the lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
+    upper = check_number("max", max)
+    if min is None and not max >= 0:
+        message = (
+            f"`max` must be zero or more when `min` is left to be its negative, got {_show(max)}; give `min` as well"
+        )
+        raise ValueError(message)
+    lower = -upper if min is None else check_number("min", min)
+    if min is not None and not min <= max:
+        message = (
+            f"`min` must be at most `max` and neither may be NaN, got min={_show(min)} and max={_show(max)}; `max` "
+            f"comes first"
+        )
+        raise ValueError(message)
+    return lower, upper
+
+
+def check_switches(**switches: Any) -> None:
+    """Refuse a switch that is not True or False, but something that merely counts as such."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            message = f"`{name}` must be True or False, got {value!r}"
+            raise TypeError(message)
+
+
+def _show(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:
+        # Python writes out no integer of thousands of digits, of which a fraction may be made.
+        return f"a {type(value).__name__} of more digits than Python writes out"
 
 
 class Tree:
@@ -160,9 +144,16 @@ class Tree:
     """
 
     def __init__(self, grads: Any, need_clip: Any) -> None:
-        self._grads, self._structure, self._flat = grads, None, False
+        self._grads, self._structure = grads, None
+        if isinstance(grads, Iterator | ValuesView):
+            self._grads = grads = list(grads)
+        kind = type(grads)
+        # Flat, which nearly everyone has.
+        self._flat = kind in (list, tuple, dict) and all(
+            map(_is_leaf, pick_each_type(grads.values() if kind is dict else grads))
+        )
         #: Arrays, and None where there is no gradient.
-        self.leaves = [grads] if _is_leaf(grads) else self._flatten()
+        self.leaves = list(grads.values() if kind is dict else grads) if self._flat else self._flatten()
         existing = [index for index, leaf in enumerate(self.leaves) if leaf is not None]
         #: The indices of the leaves that are included.
         self.indices = existing if need_clip is None else self._choose(existing, need_clip)
@@ -171,9 +162,13 @@ class Tree:
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
         """Return the tree with the included arrays replaced; everything else is the very same object."""
-        leaves = list(self.leaves)
-        for index, array in zip(self.indices, arrays, strict=True):
-            leaves[index] = array
+        leaves = list(arrays)
+        if len(leaves) < len(self.leaves):
+            leaves = list(self.leaves)
+            for index, array in zip(self.indices, arrays, strict=True):
+                leaves[index] = array
+        if self._flat and type(self._grads) is list:
+            return leaves
         if self._structure is not None:
             return self._structure.unflatten(leaves)
         return _fill(self._grads, leaves) if self._flat else _rebuild(self._grads, iter(leaves))
@@ -189,16 +184,9 @@ class Tree:
         return [".".join(map(str, path)) for path in _list_paths(self._grads)]
 
     def _flatten(self) -> list[Any]:
-        if isinstance(self._grads, Iterator | ValuesView):
-            self._grads = list(self._grads)
-        children = _list_children(self._grads)
-        if children is not None and all(map(_is_leaf, pick_each_type(children))):
-            # What nearly everyone has.
-            self._flat = True
-            return children
         leaves = list(_list_leaves(self._grads))
         strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
-        return self._flatten_others(strange[0], children is not None) if strange else leaves
+        return self._flatten_others(strange[0], leaves[0] is not self._grads) if strange else leaves
 
     def _flatten_others(self, strange: Any, holds: bool) -> list[Any]:
         try:
@@ -247,11 +235,6 @@ class Tree:
         """Return words for a leaf that an error is about."""
         path = self.describe(index)
         return f"the gradient at {path!r}" if path else "the gradient"
-
-
-def take_apart(grads: Any, need_clip: Any) -> Tree:
-    """Return the leaves of gradients and which of them are included. A generator is consumed, and becomes a list."""
-    return Tree(grads, need_clip)
 
 
 def pick_each_type(values: Collection[Any]) -> list[Any]:

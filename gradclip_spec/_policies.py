@@ -7,7 +7,7 @@ from typing import Any
 import array_api_compat
 
 from gradclip_spec._clip import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradclip_spec._inputs import check_bounds, check_threshold, pick_each_type
+from gradclip_spec._inputs import check_bounds, check_number, pick_each_type
 from gradclip_spec._typing import Array
 
 __all__ = ["ClipByGlobalNorm", "ClipByNorm", "ClipByValue"]
@@ -104,7 +104,7 @@ class ClipByNorm(_Policy):
 
     def __post_init__(self) -> None:
         """Refuse a bad threshold here, far from the training loop."""
-        check_threshold("clip_norm", self.clip_norm)
+        check_number("clip_norm", self.clip_norm)
 
     def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
         return clip_by_norm(gradients, self.clip_norm, need_clip=flags)
@@ -146,7 +146,7 @@ class ClipByGlobalNorm(_Policy):
 
     def __post_init__(self) -> None:
         """Refuse a bad threshold here, far from the training loop."""
-        check_threshold("clip_norm", self.clip_norm)
+        check_number("clip_norm", self.clip_norm)
 
     def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
         return clip_by_global_norm(gradients, self.clip_norm, need_clip=flags)[0]

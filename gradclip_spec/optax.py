@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradclip_spec import _clip
-from gradclip_spec._inputs import check_bounds, check_threshold
+from gradclip_spec._inputs import check_bounds, check_number
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
@@ -75,7 +75,7 @@ def clip_by_norm(max_norm: float) -> GradientTransformation:
     -----
     Source: TensorFlow's `clip_by_norm`; Optax has none.
     """
-    check_threshold("max_norm", max_norm)
+    check_number("max_norm", max_norm)
     return _make(lambda updates: _clip.clip_by_norm(updates, max_norm))
 
 
@@ -108,7 +108,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
 
     Source: `optax.clip_by_global_norm`.
     """
-    check_threshold("max_norm", max_norm)
+    check_number("max_norm", max_norm)
     return _make(lambda updates: _clip.clip_by_global_norm(updates, max_norm)[0])
 
 

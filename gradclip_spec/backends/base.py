@@ -51,13 +51,17 @@ class Backend:
     keeps_at_one: Iterable[str] = ()
     #: Whether computing a value runs functions of the user's own, whose errors are theirs.
     raises_errors_of_users = False
+    #: Whether values may be looked at without computing, tracing or synchronising anything; None: array-api-compat tells.
+    eager: bool | None = None
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
         #: Where the numbers are that decide a clip.
         self.device = self.find_device(arrays[0]) if arrays else device
         self.dtypes = {dtype: name_dtype(dtype) for dtype in set(map(operator.attrgetter("dtype"), arrays))}
-        self.eager = self.is_eager(arrays)
+        if self.eager is None:
+            # Of a library that it does not know, array-api-compat finds out by looking at one element.
+            self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
         self.wide = "float64" in self.dtypes.values()
         self.has_float64 = self.wide or self.supports_float64()
         self.format = FORMATS["float64" if self.has_float64 else "float32"]
@@ -71,23 +75,18 @@ class Backend:
         """Return where the few numbers are made that decide a clip of this array; None leaves it to the library."""
         return array_api_compat.device(x)
 
-    def is_eager(self, arrays: Sequence[Array]) -> bool:
-        """Return whether values may be looked at without computing, tracing or synchronising anything."""
-        # Of a library that it does not know, array-api-compat finds out by looking at one element.
-        return bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
-
     def supports_float64(self) -> bool:
         """Return whether there is float64 on the device."""
         return _supports_float64(self.xp, self.device)
 
-    def explain_refusal(self, x: Array) -> str:
-        """Return what an array is that is no dense array of numbers, and the method that makes it one; "" if it is."""
-        return ""
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array is no dense array of numbers, what it is, and the method that makes it one."""
+        return None
 
-    def explain_read_only(self, arrays: Sequence[Array]) -> dict[int, str]:
-        """Return why arrays cannot be written into, by their indices."""
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array cannot be written into, and why."""
         reason = "arrays of its library cannot be written into"
-        return {i: reason for i, x in enumerate(arrays) if not array_api_compat.is_writeable_array(x)}
+        return next(((i, reason) for i, x in enumerate(arrays) if not array_api_compat.is_writeable_array(x)), None)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""

@@ -13,6 +13,7 @@ import array_api_compat.numpy
 import numpy as np
 
 from gradclip_spec._arithmetic import name_dtype
+from gradclip_spec._inputs import Tree
 from gradclip_spec._norms import Norm, PowerSum, join, take_root
 from gradclip_spec.backends.base import Backend
 
@@ -20,32 +21,29 @@ __all__ = ["Dask"]
 
 Array = Any
 #: Chooses the backend of a chunk.
-Choice = Callable[[Sequence[Array], Sequence[Array]], Any]
+Choice = Callable[[Tree], Any]
 
 
 class Dask(Backend):
     """Dask arrays: nothing is computed early. A norm is an array of its three numbers."""
 
     raises_errors_of_users = True
+    eager = False
 
     def __init__(self, xp: Any, arrays: Sequence[Array], choose: Choice) -> None:
         super().__init__(xp, arrays)
         self.choose = choose
 
-    def is_eager(self, arrays: Sequence[Array]) -> bool:
-        """Return that no value may be looked at."""
-        return False
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array has chunks that are refused, and what they are."""
+        for index, x in enumerate(arrays):
+            if isinstance(x._meta, np.ma.MaskedArray):
+                return index, "a masked array; fill what is masked (`filled`)"
+        return None
 
-    def explain_refusal(self, x: Array) -> str:
-        """Report what the chunks are, if they are refused."""
-        if isinstance(x._meta, np.ndarray):
-            refusal: str = self.choose([x._meta], [x._meta]).explain_refusal(x._meta)
-            return refusal
-        return ""
-
-    def explain_read_only(self, arrays: Sequence[Array]) -> dict[int, str]:
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
         """Return that no array can be written into."""
-        return dict.fromkeys(range(len(arrays)), "arrays of its library cannot be written into")
+        return (0, "arrays of its library cannot be written into") if arrays else None
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
         """Return each index alone, so that no array waits for another."""
@@ -123,7 +121,7 @@ def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...
 
 def _summarize(choose: Choice, norm_type: float, chunk: Array) -> Any:
     """Return the four numbers of a chunk."""
-    backend = choose([chunk], [chunk])
+    backend = choose(Tree(chunk, None))
     with backend.context():
         powers: PowerSum = backend.summarize([chunk], norm_type)
         return np.asarray([float(number) for number in powers])
@@ -146,7 +144,7 @@ def _scale_chunk(choose: Choice, clip_norm: float, eps: float, chunk: Array, nor
     """Return a chunk multiplied by the coefficient that a norm gives."""
     if 0 in chunk.shape:
         return chunk
-    backend = choose([chunk], [chunk])
+    backend = choose(Tree(chunk, None))
     with backend.context():
         coefficient = backend.coefficient(backend.adopt(Norm(*norm)), clip_norm, eps)
         return backend.scale([chunk], coefficient, False)[0]

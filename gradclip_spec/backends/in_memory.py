@@ -4,6 +4,7 @@ A norm is a float, where squares of narrower elements were added in float64, or 
 exact `Fraction`. So is the coefficient that is made of it, and comparing it with a threshold rounds nothing.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import kernels
+from gradclip_spec._arithmetic import name_dtype
 from gradclip_spec._norms import Norm, PowerSum
-from gradclip_spec.kernels import Factor
+from gradclip_spec.kernels import plain
 
-__all__ = ["InMemory"]
+__all__ = ["InMemory", "round_norm"]
 
 Array = Any
 Number = float | Fraction
@@ -25,35 +27,46 @@ _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
 
 
 class InMemory:
-    """What NumPy arrays and torch tensors on the CPU have in common; with a `kernels.Memory` that finds them."""
+    """What NumPy arrays and torch tensors on the CPU have in common; with the methods of a `kernels.Memory`."""
 
-    wide: bool
+    eager: bool | None = True
+    has_float64 = True
+    device: Any = None
 
-    def make_like(self, x: Array) -> Array:
-        """Return a new array like another, of any content."""
+    def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
+        self.xp = xp
+        self.dtypes = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
+        self.wide = "float64" in self.dtypes.values()
+        self.total_dtype = xp.float64 if self.wide else xp.float32
+
+    def make_like(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return new arrays like others, of any content."""
         raise NotImplementedError
 
-    def make_number(self, value: float) -> Array:
-        """Return a number as an array without dimensions, of the dtype of total norms."""
-        raise NotImplementedError
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""
+        return np.errstate(all="ignore")
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
         """Return the p-norm of all elements of all arrays."""
         if norm_type in (1, 2):
-            parts = kernels.sum_powers_together(self, arrays, int(norm_type), self.wide)  # type: ignore[arg-type]
+            (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)  # type: ignore[arg-type]
+            if norm_type == 2 and not self.wide:
+                return math.sqrt(math.fsum(parts))
             return self._finish(arrays, parts, int(norm_type))
         largest = kernels.find_largest(self, arrays)  # type: ignore[arg-type]
         if not 0 < largest < math.inf:
             return largest
         if norm_type == math.inf:
             return Fraction(largest)
-        return _take_root(kernels.sum_other_powers(self, arrays, norm_type, largest), norm_type, largest)  # type: ignore[arg-type]
+        views = self.view([x for x, size in zip(arrays, self.measure(arrays), strict=True) if size])  # type: ignore[attr-defined]
+        return _take_root(plain.sum_other_powers(views, norm_type, largest), norm_type, largest)
 
     def norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
         """Return the p-norm of each array."""
         if norm_type not in (1, 2):
             return [self.norm([array], norm_type) for array in arrays]
-        sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide)  # type: ignore[arg-type]
+        sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide, each=True)  # type: ignore[arg-type]
         return [self._finish([x], parts, int(norm_type)) for x, parts in zip(arrays, sums, strict=True)]
 
     def _finish(self, arrays: Sequence[Array], parts: list[float], power: int) -> Number:
@@ -68,7 +81,7 @@ class InMemory:
             return largest
         # Within what a float can be.
         exponent = max(min(math.frexp(largest)[1], 1023), -1000)
-        parts = kernels.sum_powers_together(self, arrays, power, True, 2.0**-exponent)  # type: ignore[arg-type]
+        (parts,) = kernels.sum_powers(self, arrays, power, True, 2.0**-exponent)  # type: ignore[arg-type]
         return _root_exactly(parts, power) * Fraction(2) ** exponent
 
     def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
@@ -84,26 +97,25 @@ class InMemory:
         """Return each array multiplied by one coefficient, or itself if that is 1."""
         if coefficient == 1:
             return list(arrays)
-        return self._multiply(arrays, [_split(coefficient, self.wide)] * len(arrays), inplace)
+        factor = (coefficient, 0.0, 1.0) if isinstance(coefficient, float) else _split(coefficient)
+        targets = arrays if inplace else self.make_like(arrays)
+        kernels.scale(self, arrays, targets, [factor] * len(arrays))  # type: ignore[arg-type]
+        return list(targets)
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by its own coefficient, or itself if that is 1."""
         results = list(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != 1]
-        factors = [_split(coefficients[index], self.wide) for index in changed]
-        products = self._multiply([arrays[index] for index in changed], factors, inplace)
-        for index, product in zip(changed, products, strict=True):
-            results[index] = product
+        some = [arrays[index] for index in changed]
+        targets = some if inplace else self.make_like(some)
+        kernels.scale(self, some, targets, [_split(coefficients[index]) for index in changed])  # type: ignore[arg-type]
+        for index, target in zip(changed, targets, strict=True):
+            results[index] = target
         return results
-
-    def _multiply(self, arrays: Sequence[Array], factors: Sequence[Factor], inplace: bool) -> list[Array]:
-        targets = list(arrays) if inplace else [self.make_like(x) for x in arrays]
-        kernels.scale(self, arrays, targets, factors)  # type: ignore[arg-type]
-        return targets
 
     def total(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
-        return self.make_number(_to_float(norm))
+        return self.xp.asarray(round_norm(norm, self.wide))
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
         """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
@@ -112,7 +124,7 @@ class InMemory:
             exponent = math.frexp(norm)[1] if 0 < norm < math.inf else 0
             norm = Fraction(norm) if math.isfinite(norm) else norm
         if not isinstance(norm, Fraction) or norm_type == math.inf:
-            return PowerSum(_to_float(norm), 0.0, 1.0, 0.0)
+            return PowerSum(float(round_norm(norm, True)), 0.0, 1.0, 0.0)
         exponent = max(min(_find_exponent(norm), 1000), -900)
         share = norm / Fraction(2) ** exponent
         if norm_type not in (1, 2):
@@ -128,11 +140,12 @@ class InMemory:
         return (Fraction(high) + Fraction(low)) * Fraction(2) ** int(exponent)
 
 
-def _to_float(number: Number) -> float:
+def round_norm(norm: Number, wide: bool) -> Array:
+    """Return a norm as a NumPy array without dimensions, of float64 or float32."""
     try:
-        return float(number)
+        return np.asarray(float(norm), np.float64 if wide else np.float32)
     except OverflowError:
-        return math.inf
+        return np.asarray(math.inf, np.float64 if wide else np.float32)
 
 
 def _find_exponent(number: Fraction) -> int:
@@ -168,14 +181,11 @@ def _take_root(parts: Sequence[float], norm_type: float, largest: float) -> Numb
     return root * Fraction(2 * fraction if norm_type > 50 else 1.0) * Fraction(2) ** (exponent - 1)
 
 
-def _split(coefficient: Number, wide: bool) -> Factor:
-    """Return a coefficient as three floats: a pair of them where an array is of float64."""
+def _split(coefficient: Number) -> tuple[float, float, float]:
+    """Return a coefficient as a pair of floats and a power of two: a pair needs some bits above the smallest float."""
     if isinstance(coefficient, float):
-        return Factor(coefficient)
-    if not wide:
-        return Factor(_to_float(coefficient))
-    # A pair needs some more bits above the smallest float.
+        return coefficient, 0.0, 1.0
     shift = max(0, min(1074, -900 - _find_exponent(coefficient)))
     scaled = coefficient * 2**shift
-    high = _to_float(scaled)
-    return Factor(high, float(scaled - Fraction(high)), 2.0**-shift)
+    high = float(scaled)
+    return high, float(scaled - Fraction(high)), 2.0**-shift

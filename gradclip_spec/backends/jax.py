@@ -17,14 +17,11 @@ class JAX(Backend):
     """JAX arrays on any device, and on several."""
 
     keeps_at_one = FORMATS.keys() - {"float64"}
+    eager = False
 
     def find_device(self, x: Array) -> Any:
         """Return nothing: numbers without a device go with arrays on any, and on several."""
         return None
-
-    def is_eager(self, arrays: Sequence[Array]) -> bool:
-        """Return that no value may be looked at."""
-        return False
 
     def supports_float64(self) -> bool:
         """Return that there is float64, in the context that everything is computed in."""
@@ -47,15 +44,6 @@ class JAX(Backend):
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
         """Return the indices of the arrays that differ from device to device along the same axes of a `shard_map`."""
         return group_by(arrays, map(_find_axes, arrays))
-
-    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient, in groups of one dtype."""
-        results = list(arrays)
-        for indices in group_by(arrays, (x.dtype for x in arrays)):
-            products = self.multiply([arrays[index] for index in indices], coefficient, inplace)
-            for index, product in zip(indices, products, strict=True):
-                results[index] = product
-        return results
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
         """Return each array, all of one dtype, multiplied by one coefficient."""

@@ -1,6 +1,7 @@
 """The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from gradclip_spec._arithmetic import FORMATS
 from gradclip_spec.backends import torch_private
 from gradclip_spec.backends.base import Backend, Coefficient
-from gradclip_spec.backends.in_memory import InMemory
+from gradclip_spec.backends.in_memory import InMemory, round_norm
 from gradclip_spec.kernels import threads
 
 __all__ = ["InMemoryTorch", "Torch", "choose"]
@@ -18,30 +19,32 @@ Tensor = Any
 Array = np.ndarray[Any, Any]
 
 
-def choose(xp: Any, tensors: Sequence[Tensor], device: Any) -> "Torch":
-    """Return the backend of torch tensors on one device."""
-    return InMemoryTorch(xp, tensors, device) if _may_be_read(tensors) else Torch(xp, tensors, device)
-
-
-def _may_be_read(tensors: Sequence[Tensor]) -> bool:
-    """Return whether all are plain tensors on the CPU, and nobody traces, transforms, records or differentiates."""
+def choose(xp: Any, tensors: Sequence[Tensor], device: Any) -> Backend:
+    """Return the backend of torch tensors; `device` is where a norm over none of them is."""
     import torch
 
-    if torch.compiler.is_compiling() or not tensors or {type(x) for x in tensors} != {torch.Tensor}:
-        return False
-    if torch_private.is_transformed() or torch_private.is_differentiated_forward() or torch_private.is_recorded():
-        return False
-    return all(x.is_cpu and not x.requires_grad for x in tensors)
+    tracing = torch.compiler.is_compiling()
+    kinds = {type(x) for x in tensors}
+    if not tracing and kinds == {torch.Tensor}:
+        observed = torch_private.is_transformed() or torch_private.is_recorded()
+        observed = observed or torch_private.is_differentiated_forward()
+        if not observed and all(x.is_cpu and not x.requires_grad for x in tensors):
+            return InMemoryTorch(xp, tensors)
+    if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
+        from gradclip_spec.backends import torch_blocks
+
+        if torch_blocks.are_dtensors(tensors):
+            return torch_blocks.Shards(xp, tensors, choose(xp, [x.to_local() for x in tensors], device))
+        if len({x.device for x in tensors}) > 1:
+            return torch_blocks.Devices(xp, tensors, Torch(xp, tensors))
+    return Torch(xp, tensors, device)
 
 
 class Torch(Backend):
     """Torch tensors on any device, of which no value is looked at."""
 
     keeps_at_one = FORMATS
-
-    def is_eager(self, arrays: Sequence[Tensor]) -> bool:
-        """Return that no value may be looked at."""
-        return False
+    eager: bool | None = False
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context without autocast, and without NumPy's warnings."""
@@ -53,40 +56,49 @@ class Torch(Backend):
         on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
         return torch.autocast(on[0], enabled=False) if on else contextlib.nullcontext()
 
-    def explain_refusal(self, x: Tensor) -> str:
-        """Report parameters, sparse tensors and those of other layouts, nested and masked ones."""
+    def find_refusal(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
+        """Return which tensor is a parameter, sparse or of another layout, nested or masked."""
         import torch
 
-        if type(x) is not torch.Tensor:
-            if isinstance(x, torch.nn.Parameter):
-                return "a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
-            if isinstance(x, torch.masked.MaskedTensor):
-                return "a masked tensor; fill what is masked (`to_tensor`)"
-        if x.is_nested:
-            return "a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
-        return "" if x.layout == torch.strided else f"a tensor of layout {x.layout}; call its method `to_dense`"
+        for index, x in enumerate(arrays):
+            if type(x) is not torch.Tensor:
+                if isinstance(x, torch.nn.Parameter):
+                    return index, "a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
+                if isinstance(x, torch.masked.MaskedTensor):
+                    return index, "a masked tensor; fill what is masked (`to_tensor`)"
+            if x.is_nested:
+                return index, "a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
+            if x.layout != torch.strided:
+                return index, f"a tensor of layout {x.layout}; call its method `to_dense`"
+        return None
 
-    def explain_read_only(self, arrays: Sequence[Tensor]) -> dict[int, str]:
-        """Return which tensors torch does not surely write into, and why: it would say no in the middle of the work."""
+    def find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
+        """Return which tensor torch does not surely write into, and why: it would say no in the middle of the work."""
         import torch
 
         if torch.compiler.is_compiling():
-            return {}
-        reasons = {index: reason for index, x in enumerate(arrays) if (reason := _explain_read_only(x))}
-        if torch_private.is_transformed():
-            # A tensor from outside of a transformation cannot hold what comes of those inside.
-            levels = [torch_private.list_levels(x) for x in arrays]
-            every = set().union(*levels)
-            outside = [index for index, level in enumerate(levels) if level != every]
-            reasons |= dict.fromkeys(outside, "it is from outside of a transformation that others are inside of")
-        if torch.is_grad_enabled() and any(x.requires_grad for x in arrays):
+            return None
+        # A tensor from outside of a transformation cannot hold what comes of those inside.
+        levels = [torch_private.list_levels(x) for x in arrays] if torch_private.is_transformed() else []
+        every = set().union(*levels)
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
+        inference = torch.is_inference_mode_enabled()
+        for index, x in enumerate(arrays):
+            if not x.is_contiguous() and _elements_may_overlap(x):
+                return index, "its elements share memory"
+            if x.is_neg():
+                return index, "it has the negative bit"
+            if not inference and x.is_inference():
+                return index, "it is an inference tensor"
+            if levels and levels[index] != every:
+                return index, "it is from outside of a transformation that others are inside of"
+            if recorded and x.requires_grad and x.is_leaf:
+                return index, "it is a leaf that requires grad (of a parameter, pass its `grad`)"
             # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way to
             # ask which; refuse all views.
-            leaves = [index for index, x in enumerate(arrays) if x.requires_grad and x.is_leaf]
-            views = [index for index, x in enumerate(arrays) if torch_private.is_view(x)]
-            reasons |= dict.fromkeys(views, "it is a view beside what requires grad")
-            reasons |= dict.fromkeys(leaves, "it is a leaf that requires grad (of a parameter, pass its `grad`)")
-        return dict(sorted(reasons.items()))
+            if recorded and torch_private.is_view(x):
+                return index, "it is a view beside what requires grad"
+        return None
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return copies of the tensors that derivatives need as they are."""
@@ -130,13 +142,11 @@ class Torch(Backend):
 class InMemoryTorch(InMemory, Torch):  # type: ignore[misc]
     """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
 
-    def is_eager(self, arrays: Sequence[Tensor]) -> bool:
-        """Return that values may be looked at."""
-        return True
+    eager = True
 
-    def supports_float64(self) -> bool:
-        """Return that there is float64."""
-        return True
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context without NumPy's warnings: nothing is computed by torch."""
+        return np.errstate(all="ignore")
 
     def scale(self, arrays: Sequence[Tensor], coefficient: Any, inplace: bool) -> list[Tensor]:
         """Return each tensor multiplied by one coefficient, or itself if that is 1."""
@@ -160,43 +170,30 @@ class InMemoryTorch(InMemory, Torch):  # type: ignore[misc]
             return x
         return super().clip(x, lower, upper, inplace)
 
-    def make_like(self, x: Tensor) -> Tensor:
-        """Return a new tensor of the layout of another."""
+    def make_like(self, arrays: Sequence[Tensor]) -> list[Tensor]:
+        """Return new tensors of the layout of others."""
         import torch
 
-        return torch.empty_like(x)
+        return list(map(torch.empty_like, arrays))
 
-    def make_number(self, value: float) -> Tensor:
-        """Return a number as a tensor without dimensions."""
+    def total(self, norm: Any) -> Tensor:
+        """Return a norm as one rounded number, a tensor without dimensions."""
         import torch
 
-        # Rounded by NumPy, so that all libraries round alike.
-        return torch.asarray(float(np.asarray(value, str(self.total_dtype)[6:])), dtype=self.total_dtype, device="cpu")
+        return torch.as_tensor(round_norm(norm, self.wide), device="cpu")
 
-    def name_dtype(self, x: Tensor) -> str:
-        """Return the name of the dtype of a tensor."""
-        return self.dtypes[x.dtype]
+    def measure(self, arrays: Sequence[Tensor]) -> list[int]:
+        """Return the number of elements of each tensor."""
+        return [x.numel() for x in arrays]
 
-    def count(self, x: Tensor) -> int:
-        """Return the number of elements."""
-        size: int = x.numel()
-        return size
+    def view(self, arrays: Sequence[Tensor]) -> list[Array]:
+        """Return the memory of the tensors, or a copy where the sign is kept apart; of bfloat16 the bits."""
+        return [_view(x.resolve_neg()) for x in arrays]
 
-    def is_dense(self, x: Tensor) -> bool:
-        """Return whether the elements lie in one piece and in order, and the sign is not kept apart."""
-        return bool(x.is_contiguous() and not x.is_neg())
-
-    def locate(self, x: Tensor) -> int:
-        """Return the address of the first element."""
-        address: int = x.data_ptr()
-        return address
-
-    def view(self, x: Tensor) -> Array:
-        """Return the tensor's memory, or a copy of what keeps its sign apart; of bfloat16 its bits."""
-        import torch
-
-        view: Array = (x.view(torch.int16).numpy().view(np.uint16)) if x.dtype == torch.bfloat16 else x.numpy()
-        return view
+    def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of each tensor that lies in one piece, in order."""
+        for x in arrays:
+            yield self.dtypes[x.dtype], x.data_ptr() if x.is_contiguous() and not x.is_neg() else 0
 
     def count_threads(self) -> int:
         """Return how many threads may work: half of the cores, because torch's own keep spinning for a while."""
@@ -216,14 +213,11 @@ def _may_require_grad(x: Tensor) -> bool:
     return bool(x.requires_grad) or (not torch.compiler.is_compiling() and torch_private.is_transformed())
 
 
-def _explain_read_only(x: Tensor) -> str:
+def _view(x: Tensor) -> Array:
     import torch
 
-    if not x.is_contiguous() and _elements_may_overlap(x):
-        return "its elements share memory"
-    if x.is_neg():
-        return "it has the negative bit"
-    return "it is an inference tensor" if x.is_inference() and not torch.is_inference_mode_enabled() else ""
+    view: Array = x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
+    return view
 
 
 def _elements_may_overlap(tensor: Tensor) -> bool:

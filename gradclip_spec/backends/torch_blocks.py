@@ -58,19 +58,22 @@ class _Blocks(Backend):
 
     def __init__(self, xp: Any, arrays: Sequence[Array], local: Any) -> None:
         self.local = local
+        #: All processes have the same numbers in the end, and decide alike.
+        self.eager = local.eager
         super().__init__(xp, arrays)
-
-    def is_eager(self, arrays: Sequence[Array]) -> bool:
-        """Return whether values may be looked at: all processes have the same numbers in the end, and decide alike."""
-        return bool(self.local.eager)
 
     def context(self) -> Any:
         """Return the context of one block."""
         return self.local.context()
 
-    def explain_refusal(self, x: Array) -> str:
-        """Report what torch's own backend does."""
-        refusal: str = self.local.explain_refusal(x)
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return what torch's own backend refuses."""
+        refusal: tuple[int, str] | None = self.local.find_refusal(arrays)
+        return refusal
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return into which tensor torch does not write."""
+        refusal: tuple[int, str] | None = self.local.find_read_only(arrays)
         return refusal
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
@@ -110,14 +113,14 @@ class _Blocks(Backend):
 class Shards(_Blocks):
     """DTensors: what treats each element by itself is done on the shards."""
 
-    def explain_read_only(self, arrays: Sequence[Array]) -> dict[int, str]:
-        """Return why a DTensor or its shard cannot be written into."""
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which DTensor or shard cannot be written into."""
         import torch
 
         with torch.no_grad():
-            shards: dict[int, str] = self.local.explain_read_only([x.to_local() for x in arrays])
+            refusal = super().find_read_only([x.to_local() for x in arrays])
         # The strides of a DTensor are what it was told, not those of its shard.
-        return self.local.explain_read_only(arrays) | shards
+        return refusal or super().find_read_only(arrays)
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of the shards, one row a process and way of sharding, on every process."""
@@ -166,11 +169,6 @@ class Shards(_Blocks):
 
 class Devices(_Blocks):
     """Plain tensors on several devices, of which no value is looked at; numbers of all of them are on the first."""
-
-    def explain_read_only(self, arrays: Sequence[Array]) -> dict[int, str]:
-        """Return why torch does not write into tensors."""
-        reasons: dict[int, str] = self.local.explain_read_only(arrays)
-        return reasons
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of each device, on the first."""

@@ -5,63 +5,39 @@ number of arrays and elements alone, never on earlier calls, so that equal calls
 """
 
 import functools
-import importlib
+import importlib.util
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradclip_spec.kernels import plain, threads
 
-__all__ = [
-    "Factor",
-    "Memory",
-    "find_largest",
-    "scale",
-    "sum_other_powers",
-    "sum_powers",
-    "sum_powers_together",
-]
+__all__ = ["Memory", "find_largest", "scale", "sum_powers"]
 
 Array = Any
 
 #: From so many elements, or arrays, on the compiled loops gain.
 MANY_ELEMENTS = 1 << 14
 MANY_ARRAYS = 32
-#: Elements of a piece that one thread multiplies without compiled loops.
-_PIECE = 1 << 20
 
 
 class Memory(Protocol):
     """Where arrays of one library lie."""
 
-    def name_dtype(self, x: Array) -> str:
-        """Return the name of the dtype of an array."""
+    def measure(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the number of elements of each array."""
 
-    def count(self, x: Array) -> int:
-        """Return the number of elements."""
+    def view(self, arrays: Sequence[Array]) -> list[plain.View]:
+        """Return the arrays as `plain` takes them."""
 
-    def is_dense(self, x: Array) -> bool:
-        """Return whether the elements lie in one piece, each once and in the machine's own byte order."""
-
-    def locate(self, x: Array) -> int:
-        """Return the address of a dense array."""
-
-    def view(self, x: Array) -> plain.View:
-        """Return the array as `plain` takes it."""
+    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
 
     def count_threads(self) -> int:
         """Return how many threads may work."""
-
-
-class Factor(NamedTuple):
-    """The coefficient `(high + low) * power`, `power` a power of two."""
-
-    high: float
-    low: float = 0.0
-    power: float = 1.0
 
 
 @functools.cache
@@ -73,7 +49,8 @@ def load_compiled() -> Any:
         from gradclip_spec.kernels import compiled
 
         # What cannot be compiled for this machine fails here.
-        _find_largest_in(compiled, _Chunks("float16", [0], [0]), 1)
+        nothing = np.zeros(0, np.int64)
+        compiled.find_largest(np.float16, nothing, nothing, np.zeros(0), 0, 0)
     except Exception as error:
         message = (
             f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
@@ -85,176 +62,110 @@ def load_compiled() -> Any:
 
 
 class _Chunks:
-    """Chunks of dense arrays of one dtype: where they start, how long they are, and whose they are."""
+    """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
 
-    def __init__(self, name: str, addresses: Sequence[int], sizes: Sequence[int]) -> None:
-        self.name, self.bytes = name, 2 if name.endswith("16") else int(name[-2:]) // 8
-        self.starts, self.sizes = np.asarray(addresses, np.int64), np.asarray(sizes, np.int64)
-        self.owners = np.arange(self.sizes.size)
-        if self.sizes.max(initial=0) > plain.CHUNK:
-            counts = np.maximum(-(-self.sizes // plain.CHUNK), 1)
+    def __init__(self, name: str, indices: list[int], addresses: list[int], sizes: list[int]) -> None:
+        self.kind = load_compiled().KINDS[name]
+        self.starts, self.sizes, self.owners = (np.asarray(x, np.int64) for x in (addresses, sizes, indices))
+        if max(sizes) > plain.CHUNK:
+            counts = -(-self.sizes // plain.CHUNK)
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            self.starts = np.repeat(self.starts, counts) + within * plain.CHUNK * np.dtype(self.kind).itemsize
+            self.sizes = np.minimum(np.repeat(self.sizes, counts) - within * plain.CHUNK, plain.CHUNK)
             self.owners = np.repeat(self.owners, counts)
-            within = (np.arange(self.owners.size) - np.repeat(np.cumsum(counts) - counts, counts)) * plain.CHUNK
-            self.starts = self.starts[self.owners] + within * self.bytes
-            self.sizes = np.minimum(self.sizes[self.owners] - within, plain.CHUNK)
+
+    def run(self, loop: str, count: int, *arguments: Any) -> None:
+        """Run a loop over all chunks, in threads."""
+        function = getattr(load_compiled(), loop)
+        threads.spread(
+            lambda first, last: function(self.kind, self.starts, self.sizes, *arguments, first, last), self.sizes, count
+        )
 
     def overlap(self) -> bool:
         """Return whether two threads might write to one element."""
         order = np.argsort(self.starts)
-        return bool(np.any((self.starts + self.sizes * self.bytes)[order][:-1] > self.starts[order][1:]))
+        ends = self.starts + self.sizes * np.dtype(self.kind).itemsize
+        return bool(np.any(ends[order][:-1] > self.starts[order][1:]))
 
 
-def _share_out(memory: Memory, arrays: Sequence[Array]) -> Iterator[tuple[str, list[int], Any]]:
-    """Yield dtypes, the indices of the arrays that have them, and the compiled loops if these arrays are for them."""
-    sizes = [memory.count(x) for x in arrays]
-    groups: dict[tuple[str, bool], list[int]] = {}
-    many = len(arrays) >= MANY_ARRAYS or sum(sizes) >= MANY_ELEMENTS
-    loops = load_compiled() if many else None
-    for index, x in enumerate(arrays):
-        if sizes[index]:
-            groups.setdefault((memory.name_dtype(x), loops is not None and memory.is_dense(x)), []).append(index)
-    for (name, is_compiled), indices in groups.items():
-        yield name, indices, loops if is_compiled else None
-
-
-def _cut(memory: Memory, name: str, arrays: Sequence[Array]) -> _Chunks:
-    return _Chunks(name, [memory.locate(x) for x in arrays], [memory.count(x) for x in arrays])
+def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
+    """Return what compiled loops work on, and the indices of the other arrays that hold elements."""
+    sizes = memory.measure(arrays)
+    if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
+        return [], [index for index, size in enumerate(sizes) if size]
+    groups: dict[str, list[tuple[int, int]]] = {}
+    rest = []
+    for index, (size, (name, address)) in enumerate(zip(sizes, memory.locate(arrays), strict=True)):
+        if size and address:
+            groups.setdefault(name, []).append((index, address))
+        elif size:
+            rest.append(index)
+    chunks = []
+    for name, pairs in groups.items():
+        indices = [index for index, _ in pairs]
+        chunks.append(_Chunks(name, indices, [address for _, address in pairs], [sizes[index] for index in indices]))
+    return chunks, rest
 
 
 def sum_powers(
-    memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0
+    memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0, each: bool = False
 ) -> list[list[float]]:
-    """Return numbers for each array that add up to the sum of its squares (`power` 2) or magnitudes (1).
+    """Return numbers that add up to the sum of all squares (`power` 2) or magnitudes (1), for `each` array or for all.
 
     If `exact`, of the elements times `factor`, a power of two, and to `2**-60` of the sum; else to `2**-37`, of what is
     narrower than float64.
     """
-    parts: list[list[float]] = [[] for _ in arrays]
-    for name, indices, loops in _share_out(memory, arrays):
-        some = [arrays[index] for index in indices]
-        if loops is None:
-            for index, x in zip(indices, some, strict=True):
-                for piece in plain.split(memory.view(x)):
-                    wide = plain.widen(piece)
-                    parts[index] += (
-                        plain.sum_exactly(wide * factor, power) if exact else [plain.sum_plainly(wide, power)]
-                    )
-            continue
-        chunks = _cut(memory, name, some)
-        sums, rests = _sum_in(loops, chunks, power, exact, factor, memory.count_threads())
-        for owner, number, rest in zip(chunks.owners.tolist(), sums.tolist(), rests.tolist(), strict=True):
-            parts[indices[owner]] += (number, rest) if exact else (number,)
+    compiled, rest = _share_out(memory, arrays)
+    parts: list[list[float]] = [[] for _ in arrays] if each else [[]]
+    for chunks in compiled:
+        sums, rests = np.empty(chunks.sizes.size), np.zeros(chunks.sizes.size)
+        if exact:
+            chunks.run("sum_exactly", memory.count_threads(), power, factor, sums, rests)
+        else:
+            chunks.run("sum_plainly", memory.count_threads(), power, sums)
+        if each:
+            for owner, number, low in zip(chunks.owners.tolist(), sums.tolist(), rests.tolist(), strict=True):
+                parts[owner] += (number, low)
+        else:
+            parts[0] += sums.tolist() + (rests.tolist() if exact else [])
+    for place, some in [(i, [i]) for i in rest] if each else [(0, rest)] if rest else []:
+        parts[place] += plain.sum_powers(memory.view([arrays[index] for index in some]), power, exact, factor)
     return parts
-
-
-def sum_powers_together(
-    memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0
-) -> list[float]:
-    """Return numbers that add up to the sum over all arrays; see `sum_powers`."""
-    parts: list[float] = []
-    for name, indices, loops in _share_out(memory, arrays):
-        some = [arrays[index] for index in indices]
-        if loops is None:
-            for wide in plain.widen_together([memory.view(x) for x in some]):
-                parts += plain.sum_exactly(wide * factor, power) if exact else [plain.sum_plainly(wide, power)]
-            continue
-        sums, rests = _sum_in(loops, _cut(memory, name, some), power, exact, factor, memory.count_threads())
-        parts += sums.tolist() + rests.tolist() if exact else sums.tolist()
-    return parts
-
-
-def sum_other_powers(memory: Memory, arrays: Sequence[Array], power: float, largest: float) -> list[float]:
-    """Return numbers that add up to the sum of `(|x| / largest) ** power`; see `plain.sum_other_powers`."""
-    wide = plain.widen_together([memory.view(x) for x in arrays if memory.count(x)])
-    return [number for part in wide for number in plain.sum_other_powers(part, power, largest)]
 
 
 def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     """Return the largest magnitude of all elements, 0 if there is none, NaN if one is NaN."""
-    found = [0.0]
-    for name, indices, loops in _share_out(memory, arrays):
-        some = [arrays[index] for index in indices]
-        if loops is None:
-            found += [plain.find_largest(memory.view(x)) for x in some]
-        else:
-            found += _find_largest_in(loops, _cut(memory, name, some), memory.count_threads()).tolist()
+    compiled, rest = _share_out(memory, arrays)
+    found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
+    for chunks in compiled:
+        results = np.empty(chunks.sizes.size)
+        chunks.run("find_largest", memory.count_threads(), results)
+        found += results.tolist()
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
 def scale(
-    memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[Factor]
+    memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[tuple[float, float, float]]
 ) -> None:
-    """Write each array times its factor into another, which may be itself.
+    """Write each array times its factor `(high + low) * power`, a power of two, into another, which may be itself.
 
     Compiled, elements are off by at most 0.51 units in the last place. Else those of narrower arrays by 0.51 if there
     are few elements, and by 1.5 if not; those of float64 by 1.5.
     """
-    few = sum(memory.count(x) for x in sources) < MANY_ELEMENTS
-    for name, indices, loops in _share_out(memory, sources):
-        some, outs = [sources[index] for index in indices], [targets[index] for index in indices]
-        if loops is None or not all(map(memory.is_dense, outs)):
-            pieces = [
-                (piece, out, factors[index])
-                for index, x, y in zip(indices, some, outs, strict=True)
-                for piece, out in _cut_pieces(memory.view(x), memory.view(y))
-            ]
-            _scale_pieces(pieces, few)
-            continue
-        chunks = _cut(memory, name, some)
-        others = chunks if some[0] is outs[0] else _cut(memory, name, outs)
-        highs, lows, powers = np.asarray([factors[index] for index in indices]).T.copy()
-        _scale_in(loops, chunks, others, (highs, lows, powers), memory.count_threads())
-
-
-def _cut_pieces(source: plain.View, target: plain.View) -> Iterator[tuple[plain.View, plain.View]]:
-    if source.size <= _PIECE or not (source.flags.forc and target.flags.forc):
-        return iter([(source, target)])
-    return zip(plain.split(source, _PIECE), plain.split(target, _PIECE), strict=True)
-
-
-def _scale_pieces(pieces: Sequence[tuple[plain.View, plain.View, Factor]], precise: bool) -> None:
-    def work(first: int, last: int) -> None:
-        # Backwards, because what was read last is still in the cache.
-        for source, target, factor in reversed(pieces[first:last]):
-            plain.scale(source, target, *factor, precise)
-
-    sizes = [target.size for _, target, _ in pieces]
-    in_place = any(source is target for source, target, _ in pieces) or len(pieces) == 1
-    work(0, len(sizes)) if in_place else threads.spread(work, sizes, threads.count_available())
-
-
-def _sum_in(
-    loops: Any, chunks: _Chunks, power: int, exact: bool, factor: float, count: int
-) -> tuple[plain.View, plain.View]:
-    kind, sums, rests = loops.KINDS[chunks.name], np.empty(chunks.sizes.size), np.zeros(chunks.sizes.size)
-
-    def work(first: int, last: int) -> None:
-        if exact:
-            loops.sum_exactly(kind, chunks.starts, chunks.sizes, power, factor, sums, rests, first, last)
+    compiled, rest = _share_out(memory, sources)
+    outs, others = (compiled, rest) if targets is sources else _share_out(memory, targets)
+    if others != rest:
+        # What does not lie in one piece has another layout than its target.
+        compiled, outs, rest = [], [], list(range(len(sources)))
+    columns = np.asarray(factors, np.float64).T.copy()
+    for chunks, out in zip(compiled, outs, strict=True):
+        if out is chunks:
+            count = 1 if chunks.overlap() else memory.count_threads()
+            chunks.run("scale", count, *columns, chunks.owners)
         else:
-            loops.sum_plainly(kind, chunks.starts, chunks.sizes, power, sums, first, last)
-
-    threads.spread(work, chunks.sizes, count)
-    return sums, rests
-
-
-def _find_largest_in(loops: Any, chunks: _Chunks, count: int) -> plain.View:
-    results = np.empty(chunks.sizes.size)
-
-    def work(first: int, last: int) -> None:
-        loops.find_largest(loops.KINDS[chunks.name], chunks.starts, chunks.sizes, results, first, last)
-
-    threads.spread(work, chunks.sizes, count)
-    return results
-
-
-def _scale_in(loops: Any, chunks: _Chunks, others: _Chunks, factors: tuple[Any, Any, Any], count: int) -> None:
-    kind = loops.KINDS[chunks.name]
-
-    def work(first: int, last: int) -> None:
-        if others is chunks:
-            loops.scale(kind, chunks.starts, chunks.sizes, *factors, chunks.owners, first, last)
-        else:
-            loops.copy_scaled(kind, chunks.starts, others.starts, chunks.sizes, *factors, chunks.owners, first, last)
-
-    threads.spread(work, chunks.sizes, 1 if others.overlap() else count)
+            chunks.run("copy_scaled", memory.count_threads(), out.starts, *columns, chunks.owners)
+    precise = len(sources) < MANY_ARRAYS and sum(memory.measure(sources)) < MANY_ELEMENTS
+    views = memory.view([sources[index] for index in rest])
+    results = views if targets is sources else memory.view([targets[index] for index in rest])
+    for index, source, target in zip(rest, views, results, strict=True):
+        plain.scale(source, target, *factors[index], precise)

@@ -218,8 +218,8 @@ def scale(
 def copy_scaled(
     kind: Any,
     starts: Any,
-    targets: Any,
     sizes: Any,
+    targets: Any,
     highs: Any,
     lows: Any,
     powers: Any,

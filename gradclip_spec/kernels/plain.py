@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CHUNK", "find_largest", "scale", "split", "sum_exactly", "sum_other_powers", "sum_plainly", "widen_together"]
+__all__ = ["CHUNK", "View", "find_largest", "scale", "sum_other_powers", "sum_powers"]
 
 View = np.ndarray[Any, Any]
 
@@ -38,32 +38,35 @@ def split(x: View, size: int = CHUNK) -> Iterator[View]:
             yield from split(part, size)
 
 
-def widen(x: View) -> View:
-    """Return the elements of a view in float64, flat, exactly."""
-    if x.dtype == np.uint16:
-        x = np.left_shift(x, 16, dtype=np.uint32).view(np.float32)
-    return x.astype(np.float64).ravel()
+def widen(views: Sequence[View]) -> View:
+    """Return the elements of views in float64, one after the other, exactly."""
+    parts = [np.left_shift(x, 16, dtype=np.uint32).view(np.float32) if x.dtype == np.uint16 else x for x in views]
+    return np.concatenate(parts, axis=None, dtype=np.float64, casting="unsafe")
 
 
-def widen_together(views: Sequence[View]) -> Iterator[View]:
-    """Yield the elements of many views in float64, at most `CHUNK` at a time: small views are joined."""
+def pack(views: Sequence[View]) -> Iterator[list[View]]:
+    """Yield parts of views of at most `CHUNK` elements together: large views are cut, small ones are joined."""
     waiting: list[View] = []
     size = 0
     for view in views:
-        for part in split(view) if view.size > CHUNK else (view,):
-            if size + part.size > CHUNK:
-                yield _join(waiting)
+        for part in (view,) if view.size <= CHUNK else split(view):
+            if waiting and size + part.size > CHUNK:
+                yield waiting
                 waiting, size = [], 0
             waiting.append(part)
             size += part.size
     if waiting:
-        yield _join(waiting)
+        yield waiting
 
 
-def _join(views: Sequence[View]) -> View:
-    if len(views) == 1 or views[0].dtype == np.uint16:
-        return np.concatenate([widen(view) for view in views]) if len(views) > 1 else widen(views[0])
-    return np.concatenate(views, axis=None, dtype=np.float64)
+def sum_powers(views: Sequence[View], power: int, exact: bool, factor: float = 1.0) -> list[float]:
+    """Return numbers that add up to the sum of the squares (`power` 2) or magnitudes (1) of all elements.
+
+    If `exact`, of the elements times `factor`, a power of two.
+    """
+    if not exact:
+        return [sum_plainly(widen(parts), power) for parts in pack(views)]
+    return [number for parts in pack(views) for number in sum_exactly(widen(parts) * factor, power)]
 
 
 def sum_plainly(x: View, power: int) -> float:
@@ -101,7 +104,7 @@ def sum_exactly(x: View, power: int) -> list[float]:
     return [*np.sum(high, axis=1).tolist(), *np.sum(low, axis=1).tolist()]
 
 
-def sum_other_powers(x: View, power: float, largest: float) -> list[float]:
+def sum_other_powers(views: Sequence[View], power: float, largest: float) -> list[float]:
     """Return numbers whose sum is that of `(|x| / largest) ** power`, each power off by what NumPy's `power` is.
 
     The largest magnitude, above zero, is replaced by the power of two below it, which divides without rounding, where
@@ -109,17 +112,20 @@ def sum_other_powers(x: View, power: float, largest: float) -> list[float]:
     the root is taken.
     """
     fraction, exponent = math.frexp(largest)
-    ratios = np.abs(np.ldexp(x, 1 - exponent))
-    if power > 50:
-        ratios /= 2 * fraction
-    return sum_exactly(np.power(ratios, power), 1)
+    numbers = []
+    for parts in pack(views):
+        ratios = np.abs(np.ldexp(widen(parts), 1 - exponent))
+        if power > 50:
+            ratios /= 2 * fraction
+        numbers += sum_exactly(np.power(ratios, power), 1)
+    return numbers
 
 
 def find_largest(x: View) -> float:
     """Return the largest magnitude of a view; NaN if an element is NaN."""
     if x.dtype == np.uint16:
         # The bits of magnitudes are in the order of the magnitudes, and NaN comes last.
-        return float(widen(np.asarray(np.max(np.bitwise_and(x, 0x7FFF)), np.uint16))[0])
+        return float(widen([np.asarray([np.max(np.bitwise_and(x, 0x7FFF))], np.uint16)])[0])
     return float(np.maximum(np.max(x), -np.min(x))) + 0.0
 
 
@@ -139,6 +145,7 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
             product += np.where(np.isfinite(product), part * low, 0.0)
             np.multiply(product, power, out)
         return
+    high *= power
     loses = 0 < high < _SMALLEST or abs(float(np.float32(high)) - high) > 0.98 * 2.0**-24 * high
     wide = np.float64 if precise or loses else np.float32
     factor = np.asarray(high, wide)

@@ -2,6 +2,7 @@
 
 import collections
 import contextvars
+import functools
 import itertools
 import os
 import threading
@@ -31,6 +32,7 @@ def count_available() -> int:
     return max(1, min(cores, _read_quota(Path("/sys/fs/cgroup/cpu.max"))))
 
 
+@functools.cache
 def _read_quota(file: Path) -> int:
     """Return the cores that a control group (version 2) may use, rounded up; a large number where none are counted."""
     try:

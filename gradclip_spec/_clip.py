@@ -4,6 +4,7 @@ What the arrays can do and how is up to their backend; `docs/reference-design.md
 """
 
 import math
+from typing import cast
 
 from gradclip_spec._arithmetic import round_to
 from gradclip_spec._inputs import Tree, check_bounds, check_number, check_switches, explain_names
@@ -83,7 +84,7 @@ def clip_by_value(
     with backend.context():
         bounds = {dtype: (round_to(name, lower), round_to(name, upper)) for dtype, name in backend.dtypes.items()}
         clipped = [backend.clip(x, *bounds[x.dtype], inplace) if 0 not in x.shape else x for x in tree.included]
-        return tree.rebuild(clipped)
+        return cast(T, tree.rebuild(clipped))
 
 
 @explain_names
@@ -162,7 +163,7 @@ def clip_by_norm(
             coefficients = backend.coefficient(norms, clip_norm, eps)
             for index, result in zip(indices, backend.scale_each(alike, coefficients, inplace), strict=True):
                 clipped[index] = result
-        return tree.rebuild(tree.included if inplace else clipped)
+        return cast(T, tree.rebuild(tree.included if inplace else clipped))
 
 
 @explain_names

@@ -9,7 +9,7 @@ import math
 import numbers
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
 import numpy as np
@@ -41,7 +41,7 @@ _OTHER_NAMES = {
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function answer a keyword of another library with its own name for it."""
-    code = function.__code__  # type: ignore[attr-defined]
+    code = cast(Any, function).__code__
     names = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
@@ -59,7 +59,9 @@ def _explain(function: str, names: Collection[str], name: str) -> str:
     if name == "foreach":
         return f"{function}() has no argument `foreach`: it always works on all arrays together; leave it out"
     own = _OTHER_NAMES.get(name)
-    hint = f"here it is called `{own}`" if own in names else f"it has {', '.join(f'`{each}`' for each in sorted(names))}"
+    hint = (
+        f"here it is called `{own}`" if own in names else f"it has {', '.join(f'`{each}`' for each in sorted(names))}"
+    )
     return f"{function}() has no argument `{name}`; {hint}"
 
 
@@ -78,7 +80,7 @@ def check_number(name: str, value: Any) -> float:
         # Zero without a sign, which would be that of every element.
         number = float(value) + 0.0
     except OverflowError:
-        number = -math.inf if value < 0 else math.inf
+        number = -math.inf if cast(Any, value) < 0 else math.inf
     # Python raises for a number that no float holds, NumPy returns infinity.
     if abs(number) == math.inf and number != value:
         # Python writes out no integer of thousands of digits.
@@ -86,7 +88,7 @@ def check_number(name: str, value: Any) -> float:
         message = f"`{name}` must be {wanted} that a float holds, got one {beyond}"
         raise ValueError(message)
     # The value itself, because what is barely below zero becomes zero as a float.
-    bad = name in ("clip_norm", "max_norm", "eps") and not value >= 0
+    bad = name in ("clip_norm", "max_norm", "eps") and not cast(Any, value) >= 0
     if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
         message = f"`{name}` must be {wanted}, got {_show(value)}; {hint}"
         raise ValueError(message)
@@ -95,7 +97,9 @@ def check_number(name: str, value: Any) -> float:
 
 
 _WANTED = {
-    **dict.fromkeys(("clip_norm", "max_norm"), ("a number that is zero or more", "infinity is the threshold that clips nothing")),
+    **dict.fromkeys(
+        ("clip_norm", "max_norm"), ("a number that is zero or more", "infinity is the threshold that clips nothing")
+    ),
     "eps": ("a finite number that is zero or more", "leave it out for the plain formula"),
     "norm_type": ("a number above zero", "use 2, 1 or float('inf')"),
     **dict.fromkeys(("max", "min"), ("a number", "")),
@@ -144,7 +148,8 @@ class Tree:
     """
 
     def __init__(self, grads: Any, need_clip: Any) -> None:
-        self._grads, self._structure = grads, None
+        self._grads = grads
+        self._structure: Any = None
         if isinstance(grads, Iterator | ValuesView):
             self._grads = grads = list(grads)
         kind = type(grads)
@@ -207,7 +212,9 @@ class Tree:
             return [
                 index
                 for index in existing
-                if _check_flag(need_clip(self.describe(index), self.leaves[index]), f"`need_clip` of {self.name(index)}")
+                if _check_flag(
+                    need_clip(self.describe(index), self.leaves[index]), f"`need_clip` of {self.name(index)}"
+                )
             ]
         if isinstance(need_clip, set | frozenset) and all(isinstance(name, str) for name in need_clip):
             return self._exclude(existing, need_clip)
@@ -217,7 +224,9 @@ class Tree:
             else:
                 flags = list(_list_flags(self._grads, need_clip))
         except (ValueError, TypeError) as error:
-            message = f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
+            message = (
+                f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
+            )
             raise ValueError(message) from error
         return [index for index in existing if _check_flag(flags[index], f"the flag of {self.name(index)}")]
 

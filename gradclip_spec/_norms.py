@@ -236,7 +236,7 @@ def _bits_to_count(size: Any) -> int:
 
 
 def _sum_split(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array, Array]:
-    """Return the sum of fewer than `2**count_bits` elements within the bound: of their top bits, exact, and the rest."""
+    """Return the sum of fewer than `2**count_bits` elements within the bound: exact of their top bits, and the rest."""
     high = keep_top_bits(x, bound * 2.0 ** (count_bits + 1))
     return xp.sum(high), xp.sum(x - high)
 
@@ -264,7 +264,7 @@ def _bits_of_row(work: Any) -> int:
 
 
 def _sum_squares_of_rows(work: Any, rows: Array) -> tuple[Array, Array]:
-    """Return the sum of the squares of all elements as (high, low): as many bits as can be squared and summed exactly."""
+    """Return the sum of the squares of all elements as (high, low); that of the high bits is exact."""
     precision = work.format.precision
     high = _keep_top_bits_of_rows(work, rows, precision + 1 - (precision - _bits_of_row(work)) // 2)
     low = rows - high

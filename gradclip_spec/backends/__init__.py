@@ -1,7 +1,7 @@
 """Which backend serves which arrays, and what is refused by all of them.
 
-`base.Backend` is the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library that
-needs more, and `torch_blocks` those of torch's tensors that lie on several devices or processes.
+`base.Backend` is the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library
+that needs more, and `torch_blocks` those of torch's tensors that lie on several devices or processes.
 """
 
 from typing import Any
@@ -87,11 +87,15 @@ def _make_backend(tree: Tree) -> Backend:
         return Dask(xp, tree.included, choose_backend)
     kind: type[Backend] = Backend
     if array_api_compat.is_jax_namespace(xp):
-        from gradclip_spec.backends.jax import JAX as kind
+        from gradclip_spec.backends.jax import JAX
+
+        kind = JAX
     elif array_api_compat.is_pydata_sparse_namespace(xp):
         kind = Sparse
     elif array_api_compat.is_cupy_namespace(xp):
-        from gradclip_spec.backends.cupy import CuPy as kind
+        from gradclip_spec.backends.cupy import CuPy
+
+        kind = CuPy
     return kind(xp, tree.included, device)
 
 

@@ -51,7 +51,7 @@ class Backend:
     keeps_at_one: Iterable[str] = ()
     #: Whether computing a value runs functions of the user's own, whose errors are theirs.
     raises_errors_of_users = False
-    #: Whether values may be looked at without computing, tracing or synchronising anything; None: array-api-compat tells.
+    #: Whether values may be looked at without computing, tracing or synchronising; None: array-api-compat tells.
     eager: bool | None = None
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:

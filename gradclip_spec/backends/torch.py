@@ -139,7 +139,7 @@ class Torch(Backend):
         return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
 
 
-class InMemoryTorch(InMemory, Torch):  # type: ignore[misc]
+class InMemoryTorch(InMemory, Torch):
     """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
 
     eager = True

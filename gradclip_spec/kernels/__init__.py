@@ -42,7 +42,7 @@ class Memory(Protocol):
 
 @functools.cache
 def load_compiled() -> Any:
-    """Return the module of compiled loops, or None: where numba is missing in silence, where it fails with a warning."""
+    """Return the module of compiled loops, or None, with a warning if numba is installed and fails."""
     try:
         if importlib.util.find_spec("numba") is None:
             return None

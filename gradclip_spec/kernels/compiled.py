@@ -38,14 +38,24 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
             return numba.njit(nogil=True, cache=True, **flags)(function)
         except RuntimeError:
             message = (
-                "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them anew, which "
-                "takes some seconds; NUMBA_CACHE_DIR names one that can be written into"
+                "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them anew, in "
+                "some seconds; NUMBA_CACHE_DIR names one that can be written into"
             )
             # The same text each time: Python shows it once.
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return numba.njit(nogil=True, **flags)(function)
 
     return decorate
+
+
+def _emit(function: Callable[..., Any]) -> Any:
+    """Make a function that returns a signature, and what generates the code, callable in loops."""
+    return intrinsic(function)
+
+
+def _inline(function: Callable[..., Any]) -> Any:
+    """Compile a function into whoever calls it."""
+    return numba.njit(function, inline="always")
 
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
@@ -59,7 +69,7 @@ def _pointer(builder: Any, kind: Any, address: Any, index: Any) -> Any:
     return builder.gep(base, [index], inbounds=True)
 
 
-@intrinsic
+@_emit
 def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
     """Read an element as float64, exactly."""
 
@@ -78,7 +88,7 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
     return types.float64(kind, types.int64, types.int64), generate
 
 
-@intrinsic
+@_emit
 def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> Any:
     """Write a float64 as an element, rounded to float32 first where the element is narrower."""
 
@@ -101,7 +111,7 @@ def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> An
     return types.void(kind, types.int64, types.int64, types.float64), generate
 
 
-@intrinsic
+@_emit
 def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
     """Return `x * y + z`, rounded once."""
 
@@ -111,7 +121,7 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@intrinsic
+@_emit
 def _bits(context: Any, x: Any) -> Any:
     """Return the bits of a float64. Those of magnitudes are in the order of the magnitudes, and NaN comes last."""
 
@@ -121,7 +131,7 @@ def _bits(context: Any, x: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@intrinsic
+@_emit
 def _float(context: Any, bits: Any) -> Any:
     """Return the float64 of some bits."""
 
@@ -184,7 +194,7 @@ def sum_exactly(
         sums[chunk], rests[chunk] = total, rest
 
 
-@numba.njit(inline="always")
+@_inline
 def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]:
     """Add the square or the magnitude of a number to a sum, and the rounding errors to the rest."""
     term = x * x if power == 2 else abs(x)
@@ -239,7 +249,7 @@ def copy_scaled(
         _scale(kind, starts[chunk], targets[chunk], sizes[chunk], highs[owner], lows[owner], powers[owner])
 
 
-@numba.njit(inline="always")
+@_inline
 def _scale(kind: Any, source: int, target: int, size: int, high: float, low: float, power: float) -> None:
     if low == 0.0 and power == 1.0:
         for index in range(size):

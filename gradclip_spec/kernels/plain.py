@@ -25,7 +25,7 @@ _SMALLEST = 2.0**-126
 
 
 def split(x: View, size: int = CHUNK) -> Iterator[View]:
-    """Yield views of the parts of an array, in a fixed order: flat ones if it lies in one piece, else of few elements."""
+    """Yield views of parts of an array, in a fixed order: flat ones if it lies in one piece."""
     if x.size <= size:
         yield x
     elif x.flags.forc:
@@ -148,10 +148,10 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
     high *= power
     loses = 0 < high < _SMALLEST or abs(float(np.float32(high)) - high) > 0.98 * 2.0**-24 * high
     wide = np.float64 if precise or loses else np.float32
-    factor = np.asarray(high, wide)
+    factor: View = np.asarray(high, wide)
     if source.dtype == np.uint16:
         for part, out in zip(split(source), split(target), strict=True):
-            products = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
+            products: View = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
             out[...] = _round_to_bfloat16(products.astype(np.float32, copy=False))
     elif source.dtype == factor.dtype:
         np.multiply(source, factor, target)

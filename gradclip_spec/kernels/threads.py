@@ -6,8 +6,9 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def _read_quota(file: Path) -> int:
         return 1 << 20
 
 
-def spread(work: Callable[[int, int], None], sizes: Sequence[int], threads: int) -> None:
+def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
     """Call `work(first, last)` for ranges of parts that hold nearly as many elements each, one range a thread.
 
     The first error of any thread is raised once all of them have ended.

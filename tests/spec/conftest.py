@@ -1,6 +1,7 @@
-"""The array libraries that the tests of the reference run on, as far as they are installed.
+"""The array libraries that the tests of the reference run on: NumPy and array-api-strict.
 
-With the environment variable GRADCLIP_REQUIRE set to a library's name, its absence is an error and not a skip.
+With the environment variable GRADCLIP_REQUIRE set to the name of another, its tests are run and no others, and its
+absence is an error.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,19 +160,50 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 }
 
 
-def _built(name: str) -> Backend:
-    try:
-        return BACKENDS[name]()
-    except ImportError as error:
-        if name.startswith(os.environ.get("GRADCLIP_REQUIRE") or "no library"):
-            raise
-        pytest.skip(f"{name} is not installed: {error}")
+#: The library whose tests are run; without it, NumPy's and those of array-api-strict.
+LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
+#: Other libraries, which have sessions of their own.
+OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
+#: Whose tests a file holds, where its name does not begin with it.
+FILES = {"test_devices": "torch", "test_accelerators": "torch"}
+
+
+def _library_of(item: pytest.Item) -> str:
+    """Return the library that a test needs beside NumPy and array-api-strict; "" if none."""
+    marker = item.get_closest_marker("library")
+    if marker is not None:
+        return str(marker.args[0])
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    words = (params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_"))
+    return FILES.get(item.path.stem) or next((name for name in OTHERS if name in words), "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker."""
+    config.addinivalue_line("markers", "library(name): the array library that a test needs")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of a library that may not be installed, which say so each time they are imported."""
+    words = collection_path.stem.split("_")
+    name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
+    return True if name and not LIBRARY.startswith(name) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the library that is asked for."""
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    wanted = "" if LIBRARY in ("", "numpy", "array-api-strict") else LIBRARY
+    left_out = [item for item in here if _library_of(item) != wanted]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(scope="module", params=list(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each array library that is installed."""
-    return _built(request.param)
+    """Return each array library."""
+    return BACKENDS[request.param]()
 
 
 @pytest.fixture

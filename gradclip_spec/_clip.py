@@ -153,8 +153,7 @@ def clip_by_norm(
     check_switches(inplace=inplace)
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
-    # In place, an array that stands in the tree twice is not to be scaled twice.
-    arrays = list({id(x): x for x in tree.included}.values()) if inplace else tree.included
+    arrays = tree.pick_once() if inplace else tree.included
     clipped = list(arrays)
     with backend.context():
         for indices in backend.group(arrays):
@@ -301,9 +300,7 @@ def clip_by_global_norm(
         if error_if_nonfinite:
             _refuse_nonfinite(total_norm, backend.raises_errors_of_users)
         coefficient = backend.coefficient(norm, clip_norm, eps)
-        # In place, an array that stands in the tree twice is not to be scaled twice.
-        arrays = list({id(x): x for x in tree.included}.values()) if inplace else tree.included
-        clipped = backend.scale(arrays, coefficient, inplace)
+        clipped = backend.scale(tree.pick_once() if inplace else tree.included, coefficient, inplace)
         return tree.rebuild(tree.included if inplace else clipped), total_norm
 
 

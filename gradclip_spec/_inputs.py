@@ -165,6 +165,11 @@ class Tree:
         #: The included arrays.
         self.included = [self.leaves[index] for index in self.indices]
 
+    def pick_once(self) -> list[Any]:
+        """Return each included array once: in place, one that stands in the tree twice is not to be scaled twice."""
+        once = {id(x): x for x in self.included}
+        return self.included if len(once) == len(self.included) else list(once.values())
+
     def rebuild(self, arrays: Sequence[Any]) -> Any:
         """Return the tree with the included arrays replaced; everything else is the very same object."""
         leaves = list(arrays)

@@ -35,6 +35,7 @@ class InMemory:
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
+        self.shared_out: Any = None
         self.dtypes = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
         self.wide = "float64" in self.dtypes.values()
         self.total_dtype = xp.float64 if self.wide else xp.float32

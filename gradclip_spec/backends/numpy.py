@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_spec import kernels
 from gradclip_spec.backends.base import Backend
 from gradclip_spec.backends.in_memory import InMemory
 from gradclip_spec.kernels import threads
@@ -53,9 +54,8 @@ class NumPy(InMemory, Backend):
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
         """Yield the name of the dtype and the address of each array that lies in one piece, in native byte order."""
-        for x in arrays:
-            in_one_piece = x.flags.forc and x.dtype.isnative
-            yield self.dtypes[x.dtype], x.__array_interface__["data"][0] if in_one_piece else 0
+        for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
+            yield self.dtypes[x.dtype], address if x.flags.forc and x.dtype.isnative else 0
 
     def count_threads(self) -> int:
         """Return how many threads may work."""

@@ -148,7 +148,7 @@ class Shards(_Blocks):
         """Return each DTensor multiplied by one coefficient."""
         results = []
         if self.eager:
-            if coefficient == 1 and inplace:
+            if coefficient == 1:
                 return list(arrays)
             products = self.local.scale([x.to_local() for x in arrays], coefficient, inplace)
         else:

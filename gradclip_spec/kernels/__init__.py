@@ -7,6 +7,7 @@ number of arrays and elements alone, never on earlier calls, so that equal calls
 import functools
 import importlib.util
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ import numpy as np
 
 from gradclip_spec.kernels import plain, threads
 
-__all__ = ["Memory", "find_largest", "scale", "sum_powers"]
+__all__ = ["Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
 
 Array = Any
 
@@ -26,6 +27,9 @@ MANY_ARRAYS = 32
 
 class Memory(Protocol):
     """Where arrays of one library lie."""
+
+    #: The last list of arrays, and how it was shared out: a clip in place asks twice.
+    shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
@@ -61,6 +65,29 @@ def load_compiled() -> Any:
     return compiled
 
 
+def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
+    """Return the addresses of the first elements of NumPy arrays; to be called where loops are compiled.
+
+    NumPy takes a microsecond to tell one. In CPython the address stands in the array's object, after the header that
+    all objects have (`PyArrayObject` of NumPy's C API).
+    """
+    addresses = np.fromiter(map(id, arrays), np.int64, len(arrays)) + object.__basicsize__
+    if _objects_hold_addresses():
+        load_compiled().follow_addresses(addresses)
+        return list(addresses.tolist())
+    return [x.__array_interface__["data"][0] for x in arrays]
+
+
+@functools.cache
+def _objects_hold_addresses() -> bool:
+    probe = np.arange(7)[3:]
+    if sys.implementation.name != "cpython" or object.__basicsize__ != 16:
+        return False
+    address = np.asarray([id(probe) + 16], np.int64)
+    load_compiled().follow_addresses(address)
+    return bool(address[0] == probe.__array_interface__["data"][0])
+
+
 class _Chunks:
     """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
 
@@ -90,6 +117,8 @@ class _Chunks:
 
 def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
     """Return what compiled loops work on, and the indices of the other arrays that hold elements."""
+    if memory.shared_out is not None and memory.shared_out[0] is arrays:
+        return memory.shared_out[1:]
     sizes = memory.measure(arrays)
     if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
@@ -104,6 +133,7 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     for name, pairs in groups.items():
         indices = [index for index, _ in pairs]
         chunks.append(_Chunks(name, indices, [address for _, address in pairs], [sizes[index] for index in indices]))
+    memory.shared_out = arrays, chunks, rest
     return chunks, rest
 
 

@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["KINDS", "copy_scaled", "find_largest", "scale", "sum_exactly", "sum_plainly"]
+__all__ = ["KINDS", "copy_scaled", "find_largest", "follow_addresses", "scale", "sum_exactly", "sum_plainly"]
 
 #: What stands for a dtype in the signature of a loop. NumPy has no bfloat16; its bits have the size of a uint16.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
@@ -139,6 +139,23 @@ def _float(context: Any, bits: Any) -> Any:
         return builder.bitcast(arguments[0], _DOUBLE)
 
     return types.float64(types.int64), generate
+
+
+@_emit
+def _follow(context: Any, address: Any) -> Any:
+    """Return the address that is kept at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@_loop()
+def follow_addresses(addresses: Any) -> None:
+    """Replace each address by the one that is kept there."""
+    for index in range(addresses.size):
+        addresses[index] = _follow(addresses[index])
 
 
 @_loop(fastmath={"reassoc", "contract", "nsz"})

@@ -85,9 +85,9 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
 @pytest.mark.parametrize("norm_type", [1, 1.1, 1.5, 3, 10, 40, 100, 1500])
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
-    kinds = [random.standard_normal(400), np.full(10_000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
+    kinds = [random.standard_normal(400), np.full(3000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
     # Divided by the largest, all but one would be off by the same rounding, and so would the norm for p = 1.5.
-    kinds.append(np.array([1.4474175764791228, *[0.9505798915973116] * 1000]))
+    kinds.append(np.array([1.4474175764791228, *[0.9505798915973116] * 500]))
     for dtype in backend.dtypes:
         for values in kinds:
             array = backend.array(values, dtype)
@@ -435,7 +435,7 @@ def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, o
         if norm <= Fraction(0.5 * scale):
             assert after.tobytes() == backend.read(array).tobytes()
             continue
-        for index in range(0, before.size, max(before.size // 16, 1)):
+        for index in range(0, before.size, max(before.size // 4, 1)):
             exact = Fraction(float(before[index])) * Fraction(0.5 * scale) / norm
             assert distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 

@@ -29,7 +29,7 @@ FORMATS = {
 
 def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
     """Have a property tried at once: on fewer examples where each is compiled, or a graph, of its own."""
-    count = 60 if backend.eager else 8
+    count = 40 if backend.eager else 8
 
     def tried(function: Callable[..., None]) -> None:
         settings(derandomize=True, deadline=None, max_examples=count, database=None)(given(*strategies)(function))()

@@ -4,6 +4,8 @@
 that needs more, and `torch_blocks` those of torch's tensors that lie on several devices or processes.
 """
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_compat
@@ -78,9 +80,7 @@ def _make_backend(tree: Tree) -> Backend:
         return NumPy(xp, tree.included)
     device = array_api_compat.device(existing[0])
     if array_api_compat.is_torch_namespace(xp):
-        from gradclip_spec.backends import torch
-
-        return torch.choose(xp, tree.included, device)
+        return _choose_torch(xp, tree.included, device)
     if array_api_compat.is_dask_namespace(xp):
         from gradclip_spec.backends.dask import Dask
 
@@ -97,6 +97,23 @@ def _make_backend(tree: Tree) -> Backend:
 
         kind = CuPy
     return kind(xp, tree.included, device)
+
+
+def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Backend:
+    """Return the backend of torch tensors; `device` is where a norm over none of them is."""
+    from gradclip_spec.backends import torch
+
+    if torch.may_be_read(tensors):
+        return torch.InMemoryTorch(xp, tensors)
+    if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
+        from gradclip_spec.backends import torch_blocks
+
+        if torch_blocks.are_dtensors(tensors):
+            shards = [x.to_local() for x in tensors]
+            return torch_blocks.Shards(xp, tensors, _choose_torch(xp, shards, device))
+        if len({x.device for x in tensors}) > 1:
+            return torch_blocks.Devices(xp, tensors, torch.Torch(xp, tensors))
+    return torch.Torch(xp, tensors, device)
 
 
 def _name_type(x: Any) -> str:

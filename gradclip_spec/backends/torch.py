@@ -1,7 +1,6 @@
 """The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,31 +12,21 @@ from gradclip_spec.backends.base import Backend, Coefficient
 from gradclip_spec.backends.in_memory import InMemory, round_norm
 from gradclip_spec.kernels import threads
 
-__all__ = ["InMemoryTorch", "Torch", "choose"]
+__all__ = ["InMemoryTorch", "Torch", "may_be_read"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
 
 
-def choose(xp: Any, tensors: Sequence[Tensor], device: Any) -> Backend:
-    """Return the backend of torch tensors; `device` is where a norm over none of them is."""
+def may_be_read(tensors: Sequence[Tensor]) -> bool:
+    """Return whether all are plain tensors on the CPU, and nobody traces, transforms, records or differentiates."""
     import torch
 
-    tracing = torch.compiler.is_compiling()
-    kinds = {type(x) for x in tensors}
-    if not tracing and kinds == {torch.Tensor}:
-        observed = torch_private.is_transformed() or torch_private.is_recorded()
-        observed = observed or torch_private.is_differentiated_forward()
-        if not observed and all(x.is_cpu and not x.requires_grad for x in tensors):
-            return InMemoryTorch(xp, tensors)
-    if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
-        from gradclip_spec.backends import torch_blocks
-
-        if torch_blocks.are_dtensors(tensors):
-            return torch_blocks.Shards(xp, tensors, choose(xp, [x.to_local() for x in tensors], device))
-        if len({x.device for x in tensors}) > 1:
-            return torch_blocks.Devices(xp, tensors, Torch(xp, tensors))
-    return Torch(xp, tensors, device)
+    if torch.compiler.is_compiling() or {type(x) for x in tensors} != {torch.Tensor}:
+        return False
+    if torch_private.is_transformed() or torch_private.is_recorded() or torch_private.is_differentiated_forward():
+        return False
+    return all(x.is_cpu and not x.requires_grad for x in tensors)
 
 
 class Torch(Backend):

@@ -11,6 +11,7 @@ Rules of this file:
    not be: they are compiled without any fast-math flag.
 """
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -30,6 +31,15 @@ KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "f
 LANES = 32
 
 
+@functools.cache
+def _tell_once() -> None:
+    message = (
+        "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them anew, in some "
+        "seconds; NUMBA_CACHE_DIR names one that can be written into"
+    )
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
 def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function at its first call; keep the machine code on disk, or in memory if there is no folder."""
 
@@ -37,12 +47,7 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
         try:
             return numba.njit(nogil=True, cache=True, **flags)(function)
         except RuntimeError:
-            message = (
-                "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them anew, in "
-                "some seconds; NUMBA_CACHE_DIR names one that can be written into"
-            )
-            # The same text each time: Python shows it once.
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            _tell_once()
             return numba.njit(nogil=True, **flags)(function)
 
     return decorate

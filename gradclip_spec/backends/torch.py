@@ -1,6 +1,7 @@
 """The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
 
 import contextlib
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ class Torch(Backend):
         """Return which tensor is a parameter, sparse or of another layout, nested or masked."""
         import torch
 
+        plain = set(map(type, arrays)) == {torch.Tensor} and set(map(operator.attrgetter("layout"), arrays)) == {
+            torch.strided
+        }
+        if plain and not any(map(operator.attrgetter("is_nested"), arrays)):
+            # Thousands of tensors, most often.
+            return None
         for index, x in enumerate(arrays):
             if type(x) is not torch.Tensor:
                 if isinstance(x, torch.nn.Parameter):
@@ -72,6 +79,9 @@ class Torch(Backend):
         every = set().union(*levels)
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
         inference = torch.is_inference_mode_enabled()
+        odd = any(map(torch.Tensor.is_neg, arrays)) or any(map(torch.Tensor.is_inference, arrays))
+        if not levels and not recorded and not odd and all(map(torch.Tensor.is_contiguous, arrays)):
+            return None
         for index, x in enumerate(arrays):
             if not x.is_contiguous() and _elements_may_overlap(x):
                 return index, "its elements share memory"

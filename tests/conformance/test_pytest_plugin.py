@@ -1,4 +1,4 @@
-"""`pytest --pyargs gradclip_conformance --gradclip-adapter ...`: one test a cell, in a pytest of its own."""
+"""Check `pytest --pyargs gradclip_conformance --gradclip-adapter ...`: it makes one test for each cell."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A pytest of its own, in an empty folder, on the installed suite."""
-    # Hypothesis' plugin, which has no part in it, takes longer to import than all else.
+    """Run pytest on the installed suite in a process of its own, in an empty folder."""
+    # These tests do not need Hypothesis' plugin, which takes longer to import than everything else.
     plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)

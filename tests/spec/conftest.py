@@ -211,7 +211,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if (library := parameters_of(item).get("library")) is not None:
             asked.add(library)
         for library in asked:
-            item.add_marker(pytest.mark.library(library))
+            item.add_marker(pytest.mark.array_library(library))
 
 
 @pytest.hookimpl(trylast=True)

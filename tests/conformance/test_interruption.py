@@ -59,6 +59,7 @@ def lines_of(record: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("host", ["hangs", "hangs_with_a_child"])
 def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host: str, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 def _library_of(item: pytest.Item) -> str:
     """Return the library that a test needs beside NumPy and array-api-strict; "" if none."""
-    marker = item.get_closest_marker("library")
+    marker = item.get_closest_marker("array_library")
     if marker is not None:
         return str(marker.args[0])
     params = getattr(getattr(item, "callspec", None), "params", {})
@@ -196,7 +196,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if isinstance(item, pytest.Function):
         asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
         for library in sorted(asked & set(OTHERS)):
-            item.add_marker(pytest.mark.library(library))
+            item.add_marker(pytest.mark.array_library(library))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

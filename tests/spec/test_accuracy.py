@@ -109,7 +109,7 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
                 assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3] * more
 
 
-@pytest.mark.library("jax")
+@pytest.mark.array_library("jax")
 @pytest.mark.parametrize("norm_type", [1, 1.1, 3, 100, 1500])
 def test_other_norms_of_jax_in_float64(require: Any, norm_type: float) -> None:
     jax = require("jax")

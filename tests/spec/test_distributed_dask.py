@@ -15,7 +15,7 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
-pytestmark = pytest.mark.library("dask")
+pytestmark = pytest.mark.array_library("dask")
 
 
 def dask_module(name: str) -> Any:

@@ -25,7 +25,7 @@ import pytest
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from gradclip_spec.backends.torch import InMemoryTorch
 
-pytestmark = pytest.mark.library("torch")
+pytestmark = pytest.mark.array_library("torch")
 
 CHECKS: dict[str, Callable[[Any], None]] = {}
 #: For each dtype: the bits of the significand, and the budget of an element.

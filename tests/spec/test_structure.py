@@ -150,7 +150,7 @@ def test_excluded_arrays_may_be_integers() -> None:
     assert clip_by_global_norm([counts, three()], 1.0, need_clip=[False, True])[0][0] is counts
 
 
-@pytest.mark.library("jax")
+@pytest.mark.array_library("jax")
 def test_an_excluded_derivative_by_an_integer_does_not_decide_the_library(require: Any) -> None:
     # JAX has an array of NumPy for it.
     jax = require("jax")

@@ -36,7 +36,6 @@ from __future__ import annotations
 import keyword
 import math
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,6 +52,7 @@ from ..cases.catalogue import all_cases
 from ..cases.literals import NoScript, array_literal, docstring_literal, literal
 from ..cases.model import Case
 from ..cases.readable import readable_input
+from ..cases.toml_files import check_document, read_toml
 from ..judge.judging import expectation_of
 from ..judge.model import Script, ScriptCall
 from ..oracle.formats import float64_values
@@ -62,6 +62,7 @@ from .replay import find_case, shown_case
 __all__ = ["SCRIPTS", "NoScript", "script"]
 
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
+SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
 
 #: The table of plain functions; no adapter has this name.
 FUNCTIONS = "function"
@@ -212,7 +213,9 @@ def _template(adapter: str, subject: str) -> dict[str, str]:
 
 def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return the keys of each subject in a table, and those that all its subjects share."""
-    common = tomllib.loads((SCRIPTS / f"{name}.toml").read_text(encoding="utf-8"))
+    path = SCRIPTS / f"{name}.toml"
+    common = read_toml(path)
+    check_document(common, SCHEMA, path.name)
     entries = {}
     for entry in common.pop("script", []):
         names = entry.pop("subjects")

@@ -4,6 +4,7 @@ Single arrays and flat lists, tuples and dicts, which is what nearly everyone ha
 registered containers are left to the library optree, which is imported only when one is met.
 """
 
+import reprlib
 from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +69,7 @@ def included_indices(tree: Tree, need_clip: Any) -> list[int]:
         return [i for i in existing if _flag(need_clip(paths[i], tree.leaves[i]), what.format(paths[i]))]
     try:
         flags = tree.flatten_like(need_clip)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         message = f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
         raise ValueError(message) from error
     return [index for index in existing if _flag(flags[index], "each flag in `need_clip`")]
@@ -76,10 +77,10 @@ def included_indices(tree: Tree, need_clip: Any) -> list[int]:
 
 def _flag(value: Any, what: str) -> bool:
     if isinstance(value, list | tuple | dict):
-        message = f"`need_clip` must have the structure of the gradients, got {value!r} for one array"
+        message = f"`need_clip` must have the structure of the gradients, got {reprlib.repr(value)} for one array"
         raise ValueError(message)
     if not isinstance(value, bool | np.bool_):
-        message = f"{what} must be True or False, got {value!r} of type {type(value).__name__}"
+        message = f"{what} must be True or False, got {reprlib.repr(value)} of type {type(value).__name__}"
         raise TypeError(message)
     return bool(value)
 
@@ -96,7 +97,7 @@ def one_of_each_type(values: Collection[Any]) -> list[Any]:
 def _listed(grads: Sequence[Any], other: Any) -> list[Any]:
     flags = list(other) if isinstance(other, list | tuple | Iterator | ValuesView) else None
     if flags is None or len(flags) != len(grads):
-        got = repr(other) if flags is None else f"one of length {len(flags)}"
+        got = reprlib.repr(other) if flags is None else f"one of length {len(flags)}"
         message = f"the sequence of gradients has the length {len(grads)}, got {got}"
         raise ValueError(message)
     return flags
@@ -104,7 +105,7 @@ def _listed(grads: Sequence[Any], other: Any) -> list[Any]:
 
 def _keyed(keys: list[Any], other: Any) -> list[Any]:
     if not isinstance(other, dict) or other.keys() != set(keys):
-        message = f"the gradients have the keys {keys}, got {other!r}"
+        message = f"the gradients have the keys {keys}, got {reprlib.repr(other)}"
         raise ValueError(message)
     return [other[key] for key in keys]
 
@@ -124,5 +125,9 @@ def _flatten_nested(grads: Any) -> Tree:
             f"nested trees: pip install 'gradclip-spec[trees]'"
         )
         raise TypeError(message) from None
-    leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)
+    try:
+        leaves, structure = optree.tree_flatten(grads, none_is_leaf=True)
+    except RecursionError as error:
+        message = f"`grads` is nested deeper than {optree.MAX_RECURSION_DEPTH} levels, or holds itself"
+        raise ValueError(message) from error
     return Tree(leaves, rebuild=structure.unflatten, paths=structure.paths, flatten_like=structure.flatten_up_to)

@@ -74,14 +74,14 @@ def cases(path: Path = FOUND) -> Iterator[Case]:
 def _kept_case(entry: Mapping[str, Any]) -> Case:
     """Return the case of an entry."""
     _refuse_other_keys(entry, ("rule", "variant", "dtype", "options", "gradients"))
-    rule, variant, dtype = entry["rule"], entry["variant"], entry["dtype"]
+    rule, variant, dtype = (_as(str, entry[key], key) for key in ("rule", "variant", "dtype"))
     if rule not in {each.id for each in rules.load()}:
         msg = f"there is no rule {rule!r}"
         raise ValueError(msg)
     if dtype not in DTYPES:
         msg = f"there is no dtype {dtype!r}; choose among {', '.join(DTYPES)}"
         raise ValueError(msg)
-    if re.fullmatch(r"[a-z0-9-]{1,80}", _as(str, variant, "variant")) is None:
+    if re.fullmatch(r"[a-z0-9-]{1,80}", variant) is None:
         msg = f"the variant {variant!r} has other characters than a-z, 0-9 and -"
         raise ValueError(msg)
     gradients = [_kept_gradient(one, dtype) for one in _as(list, entry["gradients"], "gradients")]

@@ -7,6 +7,7 @@ the argument, says what was given, and says what to give instead. They run befor
 import functools
 import math
 import numbers
+import reprlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 from typing import Any, ParamSpec, TypeVar, cast
@@ -194,9 +195,13 @@ class Tree:
         return [".".join(map(str, path)) for path in _list_paths(self._grads)]
 
     def _flatten(self) -> list[Any]:
-        leaves = list(_list_leaves(self._grads))
-        strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
-        return self._flatten_others(strange[0], leaves[0] is not self._grads) if strange else leaves
+        try:
+            leaves = list(_list_leaves(self._grads))
+            strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
+            return self._flatten_others(strange[0], leaves[0] is not self._grads) if strange else leaves
+        except RecursionError:
+            message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
+            raise ValueError(message) from None
 
     def _flatten_others(self, strange: Any, holds: bool) -> list[Any]:
         try:
@@ -228,7 +233,7 @@ class Tree:
                 flags = self._structure.flatten_up_to(need_clip)
             else:
                 flags = list(_list_flags(self._grads, need_clip))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             message = (
                 f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
             )
@@ -311,12 +316,12 @@ def _list_flags(node: Any, flags: Any) -> Iterator[Any]:
         return
     if isinstance(node, dict):
         if not isinstance(flags, dict) or flags.keys() != node.keys():
-            message = f"the gradients have the keys {list(node)}, got {flags!r}"
+            message = f"the gradients have the keys {list(node)}, got {reprlib.repr(flags)}"
             raise ValueError(message)
         flags = [flags[key] for key in node]
     listed = list(flags) if isinstance(flags, list | tuple | Iterator | ValuesView) else None
     if listed is None or len(listed) != len(children):
-        got = repr(flags) if listed is None else f"one of length {len(listed)}"
+        got = reprlib.repr(flags) if listed is None else f"one of length {len(listed)}"
         message = f"the sequence of gradients has the length {len(children)}, got {got}"
         raise ValueError(message)
     for child, flag in zip(children, listed, strict=True):
@@ -325,9 +330,9 @@ def _list_flags(node: Any, flags: Any) -> Iterator[Any]:
 
 def _check_flag(value: Any, what: str) -> bool:
     if isinstance(value, list | tuple | dict):
-        message = f"`need_clip` must have the structure of the gradients, got {value!r} for one array"
+        message = f"`need_clip` must have the structure of the gradients, got {reprlib.repr(value)} for one array"
         raise ValueError(message)
     if not isinstance(value, bool | np.bool_):
-        message = f"{what} must be True or False, got {value!r} of type {type(value).__name__}"
+        message = f"{what} must be True or False, got {reprlib.repr(value)} of type {type(value).__name__}"
         raise TypeError(message)
     return bool(value)

@@ -108,6 +108,7 @@ GREETINGS = {
     "norm_type_beyond_range": ("broken-adapter", "'0x1p+99999' is beyond the range of float64"),
     "unknown_feature": ("broken-adapter", "declares the feature 'exclude'"),
     "unknown_operation": ("broken-adapter", "'clip' is not one of"),
+    "formula_of_no_kind": ("broken-adapter", "no formula of the kind 'x'"),
     "unknown_dtype": ("broken-adapter", "'float31' is not one of"),
     "name_of_two_lines": ("broken-adapter", "a name is printable text"),
     "name_without_an_end": ("broken-adapter", "1,000,000 characters in a name: the limit is 300"),

@@ -107,6 +107,27 @@ def test_a_flag_where_there_is_no_gradient_is_not_looked_at(require: Any) -> Non
         assert float(global_norm([[three()], None], need_clip=[[True], flag])) == 3.0
 
 
+def nested(value: Any, levels: int) -> Any:
+    """Return a value inside of so many lists."""
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_a_tree_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(ValueError, match="`grads` is nested too deep"):
+        global_norm(nested(three(), 2_000))
+
+
+@pytest.mark.parametrize("flags", [{"a": nested(True, 2_000)}, nested(True, 2_000), {"b": nested(True, 2_000)}])
+@pytest.mark.parametrize("grads", [{"a": 1}, [1], {"a": [1]}])
+def test_flags_that_are_nested_too_deep_are_refused(grads: Any, flags: Any) -> None:
+    made = {"a": three()} if grads == {"a": 1} else [three()] if grads == [1] else {"a": [three()]}
+
+    with pytest.raises(ValueError, match="must have the structure of the gradients"):
+        global_norm(made, need_clip=flags)
+
+
 def test_containers_of_others_without_optree_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

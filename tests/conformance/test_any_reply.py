@@ -117,6 +117,7 @@ def test_every_expectation_is_sampled() -> None:
     assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in all_cases()}
 
 
+@pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))
@@ -136,6 +137,7 @@ def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
             assert verdict.status != "error", f"{name}: {verdict.detail}"
 
 
+@pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))

@@ -595,6 +595,7 @@ class TestOtherVerbs:
     def test_version(self) -> None:
         assert run("--version").exit_code == 0
 
+    @pytest.mark.exam(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
     def test_show_tells_of_every_rule(self, rule: rules.Rule) -> None:
         result = run("show", rule.id)

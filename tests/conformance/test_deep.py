@@ -68,6 +68,7 @@ def test_the_same_seed_finds_the_same() -> None:
     assert searched(wrong_with_three, SCALED, 3).cases == searched(wrong_with_three, SCALED, 3).cases
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_a_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
     outcome = searched(right, Selection(dtypes=(dtype,)))
@@ -82,6 +83,7 @@ def test_nothing_is_searched_that_is_not_selected() -> None:
     assert searched(right, Selection(rules=("global-norm.zero-*",))).tried == 0
 
 
+@pytest.mark.exam(sample=4)
 @pytest.mark.parametrize("dtype", sorted(FORMATS))
 @pytest.mark.parametrize("rule", ["value.bounds", "norm.scaled-above", "global-norm.excluded-not-counted"])
 def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:

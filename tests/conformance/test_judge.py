@@ -178,7 +178,8 @@ class TestValues:
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = float(np.float16(1 / 2.5))
-        # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few of the float16 one.
+        # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few ulp of the float16
+        # gradient.
         off = np.array([0.4, 0.2], np.float16) + 40 * np.spacing(np.float16(0.4))
         found = verdict(asked, [Array.of(off), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 0" in found.detail) == ("fail", True)

@@ -107,6 +107,7 @@ BROKEN: tuple[tuple[str, Clipper], ...] = (
 )
 
 
+@pytest.mark.exam(sample=4)
 @pytest.mark.parametrize(("name", "clip"), BROKEN, ids=[f"{name}-{i}" for i, (name, _) in enumerate(BROKEN)])
 def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
     cells = check_clipper(clip, "clip_by_global_norm", rule=f"global-norm.{name}")

@@ -52,6 +52,7 @@ def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
     return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
 
 
+@pytest.mark.exam(sample=9)
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize("p", ORDERS)
 @settings(fixed, max_examples=40)

@@ -122,6 +122,7 @@ def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
     del sys.modules["misbehaving"]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 @pytest.mark.parametrize(("name", "said"), [("leaves", "exit code 3"), ("dies", "SIGSEGV")])
 def test_function_that_ends_its_process_at_once_costs_its_cells(
@@ -151,6 +152,7 @@ def test_other_cells_are_judged_as_ever(misbehaving: Any) -> None:
     ]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 def test_function_that_hangs_in_its_first_call_costs_its_cells(
     operation: str, misbehaving: Any, monkeypatch: pytest.MonkeyPatch

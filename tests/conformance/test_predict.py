@@ -201,6 +201,7 @@ def test_every_case_has_an_error_bound() -> None:
         assert math.isfinite(predict(each).widest.clip_bound), each.id
 
 
+@pytest.mark.exam(sample=0)
 def test_many_threads_may_predict_at_once() -> None:
     """Make more predictions than the cache holds, from threads that switch as often as possible."""
     tensors = [tensor([3.0, 4.0], "float32")]

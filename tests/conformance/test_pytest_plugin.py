@@ -66,6 +66,7 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in without.stdout
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("name", [str(HOSTS / "dies_at_start.py"), str(HOSTS / "defines_nothing.py"), "tensor-flow"])
 def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(name: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", name)
@@ -83,6 +84,7 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in done.stdout
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
 def test_time_limit_that_is_none_is_refused(seconds: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)

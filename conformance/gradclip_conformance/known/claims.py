@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -36,9 +35,10 @@ import gradclip_adapters
 from gradclip_reports.records import Run
 
 from ..cases.patterns import did_you_mean, matches, matches_any
+from ..cases.toml_files import check_document, named_faults, read_toml
 from ..judge.model import Claim
 from ..oracle.formula import Formula
-from .files import find_sidecar_file
+from .files import SCHEMAS, find_sidecar_file
 
 __all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claim_faults", "docstrings", "drift", "load_claims"]
 
@@ -71,15 +71,23 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     path = find_sidecar_file(adapter, "claims", CLAIMS)
     if not path.exists():
         return ()
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
-        return tuple(_claim(entry, path.name) for entry in entries)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{path.name} is not TOML: {error}"
-        raise ValueError(msg) from error
+    document = read_toml(path)
+    entries = document.get("claim", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with named_faults(f"{path.name}, [[claim]] {number}"):
+            _refuse_incomplete(entry, path.name)
+    check_document(document, SCHEMAS / "claims.json", path.name)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{path.name}, [[claim]] {number}"):
+            found.append(_claim(entry))
+    return tuple(found)
 
 
-def _claim(entry: Mapping[str, Any], file: str) -> Claim:
+def _refuse_incomplete(entry: Any, file: str) -> None:
+    """Refuse a claim with a key too few or too many, in words that say more than those of its schema."""
+    if not isinstance(entry, dict):
+        return
     known = [field.name for field in fields(Claim)]
     for name in entry:
         if name not in known:
@@ -91,10 +99,17 @@ def _claim(entry: Mapping[str, Any], file: str) -> Claim:
             raise ValueError(msg)
     formula, predicts = entry.get("formula"), entry.get("predicts")
     if (formula is None) == (predicts is None):
-        msg = f"A claim in {file} must give either a formula or `predicts`: {dict(entry)}"
+        msg = f"A claim in {file} must give either a formula or `predicts`."
         raise ValueError(msg)
-    if predicts is not None:
+    if isinstance(predicts, str):
         _refuse_unknown_prediction(predicts, file)
+    if isinstance(formula, dict):
+        Formula.of(formula)
+
+
+def _claim(entry: Mapping[str, Any]) -> Claim:
+    """Return the claim of an entry that satisfies the schema."""
+    formula, predicts = entry.get("formula"), entry.get("predicts")
     lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
     own = None if formula is None else Formula.of(formula)
     return Claim(**{**entry, **lists, "formula": own, "predicts": predicts})

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -37,10 +36,11 @@ from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
+from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
 from ..judge.model import Verdict
 from ..judge.summary import same_behaviour
 from ..oracle.formula import Formula
-from .files import find_sidecar_file
+from .files import SCHEMAS, find_sidecar_file
 
 __all__ = [
     "AGREES",
@@ -150,7 +150,7 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     path = pins_file(adapter)
     if not path.exists():
         return ()
-    return read_deviations(path.read_text(encoding="utf-8"), path.name)
+    return _deviations(read_toml(path), path.name)
 
 
 def pins_file(adapter: str) -> Path:
@@ -167,28 +167,49 @@ def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
     ValueError
         When a pin is not well-formed.
     """
-    try:
-        entries = tomllib.loads(text).get("deviation", [])
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{file} is not TOML: {error}"
-        raise ValueError(msg) from error
-    return tuple(_deviation(entry, file) for entry in entries)
+    return _deviations(parse_toml(text, file), file)
 
 
-def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
+def _deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
+    """Return the pins of a document."""
+    entries = document.get("deviation", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with named_faults(f"{file}, [[deviation]] {number}"):
+            _refuse_incomplete(entry, file)
+    check_document(document, SCHEMAS / "expectations.json", file)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{file}, [[deviation]] {number}"):
+            found.append(_deviation(entry))
+    return tuple(found)
+
+
+def _refuse_incomplete(entry: Any, file: str) -> None:
+    """Refuse a pin with a key too few or too many, in words that say more than those of its schema."""
+    if not isinstance(entry, dict):
+        return
     known = {field.name for field in fields(Deviation)}
     required = known - {"version", "platform", "device", "mode", "until", "formula"}
-    lacking = sorted(name for name in required if not entry.get(name))
+    lacking = sorted(name for name in required if entry.get(name) in (None, "", []))
     unknown = sorted(set(entry) - known)
     if lacking or unknown:
-        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}: {dict(entry)}"
+        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}."
         raise ValueError(msg)
     if (entry["observed"] == "formula") != ("formula" in entry):
-        msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about: {dict(entry)}"
+        msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about."
         raise ValueError(msg)
+
+
+def _deviation(entry: Mapping[str, Any]) -> Deviation:
+    """Return the pin of an entry that satisfies the schema."""
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
     formula = Formula.of(entry["formula"]) if "formula" in entry else None
-    return Deviation(**{**entry, **lists, "formula": formula})
+    made = Deviation(**{**entry, **lists, "formula": formula})
+    # A specifier or a day that cannot be read is told here, and not by the first cell that is judged.
+    version_satisfies("0", made.version)
+    if made.until:
+        datetime.date.fromisoformat(made.until)
+    return made
 
 
 def pinned(

@@ -234,6 +234,7 @@ GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "norm_type_beyond_range": lambda about: with_subject(about, norm_types=["0x1p+99999"]),
     "unknown_feature": lambda about: with_subject(about, features=["exclude"]),
     "unknown_operation": lambda about: with_subject(about, operation="clip"),
+    "formula_of_no_kind": lambda about: with_subject(about, formula={"kind": "x"}),
     "unknown_dtype": lambda about: with_subject(about, dtypes=["float31"]),
     "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[deviation]]"},
     "name_without_an_end": lambda about: {**about, "version": "1" * 1_000_000},

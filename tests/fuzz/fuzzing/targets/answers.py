@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gradclip_adapters import wire
 from gradclip_adapters.contract import Call, Unsupported
-from gradclip_conformance.judge.answers import Answer, Description, Mistaken
+from gradclip_conformance.judge.model import Answer, Description, Mistaken
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving

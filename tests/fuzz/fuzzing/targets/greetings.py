@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gradclip_adapters.contract import OPERATIONS
 from gradclip_adapters.host import describe
-from gradclip_conformance.judge.answers import StartError
+from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gradclip_adapters.wire import subject_from_json
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.judge.answers import Answer, Description, Replied
+from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
 from gradclip_conformance.known.propose import proposal

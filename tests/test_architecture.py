@@ -89,7 +89,7 @@ def test_module_imports_only_allowed_packages(module: str) -> None:
     assert not bad, f"{module} imports {bad}, and may import {allowed}"
 
 
-def test_the_two_oracles_do_not_import_each_other() -> None:
+def test_oracles_do_not_import_each_other() -> None:
     oracles = ("integers", "balls")
     texts = {name: MODULES[f"gradclip_conformance.oracle.{name}"].read_text("utf-8") for name in oracles}
 
@@ -168,14 +168,14 @@ def chain_from(module: str, above: tuple[str, ...] = (), known: dict[str, list[s
     return known[module]
 
 
-def test_imports_of_the_suite_are_no_circle_and_not_deep() -> None:
+def test_imports_of_the_suite_are_shallow_and_without_circles() -> None:
     known: dict[str, list[str]] = {}
     longest = max((chain_from(module, (), known) for module in SUITE), key=len)
 
     assert len(longest) <= DEEPEST, " > ".join(longest)
 
 
-def test_no_room_has_too_many_modules() -> None:
+def test_rooms_have_few_modules() -> None:
     folders = Counter(path.parent for path in SUITE.values())
 
     assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_ROOM} == {}
@@ -415,7 +415,7 @@ def published() -> dict[str, bytes]:
     return {name: gzip.decompress(held) if name.endswith(".jsonl.gz") else held for name, held in contents.items()}
 
 
-def test_no_file_holds_a_path_of_a_machine(published: dict[str, bytes]) -> None:
+def test_files_hold_no_path_of_a_machine(published: dict[str, bytes]) -> None:
     # The paths are written in two parts, so that this file does not match.
     paths = re.compile(b"/wo" + b"rk/|/ro" + b"ot/|/t" + b"mp/|/home/[a-z]+/")
     assert not [name for name, content in published.items() if paths.search(content)]

@@ -147,7 +147,7 @@ def test_other_protocol_is_refused(conversation: Conversation) -> None:
     ("target", "kind"),
     [("no-such-adapter", "bad-target"), ("no_such_file.py", "bad-target"), ("math:hypot", "bad-target")],
 )
-def test_target_that_is_none_is_refused(target: str, kind: str) -> None:
+def test_invalid_target_is_refused(target: str, kind: str) -> None:
     conversation = Conversation([*MODULES, target])
     conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
 

@@ -92,7 +92,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
+def test_nothing_is_red_without_a_replacement(adapter: str) -> None:
     run = run_of(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []

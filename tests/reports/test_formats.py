@@ -77,11 +77,11 @@ class TestRender:
         for runs in (several_runs, several_runs[:1]):
             assert render(runs, format).endswith("\n")
 
-    def test_no_such_format(self, small_run: Run) -> None:
+    def test_unknown_format_is_refused(self, small_run: Run) -> None:
         with pytest.raises(ValueError, match="no format 'pdf': choose one of terminal, json, markdown"):
             render([small_run], "pdf")
 
-    def test_no_run(self) -> None:
+    def test_report_of_no_run_is_refused(self) -> None:
         with pytest.raises(ValueError, match="no run to report"):
             render([], "json")
 
@@ -102,12 +102,12 @@ class TestJunit:
             suites = root.findall("testsuite")
             assert sum(int(suite.attrib[attribute]) for suite in suites) == expected[outcome]
 
-    def test_a_skipped_test_says_why(self, small_run: Run) -> None:
+    def test_skipped_test_says_why(self, small_run: Run) -> None:
         (skipped,) = ElementTree.fromstring(render([small_run], "junit")).findall(".//skipped")
 
         assert skipped.attrib["message"] == "unsupported: No bfloat16 here."
 
-    def test_text_that_xml_cannot_hold(
+    def test_text_outside_xml_is_escaped(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         detail = "\x1b[31m <a&b> \ud800 \x00 ]]>"
@@ -146,7 +146,7 @@ class TestBadge:
             "color": "red",
         }
 
-    def test_a_run_in_which_nothing_was_judged_is_red(
+    def test_badge_of_a_run_without_judged_cells_is_red(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         badge = json.loads(render([make_run(make_header(), [make_cell(status="unsupported")])], "badge"))
@@ -211,7 +211,7 @@ class TestMarkdown:
         assert all(f"{name} |" in text for name in ("torch 2.13.0", "tensorflow 2.21.0", "paddle 3.3.1"))
         assert text.count("| 2026-11-21 |") == 3
 
-    def test_failures_and_what_did_not_run(self, small_run: Run) -> None:
+    def test_failures_and_missing_cells_are_listed(self, small_run: Run) -> None:
         text = markdown([small_run])
 
         assert "❌ fail: <code>norm.scaled-above</code> (must), torch" in text
@@ -258,7 +258,7 @@ class TestHostileTexts:
         return make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
 
     @pytest.mark.parametrize("format", FORMATS)
-    def test_no_report_holds_what_is_not_printable(self, format: str, hostile_run: Run) -> None:
+    def test_reports_hold_only_printable_text(self, format: str, hostile_run: Run) -> None:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
             text = render(runs, format)
             assert "\x1b" not in text
@@ -271,7 +271,7 @@ class TestHostileTexts:
 
         assert len(root.findall(".//testcase")) == 6
 
-    def test_ctrf_says_who_was_checked_whatever_the_environment_says(self, hostile_run: Run) -> None:
+    def test_ctrf_names_the_framework_despite_the_environment(self, hostile_run: Run) -> None:
         (run,) = json.loads(render([hostile_run], "ctrf"))["results"]["environment"]["extra"]["runs"]
 
         assert run["adapter"] != "forged"
@@ -303,7 +303,7 @@ class TestHostileTexts:
         assert escape_markdown(text) == escaped
 
     @pytest.mark.parametrize("text", ["a\\|b", "|", "``|"])
-    def test_code_in_a_table_holds_no_bar(self, text: str) -> None:
+    def test_code_in_a_table_has_no_bar(self, text: str) -> None:
         assert "|" not in code(text, in_table=True)
 
     def test_number_beyond_float64_is_shown_as_it_stands(self) -> None:

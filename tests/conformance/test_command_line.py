@@ -207,6 +207,35 @@ class TestExitCodes:
 
         assert run("check", RIGHT, *NARROW).exit_code == 0
 
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("adapters", "\x1b[31mred\x1b]0;title\x07"),
+            ("show", "\x1b[2J"),
+            ("check", "\x1b[2J.py"),
+            ("summary", "--\x1b[2J"),
+            ("\x1b[2J",),
+        ],
+    )
+    def test_an_error_of_usage_shows_an_argument_that_a_terminal_obeys_with_escapes(
+        self, arguments: tuple[str, ...]
+    ) -> None:
+        result = CliRunner().invoke(gradclip, arguments, color=True)
+
+        assert result.exit_code == 2
+        assert "\\x1b[" in result.stderr
+        assert "\x1b" not in result.stderr
+
+    def test_a_record_that_is_refused_may_be_called_anything(self, tmp_path: Path) -> None:
+        path = tmp_path / "\x1b[2Jrecord.jsonl"
+        path.write_text("{", encoding="utf-8")
+
+        result = CliRunner().invoke(gradclip, ["summary", str(path)], color=True)
+
+        assert result.exit_code == 3
+        assert "\\x1b[2Jrecord.jsonl" in result.stderr
+        assert "\x1b" not in result.stderr
+
 
 class TestDoors:
     def test_function_of_a_module_in_the_working_directory(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -21,6 +23,16 @@ VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "exp
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed: `--version` and one verb import no other."""
+
+    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+        """Read the command's own arguments."""
+        with _escape_errors():
+            return super().make_context(*args, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the arguments of a verb, and run it."""
+        with _escape_errors():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -42,6 +54,20 @@ class LazyGroup(click.Group):
             near = get_close_matches(name, VERBS, 1)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
+
+
+@contextlib.contextmanager
+def _escape_errors() -> Iterator[None]:
+    """Escape what a terminal obeys in errors of usage: they repeat arguments, and `*.jsonl` is what files are called."""
+    try:
+        yield
+    except click.ClickException as error:
+        # Imported where it is needed: it imports NumPy.
+        from gradclip_reports.values import plain
+
+        text = plain(error.format_message())
+        error.format_message = lambda: text  # type: ignore[method-assign]
+        raise
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

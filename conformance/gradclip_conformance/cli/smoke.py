@@ -7,6 +7,7 @@ import sys
 import click
 
 from gradclip_reports.statuses import SPOILING
+from gradclip_reports.values import plain
 
 from ..cases.catalogue import all_cases
 from ..judge.model import StartError
@@ -50,9 +51,8 @@ def _smoke(target: Target, selection: Selection) -> int:
         connection.close()
     for cell in cells:
         if cell.status != "unsupported":
-            click.echo(
-                f"  {cell.status:11} {cell.subject}  {cell.case}" + (f"\n    {cell.detail}" if cell.detail else "")
-            )
+            detail = f"\n    {cell.detail}" if cell.detail else ""
+            click.echo(plain(f"  {cell.status:11} {cell.subject}  {cell.case}{detail}"))
     if not any(cell.status != "unsupported" for cell in cells):
         say(f"{target.name} supports none of the cases asked: it answered nothing.")
         return 3

@@ -14,6 +14,7 @@ import click
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
+from gradclip_reports.values import plain
 
 from ..judge.model import StartError
 from ..known.claims import load_claims
@@ -248,6 +249,9 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the terminal, beside what is written to standard output."""
-    click.echo(text, err=True)
+    """Print a line for the person at the terminal, beside what is written to standard output.
+
+    What a terminal obeys is escaped: the line may hold what a host or a record says, or what a file is called.
+    """
+    click.echo(plain(text), err=True)
     sys.stderr.flush()

@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def missing_for(item: pytest.Item) -> str:
     """Name the first framework or library that a test needs and this session lacks; empty if it has all."""
     needs = [(mark.args[0], has_framework) for mark in item.iter_markers("framework")]
-    needs += [(mark.args[0], has_library) for mark in item.iter_markers("library")]
+    needs += [(mark.args[0], has_library) for mark in item.iter_markers("array_library")]
     # A required one that is missing is an error, which the test itself raises.
     return next((name for name, is_there in needs if not is_there(name) and not is_required(name)), "")
 

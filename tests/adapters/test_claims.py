@@ -25,7 +25,7 @@ CLAIMS = [
 ]
 #: Those that quote a docstring, which only an installed framework can confirm.
 OF_DOCSTRINGS = [
-    pytest.param(*each.values, id=each.id, marks=pytest.mark.library(each.values[0]))
+    pytest.param(*each.values, id=each.id, marks=pytest.mark.array_library(each.values[0]))
     for each in CLAIMS
     if "docstring" in each.values[1]
 ]

@@ -18,7 +18,7 @@ LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.library(name), id=name) for name in LIBRARIES]
+    scope="module", params=[pytest.param(name, marks=pytest.mark.array_library(name), id=name) for name in LIBRARIES]
 )
 def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
     """Return the adapter for one library; skip if the library is missing and not required."""

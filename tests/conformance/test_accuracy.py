@@ -1,4 +1,4 @@
-"""The accuracy table: its exact numbers are the oracle's, and it sees errors and spreads that were put in."""
+"""Check the accuracy table: its exact numbers match the oracle's, and it shows the errors that a test makes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
 
 
 def of_all_magnitudes(dtype: str, size: int) -> Array:
-    """Finite numbers, drawn by their bits."""
+    """Return finite numbers drawn by their bit patterns."""
     form = FORMATS[dtype]
     bits = np.random.default_rng(1).integers(0, form.infinity_bits, size, dtype=np.uint64).astype(DTYPES[dtype])
     return Array(dtype, (size,), bits.tobytes())
@@ -78,7 +78,7 @@ def test_pieces_hold_every_number(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
-    # Of float64 the smallest and largest are left out: what float64 reckons with them leaves its range.
+    # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
     arrays = [accuracy.normal(400, dtype, 5)]
     arrays += [of_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
@@ -93,7 +93,7 @@ def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
 def test_an_error_below_the_last_bit_of_float64_is_seen() -> None:
     array = Array.of(np.array([1.0, 3.0]))
 
-    # A third is not a float64: what is nearest to it is off by a third of an ulp.
+    # One third is not a float64. The nearest float64 is off by a third of an ulp.
     assert exact_arrays.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
 
 
@@ -122,19 +122,19 @@ def test_the_gap_between_two_arrays(first: list[float], second: list[float], gap
 
 
 def measured(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
-    """One row for a plain function."""
+    """Return one row of the table for a plain function."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return accuracy.measure_accuracy(connection, connection.description.subjects[0], dtype, size)
 
 
 def careful(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-    """The formula in float64."""
+    """Clip by the formula in float64."""
     norm = np.sqrt(sum(np.sum(np.square(grad.astype(np.float64))) for grad in grads))
     return [(grad * (clip_norm / norm)).astype(grad.dtype) for grad in grads], norm
 
 
 def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-    """The formula with one running sum in the dtype."""
+    """Clip by the formula with one running sum in the dtype."""
     total = grads[0].dtype.type(0)
     for grad in grads:
         total = total + np.cumsum(np.square(grad), dtype=grad.dtype)[-1]
@@ -195,7 +195,7 @@ def test_a_terminal_that_is_called_dumb_has_its_width_too(
 ) -> None:
     row = {"subject": "clip", "dtype": "float32", "size": 100, "spread": 0.0, "problem": "", "elements": 0.25}
     inputs = {"norm": 0.25, "norm_input": "normal, seed 1, " + "one tensor " * 6, "elements_input": ""}
-    # Rich takes every stream for a terminal then.
+    # With these variables, Rich treats every stream as a terminal.
     for name, value in {"COLUMNS": "160", "TERM": "dumb", "FORCE_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LINES", raising=False)
@@ -234,7 +234,7 @@ def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     row = measured(wrong_once)
     again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
 
-    # In the first call it is seen whether a norm is returned.
+    # The first call finds out whether a norm is returned.
     assert len(calls) == 17
     assert [array.numpy().tolist() for array in again] == [grad.tolist() for grad in calls[number]]
 

@@ -1,4 +1,4 @@
-"""What is quoted from documentation, and that its drift is noticed."""
+"""Check that claims about documentation apply where they should, and that changes of the documentation are noticed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The module; the package's attribute of this name is the command.
+#: The module, imported by name because the package's attribute of this name is the command.
 COMMAND = importlib.import_module("gradclip_conformance.cli.expectations")
 
 TEXT = inspect.getdoc(np.clip) or ""
@@ -52,7 +52,7 @@ def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
     formula = Formula("coefficient", 1e-6)
 
     assert claims_for([claim], "norm.scaled-above/small/float32", own)[0] is claim
-    # What the subject itself declares comes beside it, and last.
+    # The subject's own formula comes last.
     assert [each.formula for each in claims_for([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
     assert [each.formula for each in claims_for([claim], "norm.identity-below/small/float32", own)] == [formula]
     assert claims_for([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
@@ -114,6 +114,7 @@ def test_claims_that_match_nothing_are_reported() -> None:
     assert "'global-norm.*'" in other
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("adapter", ["torch", "paddle", "paddle-fluid", "tensorflow"])
 def test_shipped_claims_match_what_was_run(adapter: str) -> None:
     (run,) = read_runs(ROOT / "reports" / "published" / f"{adapter}.jsonl.gz")

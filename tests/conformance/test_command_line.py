@@ -1,4 +1,4 @@
-"""The command line from outside: exit codes, and what it says when something is wrong."""
+"""Check the commands from outside: their exit codes, and their messages when something is wrong."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 import shlex
 import sys
 import textwrap
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,7 +27,7 @@ NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
 def run(*arguments: str | Path) -> Result:
-    """The command in this process; hosts are processes of their own all the same."""
+    """Run a command in this process; its hosts still run in processes of their own."""
     result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -461,7 +461,7 @@ class TestRecords:
 class TestKeptBesideAnAdaptersFile:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """The working directory, with an adapter whose clip by value ignores the lower bound."""
+        """Return the working directory, which holds an adapter whose clip by value ignores the lower bound."""
         text = """
             from gradclip_adapters.plain import PlainFunction
 
@@ -477,7 +477,7 @@ class TestKeptBesideAnAdaptersFile:
     def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
         assert run("check", "./my_adapter.py", "-o", "record.jsonl").exit_code == 1
         pins = folder / "my_adapter.expectations.toml"
-        # As the shell does with the file that is printed to.
+        # A shell that redirects output to this file empties it before the command starts.
         pins.touch()
         pins.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
         assert pins.read_text(encoding="utf-8").startswith("# Known failures of ")
@@ -529,7 +529,7 @@ class TestKeptBesideAnAdaptersFile:
         pin += '\nfirst_seen = "1"\nlast_seen = "1"'
         (folder / "my_adapter.expectations.toml").write_text(f"[[deviation]]\n{pin}\n", encoding="utf-8")
         run("check", "my_adapter.py", "-o", "record.jsonl")
-        # As the shell does with the file that is printed to.
+        # A shell that redirects output to this file empties it before the command starts.
         (folder / "my_adapter.expectations.toml").write_text("", encoding="utf-8")
 
         result = run("expectations", "update", "record.jsonl")
@@ -624,6 +624,7 @@ class TestOtherVerbs:
     def test_version(self) -> None:
         assert run("--version").exit_code == 0
 
+    @pytest.mark.exam(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
     def test_show_tells_of_every_rule(self, rule: rules.Rule) -> None:
         result = run("show", rule.id)

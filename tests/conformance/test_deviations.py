@@ -1,4 +1,4 @@
-"""Known deviations: what a pin makes of a cell, what is wrong with pins, and what is proposed."""
+"""Check known deviations: what a pin does to a cell, which pins are faulty, and which pins are proposed."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ class TestProposal:
 
 
 def _status(cell: Cell, pins: Sequence[Deviation]) -> str:
-    """What becomes of a cell under other pins."""
+    """Return the status of a cell under other pins."""
     known = next((pin for pin in pins if pin.speaks_of(cell.case, cell.subject)), None)
     if known is None or cell.status in ("unsupported", "unspecified", "documented"):
         return "fail" if known is None and cell.status == "deviation" else cell.status

@@ -1,4 +1,4 @@
-"""The first oracle against answers that are known, and its distances against fractions."""
+"""Compare the first oracle with known answers, and its distances with fractions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ fixed = settings(derandomize=True, deadline=None, database=None)
 
 
 def exactly(*values: float, dtype: str = "float64") -> DyadicArray:
-    """These values as the oracle sees them."""
+    """Return these values in the form that the oracle reads."""
     return decode(encode(values, dtype), dtype)
 
 
 def only(clipped: exact.Clipped) -> ExpectedArray:
-    """The one gradient of a clip."""
+    """Return the single gradient of a clip."""
     (gradient,) = clipped.gradients
     assert gradient is not None
     return gradient
@@ -68,7 +68,7 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 
 @pytest.mark.parametrize("p", [0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 7.5])
 def test_norm_encloses_what_it_cannot_name(p: float) -> None:
-    """The power of the order, of which the true value is known, lies between those of the bounds."""
+    """Compare powers of the bounds with the same power of the norm, which is known exactly."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
     bounds = exact.norm([exactly(4.0, -9.0)], p)
     power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
@@ -105,7 +105,7 @@ def test_norm_refuses_what_is_not_finite() -> None:
         ([3.0, 4.0], Fraction(5), 0),
         ([3.0, 4.0], Fraction(5) + power_of_two(-2000), -1),
         ([3.0, 4.0], Fraction(5) - power_of_two(-2000), 1),
-        # sqrt(1 + 2**-1000) is above 1 by 2**-1001, which 256 bits do not show.
+        # sqrt(1 + 2**-1000) exceeds 1 by about 2**-1001, which 256 bits cannot show.
         ([1.0, 2.0**-500], Fraction(1), 1),
         ([1.0, 1.0], Fraction(2**0.5), -1),
         ([0.0], Fraction(0), 0),
@@ -265,7 +265,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
-    """A hair below the tie that rounds to the next binade the ulp is half of that at the tie."""
+    """Just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
     form = FORMATS[dtype]
     tie = 1 - power_of_two(-form.precision - 1)
     one = round_to(Fraction(1), form)

@@ -1,4 +1,4 @@
-"""Expectations as cases name them: each resolves, a wrong name is refused, and a new one needs one class."""
+"""Check that cases name expectations rightly: a wrong name is refused, and a new expectation needs one class."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_a_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
 
 @pytest.fixture
 def sum_kept() -> Iterator[type[Expectation]]:
-    """Define a new expectation, as docs/new-expectation.md does, and forget it afterwards."""
+    """Define a new expectation, as docs/new-expectation.md shows, and remove it afterwards."""
 
     @dataclass(frozen=True)
     class SumKept(Expectation):
-        """The sum of all elements is what it was."""
+        """The sum of all elements does not change."""
 
         name: ClassVar[str] = "sum-kept"
         tolerance: float = 0.0
@@ -88,7 +88,7 @@ def sum_kept() -> Iterator[type[Expectation]]:
 
 
 def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Scale each gradient to a norm of `clip_norm` at most."""
+    """Scale each gradient to a norm of at most `clip_norm`."""
     return [grad * np.float32(min(1.0, clip_norm / max(float(np.linalg.norm(grad)), 1e-30))) for grad in grads]
 
 

@@ -1,4 +1,4 @@
-"""The formats against NumPy's own conversions, and the rounding against a search among all neighbours."""
+"""Compare the formats with NumPy's conversions, and the rounding with a search among all neighbours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ fixed = settings(derandomize=True, deadline=None, database=None)
 
 
 def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
-    """All bits of the 16-bit formats; of the others a dense sample with the ends of every binade."""
+    """Return all bit patterns of a 16-bit format, or a sample of a wider one with the ends of every binade."""
     width = FORMATS[dtype].width
     if width == 16:
         return np.arange(2**16, dtype=np.uint16)
@@ -53,7 +53,7 @@ def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
 
 
 def numpy_doubles(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    """NumPy's own conversion, which warns of signalling NaNs."""
+    """Convert with NumPy, which warns about signalling NaNs."""
     with np.errstate(invalid="ignore"):
         doubles: npt.NDArray[np.float64] = bits.view(DTYPES[dtype]).astype(np.float64)
     return doubles
@@ -138,6 +138,7 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
         assert error < error_beside or (error == error_beside and magnitude % 2 == 0)
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_round_to_of_every_number_and_every_middle(dtype: str) -> None:
     form = FORMATS[dtype]
@@ -169,7 +170,7 @@ def test_round_to_agrees_with_numpy_from_float64(dtype: str) -> None:
     values = generator.standard_normal(5000) * 2.0 ** generator.integers(-40, 17, 5000)
     with np.errstate(over="ignore"):
         narrow = values.astype(DTYPES[dtype])
-    # ml_dtypes converts a float64 to bfloat16 by way of float32, which rounds twice.
+    # ml_dtypes converts float64 to bfloat16 through float32, which rounds twice.
     agree = [
         round_to(Fraction(value), FORMATS[dtype]) == bits
         for value, bits in zip(values.tolist(), bits_of(narrow.tobytes(), dtype).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Records that try to put code into what the suite writes: each script is run, and looked for what it would leave."""
+"""Check that no record can put code into a script. Each test runs the script and looks for the file of the attack."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Header
 
-#: Leaves a file behind, in one expression without a quotation mark, a space or a line break.
+#: The attack makes a file, in one expression without a quotation mark, a space or a line break.
 MARK = "executed"
 CODE = "open(chr(101)+chr(120)+chr(101)+chr(99)+chr(117)+chr(116)+chr(101)+chr(100),chr(119))"
 CASE = "global-norm.scaled-above/three-four-five/float32"
 
-#: Stands in for a framework: whatever is imported of it and called does nothing.
+#: Replaces a framework: everything imported from it can be called and does nothing.
 STAND_IN = """
 class Anything:
     def __getattr__(self, name): return self
@@ -62,14 +62,14 @@ def parts() -> tuple[Header, Cell]:
 
 
 def named(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> tuple[Header, Cell]:
-    """Return the same record of another subject, and of another adapter if one is given."""
+    """Return the same record with another subject, and with another adapter if one is given."""
     (declared,) = header.subjects
     header = replace(header, subjects=[{**declared, "name": subject}])
     return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=subject)
 
 
 def executes(header: Header, cell: Cell, folder: Path) -> bool:
-    """Write the script, if there is one, run it, and look for what the attack would leave."""
+    """Write and run the script, if there is one, and tell whether the attack left its file."""
     try:
         text = script(header, cell)
     except NoScript:
@@ -86,7 +86,7 @@ def executes(header: Header, cell: Cell, folder: Path) -> bool:
 
 
 def test_a_script_that_has_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    """Show that the tests below could fail: the code does what they look for."""
+    """Show that the tests below can fail: the code makes the file that they look for."""
     header, cell = parts
     text = script(header, cell)
     (tmp_path / "script.py").write_text(f"{text}\n", encoding="utf-8")
@@ -153,9 +153,9 @@ def test_what_is_escaped_reads_back(text: str) -> None:
 def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = named(*parts, subject=name, adapter=name)
 
-    with pytest.raises(NoScript, match="no script can import it|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no script can import it|does not declare the subject"):
         script(header, cell)
-    # The subject alone is a text: the function is imported by the name that was checked.
+    # The subject alone is only text, because the script imports the function by the name that was checked.
     header, cell = named(*parts, subject=name)
     assert not executes(header, cell, tmp_path)
 
@@ -174,7 +174,7 @@ def test_no_subject_is_code(subject: str, parts: tuple[Header, Cell], tmp_path: 
     header, cell = named(*parts, subject=subject, adapter="torch")
 
     assert not executes(header, cell, tmp_path)
-    with pytest.raises(NoScript, match="no \\[\\[script\\]\\] whose `subjects` list|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|does not declare the subject"):
         script(header, cell)
 
 
@@ -210,7 +210,7 @@ def test_no_template_is_loaded_by_a_path(spell: str, parts: tuple[Header, Cell],
 
 
 def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
-    """Return the record of a find whose input was changed."""
+    """Return the record of a find with a changed input."""
     header, cell = parts
     case = next(each for each in all_cases() if each.id == CASE)
     shown = readable_input(case)

@@ -1,4 +1,4 @@
-"""The judge on hand-made answers: each expectation, each status, and what may and may not excuse an answer."""
+"""Check the judge on hand-made answers: each expectation, each status, and what may excuse an answer."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ nan, inf = math.nan, math.inf
 
 
 def array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Array:
-    """An array of these values."""
+    """Return an array of these values."""
     return Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
 
 
 def rounded(values: Sequence[float], dtype: str = "float32") -> Array:
-    """An array of these values, each rounded to the dtype."""
+    """Return an array of these values, each rounded to the dtype."""
     return Array.of(np.array(values, dtype=dtype))
 
 
 def subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
-    """A subject that is nobody's."""
+    """Return a subject of a made-up library."""
     return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
 
 
@@ -59,13 +59,13 @@ def a_case(
     excluded: Sequence[int] = (),
     **options: float,
 ) -> Case:
-    """A case of one-dimensional gradients."""
+    """Return a case of one-dimensional gradients."""
     gradients = [tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
     return case(rule, "hand-made", dtype, gradients, options, expectation)
 
 
 def verdict(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
-    """The verdict on answers, of which replies may be given as their gradients."""
+    """Return the verdict on answers. A list of gradients stands for a reply."""
     full = [Replied(Reply(tuple(each))) if isinstance(each, list) else each for each in answers]
     about = context.pop("subject", subject(asked.operation))
     return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ class TestValues:
         assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
 
     def test_a_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
-        # 3, 4 and 5 times a number of 24 bits: the norm is representable, its square is not.
+        # The norm is 5 times the scale and representable. Its square is not.
         scale = 1 + 2.0**-20
         asked = a_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
 
@@ -178,7 +178,8 @@ class TestValues:
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = float(np.float16(1 / 2.5))
-        # Many ulp of float64, for which float16 is an excuse, beside few of float16, for which nothing is.
+        # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few ulp of the float16
+        # gradient.
         off = np.array([0.4, 0.2], np.float16) + 40 * np.spacing(np.float16(0.4))
         found = verdict(asked, [Array.of(off), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 0" in found.detail) == ("fail", True)
@@ -199,9 +200,10 @@ class TestValues:
         asked = a_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
-        statuses = []
-        for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1):
-            statuses.append(verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status)
+        statuses = [
+            verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status
+            for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1)
+        ]
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
@@ -387,7 +389,7 @@ class TestReturnedNorm:
         assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
         assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
         assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
-        # Above the largest number, and nearer to it than to what comes next.
+        # The norm is above the largest number, but rounds down to it.
         assert self.of(array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
         assert self.of(array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
 
@@ -623,7 +625,7 @@ class TestOwnFormula:
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
     def test_the_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # Below 2**-18 an ulp is half of that at it: of the smaller ones, 2 to the neutral result and 1.24 to the own.
+        # An ulp below 2**-18 is half an ulp at it. The result is 2 small ulp from the neutral one, 1.24 from its own.
         asked = a_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
@@ -637,7 +639,7 @@ class TestOwnFormula:
         assert self.judged(asked, array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
 
     def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
-        # Its coefficient is 0.9989 at first, which in bfloat16 may be 0.9922, and then 1.02 and beyond.
+        # The first coefficient is 0.9989, which may round to 0.9922 in bfloat16. The later ones are 1.02 and more.
         values = [2.0**-18, 245 * 2.0**-28]
         scaled = array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
 
@@ -653,7 +655,7 @@ class TestOwnFormula:
         ]
 
     def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
-        # Its result is 5 ulp below the input, and its threshold 6 ulp below the norm.
+        # The result by its own formula is 5 ulp below the input, and the threshold is 6 ulp below the norm.
         asked = a_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )

@@ -1,4 +1,4 @@
-"""The two oracles give the same answers, and would be caught where they did not."""
+"""Check that the two oracles agree, and that a disagreement would be caught."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ORDERS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, math.inf)
 
 
 def exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
-    """These values as the oracles see them."""
+    """Return these values in the form that the oracles read."""
     return decode(encode(values, dtype), dtype)
 
 
 @st.composite
 def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
-    """Finite tensors of one dtype with all bits likely alike, and a threshold that is one of its numbers."""
+    """Draw finite tensors of one dtype, uniform over its bit patterns, and a threshold of the same dtype."""
     form = FORMATS[draw(st.sampled_from(sorted(FORMATS)))]
     bits = st.integers(0, form.infinity_bits - 1)
     signed = st.builds(lambda magnitude, negative: magnitude | form.sign_bit * negative, bits, st.booleans())
@@ -52,6 +52,7 @@ def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
     return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
 
 
+@pytest.mark.exam(sample=9)
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize("p", ORDERS)
 @settings(fixed, max_examples=40)
@@ -121,7 +122,7 @@ def test_exclusion_and_none_agree() -> None:
 
 @pytest.mark.parametrize("p", [0.3, math.pi, 2.718, 17.25])
 def test_second_oracle_reaches_the_other_norms(p: float) -> None:
-    """Against the same sum in float64, and by the power of the two ends where that is rational."""
+    """Compare the second oracle's norm with the same sum in float64, and a clip with an exact value."""
     values = [3.0, -4.0, 0.5, 0.0]
 
     bounds = arbitrary_precision.norm([exactly(values)], p)
@@ -140,7 +141,7 @@ def test_orders_that_are_no_norm_are_refused() -> None:
 
 
 def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
-    """Wrong by as little as an oracle could be wrong, and what is to be said of it."""
+    """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
     (gradient,) = clipped.gradients
     assert gradient is not None
     tiny = 1 + power_of_two(-150)

@@ -1,4 +1,4 @@
-"""Pins that are shipped excuse the answer that they were made of, and no other wrong one in its place."""
+"""Check that shipped pins excuse the pinned answer and no other wrong answer in its place."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Factor = Callable[[Any, Any], Any]
 
 
 def norm_of(grads: Gradients) -> Any:
-    """The norm, squared and summed in the dtype."""
+    """Return the norm, squared and summed in the gradients' dtype."""
     with np.errstate(all="ignore"):
         return np.sqrt(sum(np.sum(grad * grad, dtype=grad.dtype) for grad in grads))
 
 
 def with_eps(eps: float) -> Factor:
-    """The coefficient with a number added to the norm."""
+    """Return the coefficient with a number added to the norm."""
     return lambda norm, clip_norm: min(clip_norm / (float(norm) + eps), 1.0)
 
 
 def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: result) -> Callable[..., Gradients]:
-    """A clip by global norm that multiplies by a factor, and does something to its results."""
+    """Return a clip by global norm that multiplies by a factor and then changes its results."""
 
     def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
         with np.errstate(all="ignore"):
@@ -45,19 +45,19 @@ def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: resu
 
 
 def raises(grads: Gradients, *, clip_norm: float) -> Gradients:
-    """Gives no result."""
+    """Raise instead of clipping."""
     msg = "no kernel"
     raise NotImplementedError(msg)
 
 
 def without_positive(result: Any) -> Any:
-    """What is positive is lost."""
+    """Replace positive elements by zero."""
     return np.minimum(result, 0)
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A pinned case of a framework, an imitation of what it does, and other wrong answers to the same case."""
+    """A pinned case of a framework, an imitation of the pinned behaviour, and other wrong answers to the same case."""
 
     adapter: str
     subject: str
@@ -134,7 +134,7 @@ PINS = (
 
 
 def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
-    """The status of the pinned case for a function under the framework's name."""
+    """Return the status of the pinned case for a function that runs under the framework's name."""
     with np.errstate(all="ignore"):
         connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
         planned = plan_cells(connection.description.subjects, all_cases(), Selection(cases=(pin.case,)))
@@ -159,7 +159,7 @@ def test_another_wrong_answer_is_changed(pin: Pinned, other: Callable[..., Gradi
 
 
 def moved(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
-    """Return an array of which every element is the next number."""
+    """Return the array with each element replaced by the next number."""
     return np.nextafter(array, array.dtype.type(towards))
 
 
@@ -193,7 +193,7 @@ def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, to
         lambda got: np.where(np.arange(got.size) == 500, np.inf, got),
         lambda got: np.where(np.arange(got.size) == 1, 2 * got, got),
         lambda got: got[:-1],
-        lambda got: np.abs(got),
+        np.abs,
     ],
     ids=["scaled", "other sign", "reversed", "a third lost", "a NaN", "an infinity", "a first one", "shorter", "abs"],
 )

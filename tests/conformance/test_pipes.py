@@ -1,4 +1,4 @@
-"""What is read from a host, and where reading stops."""
+"""Check what the suite reads from a host, and where it stops reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradclip_conformance.run.pipes import TAIL_BYTES, UNASKED_LINES, LineReader
 
 
 def reader_of(text: bytes, limit: int = 100) -> LineReader:
-    """Return a reader of a pipe that holds this text, after it has read all that it will."""
+    """Return a reader of a pipe that holds this text, after the reader has finished."""
     readable, writable = os.pipe()
     with os.fdopen(writable, "wb") as stream:
         stream.write(text)

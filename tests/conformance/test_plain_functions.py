@@ -1,4 +1,4 @@
-"""Plain functions in the process of the suite: neither is harmed by what the other does to the process."""
+"""Check that plain functions and the suite do not harm each other in one process."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Refuses a threshold as a program does, not a function."""
+    """End the process for a negative threshold instead of raising an error."""
     if clip_norm < 0:
         sys.exit(0)
     return grads
 
 
 def ends_at_once(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Takes no call at all."""
+    """End the process in every call."""
     sys.exit(0)
 
 
 def returns_no_norm(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Not a clip."""
+    """Return the gradients without a norm."""
     return grads
 
 
 def is_interrupted(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Met by a Ctrl-C."""
+    """Raise what Ctrl-C raises."""
     raise KeyboardInterrupt
 
 
@@ -115,13 +115,14 @@ def returns_much(grads, *, clip_norm):
 
 @pytest.fixture
 def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module of functions that do what a process cannot catch."""
+    """Import a module of functions that do what a process cannot catch."""
     (tmp_path / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("misbehaving")
     del sys.modules["misbehaving"]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 @pytest.mark.parametrize(("name", "said"), [("leaves", "exit code 3"), ("dies", "SIGSEGV")])
 def test_function_that_ends_its_process_at_once_costs_its_cells(
@@ -151,6 +152,7 @@ def test_other_cells_are_judged_as_ever(misbehaving: Any) -> None:
     ]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 def test_function_that_hangs_in_its_first_call_costs_its_cells(
     operation: str, misbehaving: Any, monkeypatch: pytest.MonkeyPatch
@@ -285,7 +287,7 @@ import numpy as np
 from gradclip_conformance import check_clipper
 
 def clip(grads, *, max, min=None):
-    # NumPy begins each thread with its defaults.
+    # NumPy starts each thread with its default error handling.
     assert np.geterr() == strict or threading.current_thread() is not threading.main_thread()
     np.seterr(under="print")
     return [None if grad is None else np.clip(grad, -max if min is None else min, max) for grad in grads]
@@ -298,7 +300,7 @@ print(sorted({result["status"] for result in results}), np.geterr() == strict)
 
 
 def test_floating_point_errors_that_raise_are_the_functions_alone() -> None:
-    # In a process of its own, because cases are built once in each.
+    # This needs a process of its own, because a process builds the cases once.
     command = [sys.executable, "-W", "error", "-c", STRICT]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

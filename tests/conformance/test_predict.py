@@ -1,4 +1,4 @@
-"""Predictions and error bounds: the bounds hold for arithmetic in the dtype itself, and are not idle."""
+"""Check that predictions and error bounds hold for arithmetic in the dtype itself, and that the bounds are tight."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NUMPY = ("float16", "float32", "float64")
 
 
 def case_of(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
-    """A case of these arrays."""
+    """Return a case of these arrays."""
     gradients = [Gradient("", array) for array in arrays]
     return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
 def naive_norm(arrays: list[Any], p: float) -> Any:
-    """Powers, running sums and roots in the dtype itself, by tensors and then over their norms."""
+    """Compute the norm in the dtype itself, with running sums: first of each tensor, then over these norms."""
     kind = arrays[0].dtype.type
     norms: list[Any] = []
     for values in [*arrays, None]:
@@ -54,7 +54,7 @@ class TestErrorBounds:
         generator = np.random.default_rng(8)
         largest = 0.0
         for count in (1, 3, 30, 60) * 8:
-            # Of one sign and one binade, so that the roundings of the running sum add up.
+            # All elements have one sign and one binade, so that the rounding errors of the running sum add up.
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
             asked = case_of(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
             exact = predict(asked).norms[0]
@@ -82,7 +82,7 @@ class TestErrorBounds:
     def test_a_sum_too_long_for_the_format_is_held_to_the_next_wider_one(self) -> None:
         in_its_own, in_single = (error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
 
-        # Half of two rounded squares, two rounded norms, and float32's errors, which are small against these.
+        # Two rounded squares count half, two rounded norms count whole, and the errors of float32 are negligible.
         assert in_single.norm_bound == pytest.approx(3, abs=0.05)
         assert in_its_own.norm_bound > 100
         assert in_single.norm_budget == in_its_own.norm_budget
@@ -201,8 +201,9 @@ def test_every_case_has_an_error_bound() -> None:
         assert math.isfinite(predict(each).widest.clip_bound), each.id
 
 
+@pytest.mark.exam(sample=0)
 def test_many_threads_may_predict_at_once() -> None:
-    """More predictions than are kept, from threads that are switched as often as can be."""
+    """Make more predictions than the cache holds, from threads that switch as often as possible."""
     tensors = [tensor([3.0, 4.0], "float32")]
     asked = [
         case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values")) for i in range(6000)

@@ -1,4 +1,4 @@
-"""`pytest --pyargs gradclip_conformance --gradclip-adapter ...`: one test a cell, in a pytest of its own."""
+"""Check `pytest --pyargs gradclip_conformance --gradclip-adapter ...`: it makes one test for each cell."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A pytest of its own, in an empty folder, on the installed suite."""
-    # Hypothesis' plugin, which has no part in it, takes longer to import than all else.
+    """Run pytest on the installed suite in a process of its own, in an empty folder."""
+    # These tests do not need Hypothesis' plugin, which takes longer to import than everything else.
     plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
@@ -66,6 +66,7 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in without.stdout
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("name", [str(HOSTS / "dies_at_start.py"), str(HOSTS / "defines_nothing.py"), "tensor-flow"])
 def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(name: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", name)
@@ -83,6 +84,7 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in done.stdout
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
 def test_time_limit_that_is_none_is_refused(seconds: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)

@@ -1,4 +1,4 @@
-"""The score of the exam says what is wrong."""
+"""Check that the score of the exam names every fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clippers.right import RIGHT
 
 @pytest.fixture
 def whole() -> score.Outcomes:
-    """An exam in which everything went well, as pytest reports it."""
+    """Return an exam in which everything went well, in the form that pytest reports."""
     outcomes = score.Outcomes()
     tests = [(score.WRONG_TEST, wrong.name) for wrong in WRONG]
     tests += [(score.RIGHT_TEST, score.name_of(right)) for right in RIGHT]

@@ -22,7 +22,7 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
-pytestmark = pytest.mark.library("jax")
+pytestmark = pytest.mark.array_library("jax")
 
 CHECKS: dict[str, Callable[[], None]] = {}
 #: How an array can be cut: by rows, by columns, in a grid of devices, by rows over both dimensions of it, on half.

@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
 
 @contextlib.contextmanager
 def _escape_errors() -> Iterator[None]:
-    """Escape what a terminal obeys in errors of usage: they repeat arguments, and `*.jsonl` is what files are called."""
+    """Escape what a terminal obeys in errors of usage: they repeat arguments, which may be names of files."""
     try:
         yield
     except click.ClickException as error:

@@ -119,7 +119,7 @@ def test_every_expectation_is_sampled() -> None:
 
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
-def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
+def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))
     claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
     for number, (name, wrong) in enumerate(wrong_replies(case)):
@@ -139,7 +139,7 @@ def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
 
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
-def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> None:
+def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))
     following = follow_up(case, right)
     if following is None:
@@ -151,7 +151,7 @@ def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> No
 
 
 @pytest.mark.parametrize("operation", ["global-norm", "value"])
-def test_an_empty_half_that_comes_back_in_another_dtype_is_judged(operation: str) -> None:
+def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
     case = next(case for case in all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
     single = replace(case, gradients=(replace(case.gradients[0], array=filled((1,), case.dtype, 0.5)),))
     first = Replied(changed(single, CHANGES["the same"]))

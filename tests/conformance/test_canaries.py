@@ -2,8 +2,8 @@
 
 Each file of `canaries/` replaces functions of one framework before it imports the adapter. The replacement is the
 identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python
-that has the framework. Without it, this Python is used where it has the framework itself. GRADCLIP_REQUIRE makes a
-framework's absence an error.
+that has the framework. Without it, this Python is used if it has the framework. A framework named in
+GRADCLIP_REQUIRE must be there; its absence is an error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
+def test_nothing_is_red_without_a_replacement(adapter: str) -> None:
     run = run_of(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []

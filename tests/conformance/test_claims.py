@@ -46,7 +46,7 @@ def changed(**members: Any) -> Claim:
     return replace(TRUE, **members)
 
 
-def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
+def test_claim_applies_to_its_subjects_and_rules_only() -> None:
     claim = changed(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
     own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
@@ -58,7 +58,7 @@ def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
     assert claims_for([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
 
 
-def test_a_claim_may_name_a_subject_with_brackets() -> None:
+def test_claim_may_name_a_subject_with_brackets() -> None:
     name = "torch.nn.utils.clip_grad_norm_[foreach=True]"
 
     assert changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
@@ -66,7 +66,7 @@ def test_a_claim_may_name_a_subject_with_brackets() -> None:
     assert not changed(subject=name).speaks_of("norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f")
 
 
-def test_a_claim_leaves_out_what_it_excludes() -> None:
+def test_claim_does_not_apply_to_excluded_rules() -> None:
     claim = changed(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
 
     assert claim.speaks_of("norm.none-stays-none/first/float32", "lib.clip")
@@ -75,7 +75,7 @@ def test_a_claim_leaves_out_what_it_excludes() -> None:
     assert claim.speaks_of("norm.zero-gradient/two/float32", "lib.clip")
 
 
-def test_shipped_claims_of_torch_leave_out_what_is_no_threshold() -> None:
+def test_shipped_claims_of_torch_leave_out_invalid_thresholds() -> None:
     (claim,) = load_claims("torch")
     left_out = {rule.id for rule in rules.load() if rule.id.startswith("global-norm.")}
     left_out = {rule for rule in left_out if not claim.speaks_of(rule, "torch.nn.utils.clip_grad_norm_[foreach=None]")}
@@ -134,7 +134,7 @@ def test_shipped_claims_match_what_was_run(adapter: str) -> None:
         ("", "either a formula or `predicts`"),
     ],
 )
-def test_a_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
+def test_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
     lines = ["[[claim]]", 'subject = "*"', 'phrase = "It clips."', 'where = "there"', entry]
     (tmp_path / "lib.claims.toml").write_text("\n".join(lines), encoding="utf-8")
 
@@ -164,7 +164,7 @@ def test_missing_phrase_and_changed_surroundings_are_noticed() -> None:
     assert hashlib.sha256((TEXT + " And more.").encode()).hexdigest() in other
 
 
-def test_claim_outside_docstrings_is_left_alone() -> None:
+def test_claim_outside_docstrings_is_not_compared() -> None:
     assert drift([changed(docstring=None)], {}) == []
 
 

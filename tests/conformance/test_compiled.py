@@ -72,7 +72,7 @@ def cells_of(function: Clipper) -> list[Cell]:
 
 
 @pytest.mark.parametrize("clipper", [OwnOtherRoundings, CommonOtherRoundings, LimitsOtherwise, Refuses])
-def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
+def test_compiled_form_that_rounds_differently_is_not_blamed(clipper: type[Clipper]) -> None:
     cells = cells_of(clipper())
 
     assert {cell.status for cell in cells} == {"pass"}, [cell.detail for cell in cells if cell.status != "pass"]
@@ -81,7 +81,7 @@ def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
     }  # fmt: skip
 
 
-def test_what_raises_in_one_form_alone_is_told_beside_the_other_answer() -> None:
+def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
     class RefusesCompiled(Refuses):
         """Raise only when compiled."""
 
@@ -97,13 +97,13 @@ def test_what_raises_in_one_form_alone_is_told_beside_the_other_answer() -> None
     )
 
 
-def test_the_forms_round_otherwise() -> None:
+def test_forms_round_differently() -> None:
     cells = cells_of(CommonOtherRoundings())
 
     assert max(cell.ulp or 0.0 for cell in cells) >= 1
 
 
-def test_poor_accuracy_is_no_failure() -> None:
+def test_poor_accuracy_when_compiled_is_quality() -> None:
     class LosesDigits(ByGlobalNorm):
         """Lose as many digits of a long sum as the dtype's arithmetic may lose, when compiled."""
 

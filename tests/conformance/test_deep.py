@@ -53,7 +53,7 @@ def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searche
     )
 
 
-def test_a_failing_input_is_found_and_shrunk() -> None:
+def test_failing_input_is_found_and_shrunk() -> None:
     outcome = searched(wrong_with_three, SCALED)
 
     (case,) = outcome.failing
@@ -64,13 +64,13 @@ def test_a_failing_input_is_found_and_shrunk() -> None:
     assert [len(float64_values(g.array)) for g in case.gradients if g.array is not None] == [0, 0, 2]
 
 
-def test_the_same_seed_finds_the_same() -> None:
+def test_same_seed_finds_the_same() -> None:
     assert searched(wrong_with_three, SCALED, 3).cases == searched(wrong_with_three, SCALED, 3).cases
 
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_a_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
+def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
     outcome = searched(right, Selection(dtypes=(dtype,)))
 
     assert not outcome.failing
@@ -79,7 +79,7 @@ def test_a_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) 
     assert outcome.tried >= deep.EXAMPLES
 
 
-def test_nothing_is_searched_that_is_not_selected() -> None:
+def test_unselected_rules_are_not_searched() -> None:
     assert searched(right, Selection(rules=("global-norm.zero-*",))).tried == 0
 
 
@@ -104,7 +104,7 @@ def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
     check()
 
 
-def test_a_find_reads_back(tmp_path: Path) -> None:
+def test_found_case_reads_back(tmp_path: Path) -> None:
     (case,) = searched(wrong_with_three, SCALED).failing
     path = tmp_path / "found.toml"
     path.write_text(found.as_toml(case), encoding="utf-8")
@@ -112,7 +112,7 @@ def test_a_find_reads_back(tmp_path: Path) -> None:
     assert list(found.cases(path)) == [case]
 
 
-def test_an_excluded_gradient_reads_back(tmp_path: Path) -> None:
+def test_excluded_gradient_reads_back(tmp_path: Path) -> None:
     gradients = [tensor([1.0], "float16"), tensor([2.0, -0.0], "float16", need_clip=False)]
     case = found.case_of("global-norm.excluded-untouched", "kept", "float16", gradients, {"clip_norm": 0.5})
     path = tmp_path / "found.toml"
@@ -129,11 +129,11 @@ def test_expectations_follow_from_the_rule() -> None:
     assert found.expectation_of("norm.twice-is-once", []) == expect("metamorphic", relation="twice")
 
 
-def test_the_finds_that_are_kept_are_read() -> None:
+def test_kept_cases_are_read() -> None:
     assert all(case.rule for case in found.cases())
 
 
-def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
+def test_command_line_searches_and_records(tmp_path: Path) -> None:
     path = tmp_path / "deep.jsonl"
     arguments = ["check", "numpy", "--deep", "--seed", "7", "--rule", "value.bounds", "--dtype", "float16"]
     result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
@@ -148,7 +148,7 @@ def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
     assert len({cell.case for cell in deep_cells}) == 1
 
 
-def test_without_hypothesis_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_without_hypothesis_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     result = CliRunner().invoke(gradclip, ["check", "numpy", "--deep"])
 

@@ -54,7 +54,7 @@ def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monke
 
 
 @pytest.mark.exam(sample=0)
-def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
+def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
     assert marks(start()) == "x"
@@ -66,7 +66,7 @@ def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path
 
 
 @pytest.mark.exam(sample=0)
-def test_who_comes_while_it_is_being_made_waits(folder: Path) -> None:
+def test_process_waits_while_another_makes_the_environment(folder: Path) -> None:
     both = [start(), start()]
 
     assert {marks(process) for process in both} <= {"x", "xx"}

@@ -67,7 +67,7 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 
 
 @pytest.mark.parametrize("p", [0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 7.5])
-def test_norm_encloses_what_it_cannot_name(p: float) -> None:
+def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
     """Compare powers of the bounds with the same power of the norm, which is known exactly."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
     bounds = exact.norm([exactly(4.0, -9.0)], p)
@@ -94,7 +94,7 @@ def test_norm_out_of_reach_is_an_error(p: float) -> None:
         exact.norm([exactly(1.0)], p)
 
 
-def test_norm_refuses_what_is_not_finite() -> None:
+def test_norm_refuses_nonfinite_elements() -> None:
     with pytest.raises(ValueError, match="judge non-finite gradients apart"):
         exact.norm([exactly(1.0, math.nan)])
 
@@ -146,7 +146,7 @@ def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
         (Formula("min-numerator", 0.125), math.inf, Fraction(5) / Fraction(5.125)),
     ],
 )
-def test_formulas(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
+def test_clip_by_each_formula(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
     expected = only(exact.clip_by_norm(exactly(3.0, -4.0), threshold, formula=formula))
 
     assert expected.fractions() == [3 * factor, -4 * factor]
@@ -162,7 +162,7 @@ def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
 
 
 @pytest.mark.parametrize("threshold", [math.nan, -math.inf])
-def test_thresholds_of_which_nothing_is_expected(threshold: float) -> None:
+def test_threshold_without_an_expected_result_is_an_error(threshold: float) -> None:
     with pytest.raises(ValueError, match="no gradient is expected"):
         exact.clip_by_norm(exactly(1.0), threshold)
 
@@ -172,7 +172,7 @@ def test_unknown_formula_is_an_error() -> None:
         exact.clip_by_norm(exactly(1.0), 1.0, formula=Formula("round"))
 
 
-def test_global_norm_leaves_out_what_is_excluded_or_none() -> None:
+def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
     tensors = [exactly(3.0), None, exactly(12.0, math.nan), exactly(-4.0)]
     clipped = exact.clip_by_global_norm(tensors, 2.5, included=[True, True, False, True])
 
@@ -206,7 +206,7 @@ def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
     assert exact.clip_by_value(exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
 
 
-def test_nonfinite_norm_and_what_follows_from_it() -> None:
+def test_nonfinite_norm_and_its_consequence() -> None:
     one, other, finite = exactly(1.0, -math.inf, -2.0), exactly(math.nan), exactly(1.0)
 
     assert nonfinite_norm([finite, finite]) is None
@@ -310,7 +310,7 @@ def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
     assert all(low < high for low, high in pairwise(doubles))
 
 
-def test_a_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
+def test_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
     elements = np.random.default_rng(23).standard_normal(10_000)
     clipped = exact.clip_by_norm(decode(elements.tobytes(), "float64"), 1.0)
 

@@ -26,7 +26,7 @@ from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.statuses import Status
 
 
-def test_the_expectation_of_every_case_resolves() -> None:
+def test_expectation_of_every_case_resolves() -> None:
     used = {type(expectation_of(each)) for each in all_cases()}
 
     assert used == set(EXPECTATIONS)
@@ -53,7 +53,7 @@ def test_every_expectation_is_described() -> None:
         (expect("metamorphic", relation="twize"), "did you mean 'twice'"),
     ],
 )
-def test_a_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
+def test_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
     asked = case("norm.scaled-above", "x", "float32", [tensor([3.0], "float32")], {"clip_norm": 1.0}, wrong)
 
     with pytest.raises(ValueError, match=said):
@@ -93,7 +93,7 @@ def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
 
 
 @pytest.mark.parametrize(("values", "status"), [([3.0, 4.0], "fail"), ([4.0, -4.0], "pass")])
-def test_a_new_expectation_is_one_class(sum_kept: type[Expectation], values: list[float], status: str) -> None:
+def test_new_expectation_is_one_class(sum_kept: type[Expectation], values: list[float], status: str) -> None:
     expected = expect(sum_kept.name, tolerance=0.5)
     asked = case("norm.scaled-above", "sum", "float32", [tensor(values, "float32")], {"clip_norm": 1.0}, expected)
     connection = InProcess(PlainFunction(clip, "clip_by_norm"))

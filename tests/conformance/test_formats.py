@@ -111,7 +111,7 @@ def test_encode_undoes_decode(dtype: str) -> None:
         (Fraction(2) ** 1024, "float64"),
     ],
 )
-def test_encode_refuses_what_is_not_representable(value: float | Fraction, dtype: str) -> None:
+def test_encode_refuses_unrepresentable_values(value: float | Fraction, dtype: str) -> None:
     with pytest.raises(ValueError, match=f"is not a {dtype}"):
         encode([value], dtype)
 
@@ -244,6 +244,6 @@ def test_neighbours(dtype: str) -> None:
     assert next_up(-smallest, dtype) == 0
 
 
-def test_value_of_refuses_what_is_not_finite() -> None:
+def test_value_of_refuses_nonfinite_bits() -> None:
     with pytest.raises(ValueError, match="no finite float16"):
         value_of(FORMATS["float16"].infinity_bits, FORMATS["float16"])

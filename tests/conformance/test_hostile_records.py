@@ -85,7 +85,7 @@ def executes(header: Header, cell: Cell, folder: Path) -> bool:
     return (folder / MARK).exists()
 
 
-def test_a_script_that_has_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_script_with_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
     """Show that the tests below can fail: the code makes the file that they look for."""
     header, cell = parts
     text = script(header, cell)
@@ -125,7 +125,7 @@ def test_no_text_of_the_framework_ends_the_docstring(text: str, parts: tuple[Hea
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_escaped_reads_back(text: str) -> None:
+def test_escaped_text_reads_back(text: str) -> None:
     assert ast.literal_eval(literal(text)) == text
     assert isinstance(ast.literal_eval(docstring_literal([text, "", text])), str)
 
@@ -178,7 +178,7 @@ def test_no_subject_is_code(subject: str, parts: tuple[Header, Cell], tmp_path: 
         script(header, cell)
 
 
-def test_a_subject_of_the_table_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_known_subject_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = named(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
     assert re.search(r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", script(header, cell))
@@ -218,7 +218,7 @@ def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) ->
     return header, replace(cell, case="global-norm.scaled-above/deep-12345678/float32", input=shown)
 
 
-def test_an_honest_find_has_a_script(parts: tuple[Header, Cell]) -> None:
+def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
     header, cell = find(parts, lambda shown: None)
 
     assert re.search(r"clip_norm=[0-9.]+\)", script(header, cell))
@@ -295,7 +295,7 @@ def test_no_answer_is_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Pat
 
 
 @pytest.mark.parametrize("key", ["norm_types", "formula", "dtypes", "features"])
-def test_a_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header, Cell]) -> None:
+def test_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header, Cell]) -> None:
     header, cell = parts
     (declared,) = header.subjects
     broken = {"norm_types": ["0x1p+99999"], "formula": {"eps": {"hex": CODE}}, "dtypes": [], "features": None}
@@ -305,7 +305,7 @@ def test_a_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header,
         script(header, cell)
 
 
-def test_an_unknown_rule_is_said(parts: tuple[Header, Cell]) -> None:
+def test_unknown_rule_is_reported(parts: tuple[Header, Cell]) -> None:
     header, cell = parts
 
     with pytest.raises(NoScript, match=r"no rule 'no-such\.rule'"):
@@ -339,7 +339,7 @@ of_method = Clipper().clip
 
 
 @pytest.mark.parametrize("name", ["of_lambda", "of_closure", "of_partial", "of_object", "of_method"])
-def test_a_callable_of_any_kind_has_a_script_that_shows_its_failure(
+def test_callable_of_any_kind_has_a_script_that_shows_its_failure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gradclip_adapters.registry import resolve

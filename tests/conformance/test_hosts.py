@@ -167,21 +167,21 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     assert phrase in str(raised.value)
 
 
-def test_fault_in_a_declaration_is_told_without_a_traceback() -> None:
+def test_fault_in_a_declaration_shows_no_traceback() -> None:
     with pytest.raises(StartError) as raised:
         HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=60)
 
     assert "Traceback" not in str(raised.value)
 
 
-def test_every_fake_is_expected_to_be_something() -> None:
+def test_every_fake_host_has_an_expected_status() -> None:
     # These are helpers, or other tests use them.
     helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
 
 
-def test_greeting_that_is_none() -> None:
+def test_greeting_that_is_not_a_message_is_refused() -> None:
     with pytest.raises(StartError, match=r"not an `about`.*Welcome to the framework"):
         HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])
 
@@ -195,13 +195,13 @@ def test_host_that_never_reads_is_ended_in_time() -> None:
     host.close()
 
 
-def test_launcher_that_does_not_exist() -> None:
+def test_launcher_that_does_not_exist_is_named() -> None:
     with pytest.raises(StartError, match="Cannot run 'no-such-launcher'") as raised:
         HostProcess(["no-such-launcher", "fake"])
     assert raised.value.kind == "no-host"
 
 
-def test_host_that_cannot_be_started_again_costs_each_cell_that_is_left(tmp_path: Path) -> None:
+def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: Path) -> None:
     adapter = tmp_path / "once.py"
     text = (HOSTS / "exits.py").read_text(encoding="utf-8")
     marker = tmp_path / "started"
@@ -224,7 +224,7 @@ def test_several_jobs_have_hosts_of_their_own() -> None:
     ]
 
 
-def test_process_that_a_host_leaves_behind_holds_nothing_up(tmp_path: Path) -> None:
+def test_process_that_outlives_its_host_does_not_block_the_run(tmp_path: Path) -> None:
     adapter, number = tmp_path / "leaves_a_process.py", tmp_path / "number"
     # In its own session, the child outlives the host and keeps the host's standard error open.
     child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True).pid"

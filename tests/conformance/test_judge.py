@@ -139,7 +139,7 @@ class TestValues:
         assert verdict(asked, [array(TRIANGLE)]).status == "pass"
         assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
 
-    def test_a_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
+    def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
         # The norm is 5 times the scale and representable. Its square is not.
         scale = 1 + 2.0**-20
         asked = a_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
@@ -147,11 +147,11 @@ class TestValues:
         assert predict(asked).near == (True,)
         assert predict(a_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
 
-    def test_a_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
+    def test_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
         assert predict(a_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
         assert predict(a_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
 
-    def test_a_coarse_dtype_beside_a_fine_one_is_quality(self) -> None:
+    def test_coarse_coefficient_for_mixed_dtypes_is_quality(self) -> None:
         gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -162,7 +162,7 @@ class TestValues:
         assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
         assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
 
-    def test_a_coarse_dtype_excuses_none_that_is_clipped_by_a_norm_of_its_own(self) -> None:
+    def test_coarse_coefficient_is_no_excuse_for_a_clip_by_own_norm(self) -> None:
         gradients = [tensor([3.0, 4.0], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -172,7 +172,7 @@ class TestValues:
         found = verdict(asked, [rounded([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 1" in found.detail) == ("fail", True)
 
-    def test_the_worst_grade_counts_and_then_the_most_ulp(self) -> None:
+    def test_worst_status_counts_before_the_most_ulp(self) -> None:
         gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -189,14 +189,14 @@ class TestValues:
         )
         assert "gradient 1" in found.detail
 
-    def test_the_same_result_of_two_gradients_is_measured_twice(self) -> None:
+    def test_same_result_of_two_gradients_is_measured_twice(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
 
         assert verdict(asked, [array(TRIANGLE), array([6.0, 8.0])]).status == "pass"
         assert verdict(asked, [array(TRIANGLE), array(TRIANGLE)]).status == "fail"
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-    def test_budget_and_bound_are_where_they_are_said_to_be(self, dtype: str) -> None:
+    def test_status_changes_at_the_budget_and_at_the_bound(self, dtype: str) -> None:
         asked = a_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
@@ -207,25 +207,25 @@ class TestValues:
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
-    def test_the_word_says_by_how_much_an_answer_is_off_and_that_of_a_pass_does_not(self) -> None:
+    def test_behaviour_of_a_failure_says_how_far_it_is_off(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
         assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
         assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
 
-    def test_a_result_of_another_dtype_still_has_values(self) -> None:
+    def test_result_of_another_dtype_still_has_values(self) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
 
         assert found.status == "pass"
 
     @pytest.mark.parametrize("bad", [nan, inf, -inf])
-    def test_a_result_that_is_not_finite_fails(self, bad: float) -> None:
+    def test_result_that_is_not_finite_fails(self, bad: float) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
 
         assert (found.status, found.ulp) == ("fail", inf)
 
-    def test_a_raise_fails(self) -> None:
+    def test_raise_fails(self) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
@@ -244,25 +244,21 @@ class TestValues:
             ([1.625, -2.125], "fail"),
         ],
     )
-    def test_of_a_step_that_leaves_the_range_the_consequence_is_quality(
-        self, result: list[float] | None, status: str
-    ) -> None:
+    def test_result_of_a_step_that_leaves_the_range_is_quality(self, result: list[float] | None, status: str) -> None:
         given = [3.0, -4.0]
         asked = a_case(expect("values", leaves_range=True), given, clip_norm=2.5)
 
         assert verdict(asked, [array(result or given)]).status == status
 
     @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
-    def test_of_a_step_that_leaves_the_range_an_error_is_quality_where_it_is_the_norm(
-        self, size: float, status: str
-    ) -> None:
+    def test_error_about_a_norm_that_leaves_the_range_is_quality(self, size: float, status: str) -> None:
         asked = a_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
 
         assert verdict(asked, Raised("FloatingPointError", "")).status == status
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize("operation", ["norm", "global-norm"])
-    def test_of_large_tensors_identity_zeros_and_nan_fail(self, operation: str, dtype: str) -> None:
+    def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:
         asked = next(
             each
             for each in all_cases()
@@ -274,7 +270,7 @@ class TestValues:
 
         assert [verdict(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
 
-    def test_through_an_optimizer_the_learning_rate_counts(self) -> None:
+    def test_learning_rate_of_an_optimizer_counts(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
 
         assert verdict(asked, [array([0.375, 0.5])]).status == "pass"
@@ -294,13 +290,13 @@ class TestClipByValue:
             (-inf, inf, [3.0, -3.0, 0.5, inf, -inf, nan]),
         ],
     )
-    def test_an_infinite_bound_is_none(self, low: float, high: float, expected: list[float]) -> None:
+    def test_infinite_bound_limits_nothing(self, low: float, high: float, expected: list[float]) -> None:
         asked = self.asked(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
 
         assert verdict(asked, [array(expected)]).status == "pass"
         assert verdict(asked, [array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
 
-    def test_the_sign_of_a_zero_inside_is_kept(self) -> None:
+    def test_sign_of_a_zero_inside_must_stay(self) -> None:
         asked = self.asked(-0.0, 2.0, max=1.0)
 
         assert verdict(asked, [array([-0.0, 1.0])]).status == "pass"
@@ -308,15 +304,15 @@ class TestClipByValue:
         through = subject("clip_by_value", "optimizer")
         assert verdict(asked, [array([0.0, 1.0])], subject=through).status == "pass"
 
-    def test_the_sign_of_a_zero_that_is_a_bound_is_free(self) -> None:
+    def test_sign_of_a_zero_at_a_bound_is_free(self) -> None:
         assert verdict(self.asked(-0.0, 2.0, min=0.0, max=1.0), [array([0.0, 1.0])]).status == "pass"
 
-    def test_one_ulp_is_too_much(self) -> None:
+    def test_one_ulp_off_fails(self) -> None:
         found = verdict(self.asked(3.0, max=1.0), [array([next_down(1.0, "float32")])])
 
         assert found.status == "fail"
 
-    def test_a_nan_that_became_a_bound_fails(self) -> None:
+    def test_nan_that_became_a_bound_fails(self) -> None:
         assert verdict(self.asked(nan, max=1.0), [array([1.0])]).status == "fail"
 
 
@@ -332,7 +328,7 @@ class TestSubnormals:
         assert verdict(asked, flushed, subject=declared).status == "pass"
         assert verdict(asked, [array([1.0, 0.0])], subject=declared).status == "fail"
 
-    def test_the_smallest_normal_number_is_none_that_is_flushed(self) -> None:
+    def test_smallest_normal_number_must_not_be_flushed(self) -> None:
         normal = 2.0**-126
         asked = a_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
         declared = subject("clip_by_global_norm", "flushes_subnormals")
@@ -362,7 +358,7 @@ class TestReturnedNorm:
             assert self.of(array([5.0], dtype, ()), TRIANGLE) == "pass"
             assert self.of(array([5.0], dtype), TRIANGLE) == "pass"
 
-    def test_a_narrower_norm_loses_digits(self) -> None:
+    def test_narrower_norm_loses_digits(self) -> None:
         values = [1.0, 2.0, 3.0]
         exact = math.sqrt(14)
 
@@ -374,10 +370,10 @@ class TestReturnedNorm:
         assert self.of(array([5.0, 5.0]), TRIANGLE) == "fail"
         assert self.of(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
 
-    def test_the_norm_after_the_clip_fails(self) -> None:
+    def test_norm_after_the_clip_fails(self) -> None:
         assert self.of(array([1.0], shape=()), TRIANGLE) == "fail"
 
-    def test_an_integer_zero_over_nothing_passes(self) -> None:
+    def test_integer_zero_over_nothing_passes(self) -> None:
         assert self.of(Array.of(np.array(0))) == "pass"
 
     @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
@@ -393,7 +389,7 @@ class TestReturnedNorm:
         assert self.of(array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
         assert self.of(array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
 
-    def test_an_error_is_right_only_where_the_dtype_holds_no_norm_and_no_option_asks_for_it(self) -> None:
+    def test_error_passes_only_if_the_dtype_cannot_hold_the_norm(self) -> None:
         def of(*values: float, features: Sequence[str] = ()) -> str:
             asked = a_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
             about = subject("clip_by_global_norm", *features)
@@ -405,14 +401,14 @@ class TestReturnedNorm:
 
 
 class TestUntouched:
-    def test_nan_is_called_so(self) -> None:
+    def test_detail_names_nan(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
         scaled = a_case(expect("values"), TRIANGLE, clip_norm=1.0)
 
         assert "Element 1 of gradient 0 is NaN or infinite" in verdict(scaled, [array([0.75, nan])]).detail
         assert verdict(asked, [array([0.5, nan])]).status == "fail"
 
-    def test_bits_count(self) -> None:
+    def test_untouched_means_bit_for_bit(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
 
         assert verdict(asked, [array([0.0, 1.0])]).status == "pass"
@@ -429,7 +425,7 @@ class TestUntouched:
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan]).status == "fail"
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan], subject=through).status == "pass"
 
-    def test_the_same_bits_of_another_dtype_are_not_the_same(self) -> None:
+    def test_same_bits_of_another_dtype_are_not_the_same(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
 
         assert verdict(asked, [array([1.0], "float16")]).status == "pass"
@@ -450,16 +446,16 @@ class TestForm:
             ([array(TRIANGLE, "float64"), None], "came back as float64"),
         ],
     )
-    def test_what_is_broken_is_said(self, results: list[Array | None], said: str) -> None:
+    def test_detail_names_the_broken_form(self, results: list[Array | None], said: str) -> None:
         found = verdict(self.asked, results)
 
         assert found.status == "fail"
         assert said in found.detail
 
-    def test_a_kept_form_passes(self) -> None:
+    def test_kept_form_passes(self) -> None:
         assert verdict(self.asked, [array([0.5, 0.5]), None]).status == "pass"
 
-    def test_a_sparse_gradient_may_come_back_dense(self) -> None:
+    def test_sparse_gradient_may_come_back_dense(self) -> None:
         sparse = replace(tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
         asked = case("global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, expect("values"))
 
@@ -485,12 +481,12 @@ class TestNotSilent:
     def test_answers(self, answer: Any, status: str) -> None:
         assert verdict(self.asked, answer).status == status
 
-    def test_an_error_is_no_answer_where_an_option_asks_for_it(self) -> None:
+    def test_error_fails_if_there_is_an_option_for_it(self) -> None:
         about = subject("clip_by_global_norm", "error_if_nonfinite")
 
         assert verdict(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
 
-    def test_a_gradient_of_its_own_norm_is_not_touched(self) -> None:
+    def test_nan_of_another_gradient_does_not_count_for_own_norms(self) -> None:
         asked = a_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
         assert verdict(asked, [array([nan]), array([1.5, 2.0])]).status == "pass"
@@ -501,7 +497,7 @@ class TestRaises:
     unchanged = (array([nan]),)
 
     @pytest.mark.parametrize("atomic", [False, True])
-    def test_an_error_is_asked_for(self, atomic: bool) -> None:
+    def test_error_is_required_if_asked_for(self, atomic: bool) -> None:
         asked = a_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
 
         assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
@@ -509,7 +505,7 @@ class TestRaises:
         changed = "fail" if atomic else "pass"
         assert verdict(asked, Raised("RuntimeError", "", (array([0.0]),))).status == changed
 
-    def test_a_negative_threshold_is_refused(self) -> None:
+    def test_negative_threshold_is_refused(self) -> None:
         asked = a_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
 
         assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
@@ -541,7 +537,7 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
         assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
-    def test_the_word_is_of_the_call_that_raised(self) -> None:
+    def test_behaviour_names_both_calls(self) -> None:
         asked = a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
         found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
@@ -550,7 +546,7 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "other:1.5,2 then unchanged"
 
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
-    def test_a_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
+    def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
         assert (
             verdict(a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status == status
         )
@@ -575,11 +571,11 @@ class TestEffects:
         (NotSupported("no such thing"), "unsupported"),
     ],
 )
-def test_without_an_answer_of_the_framework(answer: Answer, status: str) -> None:
+def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
     assert verdict(a_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
 
 
-def test_what_nobody_defines_is_recorded() -> None:
+def test_undefined_behaviour_is_recorded() -> None:
     asked = a_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
     assert verdict(asked, [array([nan, nan])]).status == "unspecified"
@@ -609,10 +605,10 @@ class TestOwnFormula:
 
             assert (found.status, found.quote) == ("documented", self.claim.phrase)
 
-    def test_the_neutral_formula_passes_whatever_is_claimed(self) -> None:
+    def test_neutral_formula_passes_despite_a_claim(self) -> None:
         assert self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
 
-    def test_a_formula_that_rounds_alike_passes(self) -> None:
+    def test_formula_that_rounds_alike_passes(self) -> None:
         found = self.judged(
             a_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0), array([150.0, 200.0], "float16")
         )
@@ -624,7 +620,7 @@ class TestOwnFormula:
 
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
-    def test_the_nearer_formula_is_found_across_a_power_of_two(self) -> None:
+    def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
         # An ulp below 2**-18 is half an ulp at it. The result is 2 small ulp from the neutral one, 1.24 from its own.
         asked = a_case(
             expect("untouched", indices=(0,)),
@@ -663,7 +659,7 @@ class TestOwnFormula:
 
         assert found == ["documented", "documented", "fail", "pass"]
 
-    def test_a_wrong_claim_excuses_nothing(self) -> None:
+    def test_wrong_claim_excuses_nothing(self) -> None:
         found = self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
 
         assert found.status == "fail"
@@ -675,14 +671,14 @@ class TestOwnFormula:
 
         assert self.judged(asked, Array.of(poor)).status == "fail"
 
-    def test_excluded_gradients_are_no_matter_of_formulas(self) -> None:
+    def test_formula_excuses_no_change_of_excluded_gradients(self) -> None:
         asked = a_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
 
         assert verdict(asked, [self.own(TRIANGLE, 1.0), array([0.5])], claims=(self.claim,)).status == "fail"
 
 
 class TestOwnEdges:
-    def test_a_behaviour_that_is_claimed_is_documented(self) -> None:
+    def test_behaviour_that_is_claimed_is_documented(self) -> None:
         claim = Claim(
             "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"
         )
@@ -697,7 +693,7 @@ class TestOwnEdges:
         elsewhere = replace(asked, rule="global-norm.scaled-above")
         assert verdict(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
 
-    def test_what_agrees_is_not_documented_as_a_difference(self) -> None:
+    def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
         zeros = [array([0.0, 0.0])]
         erased = a_case(expect("values"), TRIANGLE, clip_norm=0.0)
@@ -707,7 +703,7 @@ class TestOwnEdges:
         found = [verdict(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
         assert found == ["pass", "quality", "documented"]
 
-    def test_an_error_of_a_second_call_is_what_a_claim_speaks_of(self) -> None:
+    def test_claim_about_errors_covers_the_second_call(self) -> None:
         claim = Claim("library.clip", ("*",), None, "raises:RuntimeError", "can be called once", "its page")
         answers = [array([1.5, 2.0])], Raised("RuntimeError", "")
 

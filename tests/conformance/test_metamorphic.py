@@ -109,7 +109,7 @@ BROKEN: tuple[tuple[str, Clipper], ...] = (
 
 @pytest.mark.exam(sample=4)
 @pytest.mark.parametrize(("name", "clip"), BROKEN, ids=[f"{name}-{i}" for i, (name, _) in enumerate(BROKEN)])
-def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
+def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -> None:
     cells = check_clipper(clip, "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert "fail" in {cell["status"] for cell in cells}, cells
@@ -117,7 +117,7 @@ def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
-def test_the_relation_blames_no_right_clipper(name: str) -> None:
+def test_relation_blames_no_right_clipper(name: str) -> None:
     cells = check_clipper(by_global_norm(plain), "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]
@@ -136,7 +136,7 @@ def test_other_roundings_for_other_magnitudes_are_quality() -> None:
     assert [cell["status"] for cell in cells] == ["quality"]
 
 
-def test_a_second_call_that_raises_fails() -> None:
+def test_second_call_that_raises_fails() -> None:
     calls = []
 
     def clip(grads: Grads, *, clip_norm: float) -> Grads:

@@ -102,7 +102,7 @@ def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fracti
         assert first.values.negative == second.values.negative
 
 
-def test_clips_by_value_agree_on_what_is_not_finite() -> None:
+def test_clips_by_value_agree_on_nonfinite_elements() -> None:
     tensor = exactly([math.nan, math.inf, -math.inf, -0.0])
     for low, high in ((-1, 2), (3, 1), (0, 0)):
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
@@ -134,7 +134,7 @@ def test_second_oracle_reaches_the_other_norms(p: float) -> None:
     assert float(gradient.fractions()[0] * bounds.middle) == 3.0
 
 
-def test_orders_that_are_no_norm_are_refused() -> None:
+def test_invalid_orders_of_a_norm_are_refused() -> None:
     for p in (0.0, -2.0, math.nan):
         with pytest.raises(ValueError, match="no norm of order"):
             arbitrary_precision.norm([exactly([1.0])], p)
@@ -156,7 +156,7 @@ def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
 
 
 @pytest.mark.parametrize("which", range(5))
-def test_a_wrong_oracle_is_caught(which: int) -> None:
+def test_wrong_oracle_is_caught(which: int) -> None:
     right = exact.clip_by_norm(exactly([3.0, 5.0]), 1.0)
     said, wrong = _tampered(right)[which]
 

@@ -144,7 +144,7 @@ def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.case)
-def test_the_answer_that_was_pinned_is_a_deviation(pin: Pinned) -> None:
+def test_pinned_answer_is_a_deviation(pin: Pinned) -> None:
     assert status_of(pin, pin.as_pinned) == "deviation"
 
 
@@ -165,7 +165,7 @@ def moved(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("towards", [-np.inf, np.inf])
-def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towards: float) -> None:
+def test_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towards: float) -> None:
     random = np.random.default_rng(7)
     given = random.standard_normal(1000).astype(dtype)
     got = (given / 3).astype(dtype)
@@ -197,7 +197,7 @@ def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, to
     ],
     ids=["scaled", "other sign", "reversed", "a third lost", "a NaN", "an infinity", "a first one", "shorter", "abs"],
 )
-def test_a_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any]) -> None:
+def test_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any]) -> None:
     given = np.random.default_rng(7).standard_normal(1000).astype("float32")
     pinned, answered = (
         f"other:{write_numbers([Array.of(np.asarray(one, 'float32'))], [Array.of(given)])}"
@@ -209,13 +209,13 @@ def test_a_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], A
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e160, 1e307])
-def test_a_summary_stays_within_the_range(scale: float) -> None:
+def test_summary_stays_within_the_range(scale: float) -> None:
     given = np.full(100, scale)
 
     assert ", norm x0.5, along 1, " in write_numbers([Array.of(given / 2)], [Array.of(given)])
 
 
-def test_a_pin_of_few_numbers_is_exact() -> None:
+def test_pin_of_few_numbers_is_exact() -> None:
     assert not same_behaviour("other:1,2,3", "other:1,2,3.01")
     assert not same_behaviour("other:1,2 off by 2^20 ulp", "other:1,2 off by 2^21 ulp")
     assert not same_behaviour("all-nan", "all-zero")

@@ -55,7 +55,7 @@ def test_function_that_ends_the_process_costs_its_cells() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_calls_before_all_others_are_calls_of_cases(dtype: str) -> None:
+def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
     asked: list[Call] = []
 
     class Asks(PlainFunction):
@@ -137,7 +137,7 @@ def test_function_that_ends_its_process_at_once_costs_its_cells(
     assert all(said in result["detail"] for result in results)
 
 
-def test_other_cells_are_judged_as_ever(misbehaving: Any) -> None:
+def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
     rule = "norm.*threshold*"
     whole = check_clipper(misbehaving.right, "clip_by_norm", dtypes=["float32"], rule=rule)
     ended = check_clipper(misbehaving.leaves_at_negative, "clip_by_norm", dtypes=["float32"], rule=rule)
@@ -184,7 +184,7 @@ def test_answer_of_gigabytes_is_not_packed(misbehaving: Any) -> None:
 
 
 @pytest.mark.parametrize("memory", ["much", "4X", "-1G", "1", "9" * 400, 0])
-def test_memory_that_is_no_size_is_refused(memory: Any) -> None:
+def test_invalid_size_of_memory_is_refused(memory: Any) -> None:
     with pytest.raises(ValueError, match="of memory"):
         check_clipper(returns_no_norm, "clip_by_norm", memory=memory)
 
@@ -239,7 +239,7 @@ def clip(grads, *, clip_norm):
     ],
     ids=["guarded", "unguarded"],
 )
-def test_script_is_imported_only_where_it_merely_defines(guard: str, said: str, tmp_path: Path) -> None:
+def test_script_is_imported_only_if_it_is_guarded(guard: str, said: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(guard=guard), encoding="utf-8")
 
@@ -276,7 +276,7 @@ def test_function_that_another_module_would_hide_is_not_imported(
 
 
 @pytest.mark.parametrize("function", [functools.partial(returns_no_norm), "text", [].append])
-def test_what_has_no_name_in_a_module_is_not_imported(function: Any) -> None:
+def test_callable_without_a_name_in_a_module_is_not_imported(function: Any) -> None:
     with pytest.raises(CannotIsolate, match=r"no name by which|names something else"):
         import_target(function)
 
@@ -299,7 +299,7 @@ print(sorted({result["status"] for result in results}), np.geterr() == strict)
 """
 
 
-def test_floating_point_errors_that_raise_are_the_functions_alone() -> None:
+def test_function_may_make_floating_point_errors_raise() -> None:
     # This needs a process of its own, because a process builds the cases once.
     command = [sys.executable, "-W", "error", "-c", STRICT]
 

@@ -79,7 +79,7 @@ class TestErrorBounds:
         assert bounds.norm_budget == bounds.norm_bound == 0
         assert bounds.clip_budget == pytest.approx(2, rel=0.01)
 
-    def test_a_sum_too_long_for_the_format_is_held_to_the_next_wider_one(self) -> None:
+    def test_bound_of_a_long_sum_is_that_of_the_next_wider_format(self) -> None:
         in_its_own, in_single = (error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
 
         # Two rounded squares count half, two rounded norms count whole, and the errors of float32 are negligible.
@@ -96,7 +96,7 @@ class TestErrorBounds:
 
         assert norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
 
-    def test_no_format_is_wider_than_the_widest(self) -> None:
+    def test_bound_of_a_sum_too_long_for_float64_is_infinite(self) -> None:
         assert error_bounds(FORMATS["float64"], 2.0, 2**53, 5.0).norm_bound == math.inf
 
     def test_bounds_grow_with_the_elements_that_are_counted(self) -> None:
@@ -118,7 +118,7 @@ class TestErrorBounds:
         alone = predict(case_of(few, many, operation="norm", clip_norm=1.0)).errors
         assert alone[0].norm_bound < alone[1].norm_bound
 
-    def test_of_no_gradients_nothing_is_rounded(self) -> None:
+    def test_no_gradients_have_no_rounding_error(self) -> None:
         asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
 
         assert (
@@ -138,14 +138,14 @@ class TestNarrowest:
 
         assert narrowest(asked) == "float64"
 
-    def test_of_nothing_it_is_the_cases_own(self) -> None:
+    def test_narrowest_dtype_of_no_gradients_is_the_cases(self) -> None:
         asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
 
         assert narrowest(asked) == "float16"
 
 
 class TestOracles:
-    def test_orders_that_integers_do_not_reach_need_the_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_orders_need_the_second_oracle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         array = Array.of(np.array([1.0, 2.0]))
         if oracles.SECOND is not None:
             bounds = predict(case_of(array, clip_norm=1.0, norm_type=2.2)).norms[0]
@@ -157,7 +157,7 @@ class TestOracles:
             predict(case_of(array, clip_norm=1.0, norm_type=2.3))
         assert oracles.second_oracle() == "not installed"
 
-    def test_a_clip_by_value_on_which_they_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_clip_by_value_on_which_the_oracles_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Liar:
             @staticmethod
             def clip_by_value(values: DyadicArray, low: Any, high: Any) -> Any:
@@ -169,7 +169,7 @@ class TestOracles:
             oracles._clip_by_value(DyadicArray([1, 9], 0, [False, False]), -2.0, 2.0)
 
     @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
-    def test_an_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
+    def test_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
         values = [-(2.0**1023), -0.5, 0.5, 2.0**1023]
         array = tensor(values, "float64").array
         assert array is not None

@@ -86,7 +86,7 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
-def test_time_limit_that_is_none_is_refused(seconds: str, tmp_path: Path) -> None:
+def test_invalid_time_limit_is_refused(seconds: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -100,7 +100,7 @@ def test_missing_framework_names_the_option_for_another_python(tmp_path: Path) -
     assert "--gradclip-python EXE" in done.stdout
 
 
-def test_no_option_may_collide_with_another_plugin() -> None:
+def test_every_option_has_the_prefix_of_the_plugin() -> None:
     class Group:
         names: ClassVar[list[str]] = []
 
@@ -116,7 +116,7 @@ def test_no_option_may_collide_with_another_plugin() -> None:
     assert all(name.startswith("--gradclip-") for name in Group.names)
 
 
-def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:
+def test_plugin_imports_the_suite_only_when_used(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.run.runner' not in sys.modules\n",
         encoding="utf-8",

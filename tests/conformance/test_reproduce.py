@@ -263,7 +263,7 @@ class TestPlainFunction:
         shown = CliRunner().invoke(gradclip, ["show", find])
         assert "gradclip repro" in shown.output
 
-    def test_script_needs_numpy_and_the_function_alone(self, record: Path) -> None:
+    def test_script_imports_only_numpy_and_the_function(self, record: Path) -> None:
         result = CliRunner().invoke(
             gradclip, ["repro", str(record), "global-norm.scaled-above/three-four-five/float32"]
         )
@@ -283,7 +283,7 @@ class TestPlainFunction:
             (["global-norm.tensor-order/clipped/float32"], "shows no answers"),
         ],
     )
-    def test_what_cannot_be_shown_is_said(self, record: Path, arguments: list[str], says: str) -> None:
+    def test_cell_without_a_script_is_reported(self, record: Path, arguments: list[str], says: str) -> None:
         result = CliRunner().invoke(gradclip, ["repro", str(record), *arguments])
 
         assert result.exit_code == 2
@@ -360,7 +360,7 @@ def clip(grads, *, clip_norm):
         (STARTS_TOO_EARLY, "global-norm.layout/sliced/float64"),
     ],
 )
-def test_script_shows_what_happens_again_in_threads_and_in_another_layout(
+def test_script_covers_repetition_threads_and_layouts(
     wrong: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, output = tmp_path / "clip_module.py", tmp_path / "script.py"
@@ -400,7 +400,7 @@ def clip(grads, *, clip_norm):
         "intermediate-range/elements-far-apart/float64",
     ],
 )
-def test_script_lets_no_more_pass_than_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, output, record = tmp_path / "clip_module.py", tmp_path / "script.py", tmp_path / "off.jsonl"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (case,) = (each for each in all_cases() if each.id == f"global-norm.{name}")
@@ -428,7 +428,7 @@ def clip(grads, *, max, min=None, need_clip=None):
 """
 
 
-def test_script_leaves_out_what_the_suite_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_leaves_out_the_same_arguments_as_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record, output = tmp_path / "record.jsonl", tmp_path / "script.py"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "nothing_by_default.py").write_text(NOTHING_BY_DEFAULT, encoding="utf-8")
@@ -443,7 +443,7 @@ def test_script_leaves_out_what_the_suite_left_out(tmp_path: Path, monkeypatch: 
     assert "AssertionError" in done.stderr
 
 
-def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:
+def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
     """Check that the script shows the elements that the record shows: here flushed subnormal numbers."""
     case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
 

@@ -56,7 +56,7 @@ def entry_of(kind: str, usual: dict[str, str], **changes: str) -> str:
     ],
     ids=["bytes", "damaged", "nested", "long"],
 )
-def test_a_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / f"lib.{kind}.toml").write_bytes(content)
 
     with pytest.raises(ValueError, match=rf"lib\.{kind}\.toml {said}"):
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: st
         ),
     ],
 )
-def test_a_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
+def test_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^lib\.toml.*{said}"):
         read_deviations(text, "lib.toml")
 
@@ -98,7 +98,7 @@ def test_a_known_failure_of_other_types_is_refused(text: str, said: str) -> None
         (entry_of("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
     ],
 )
-def test_a_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "lib.claims.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^lib\.claims\.toml.*{said}"):
@@ -121,7 +121,7 @@ def test_a_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path)
         ),
     ],
 )
-def test_a_kept_case_that_is_none_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_kept_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "regressions.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^regressions\.toml{said}"):
@@ -157,7 +157,7 @@ def test_damaged_recipes_are_named(text: str, said: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("text", "said"), [("imports", " is not TOML"), ('imports = "import torch"', "is a required property")]
 )
-def test_a_damaged_table_of_scripts_is_named(
+def test_damaged_table_of_scripts_is_named(
     text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = {"name": "f", "operation": "clip_by_norm", "dtypes": ["float32"], "features": []}
@@ -201,7 +201,7 @@ def test_a_damaged_table_of_scripts_is_named(
         ({"kind": "plain", "eps": True}, "`eps` must be a finite number"),
     ],
 )
-def test_a_formula_that_is_none_is_refused_where_a_host_declares_it(formula: dict[str, Any], said: str) -> None:
+def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str) -> None:
     subject = Subject("mine", "clip_by_norm", ("float32",), (), formula=formula)
 
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
@@ -210,13 +210,13 @@ def test_a_formula_that_is_none_is_refused_where_a_host_declares_it(formula: dic
     assert "'mine'" in str(caught.value)
 
 
-def test_a_formula_that_is_one_is_taken() -> None:
+def test_formula_that_is_one_is_taken() -> None:
     check_formulas([Subject("mine", "clip_by_norm", ("float32",), (), formula={"kind": "coefficient", "eps": 1e-6})])
 
     assert Formula.of({"kind": "plain", "eps": 0}) == Formula()
 
 
-def test_a_file_with_windows_line_ends_is_read(tmp_path: Path) -> None:
+def test_file_with_windows_line_ends_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b'a = 1\r\nb = "x"\r\n')
 
     assert read_toml(tmp_path / "a.toml") == {"a": 1, "b": "x"}

@@ -42,7 +42,7 @@ def test_every_rule_catches_a_wrong_clipper() -> None:
     assert caught == judged, f"rules that catch nothing: {sorted(judged - caught)}; unknown: {sorted(caught - judged)}"
 
 
-def test_each_wrong_clipper_stands_once() -> None:
+def test_each_wrong_clipper_has_its_own_name() -> None:
     names = [wrong.name for wrong in WRONG]
 
     assert len(names) == len(set(names))

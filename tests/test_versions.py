@@ -35,7 +35,9 @@ def test_no_requirement_with_a_version_stands_twice() -> None:
 
 
 def test_no_version_is_pinned_outside_the_table() -> None:
-    pinned = [requirement for requirement in list_requirements() if "==" in requirement]
+    # A new release of a linter finds new faults in old code, so the linters are pinned as well.
+    linters = PYPROJECT["dependency-groups"]["lint"]
+    pinned = [requirement for requirement in list_requirements() if "==" in requirement and requirement not in linters]
 
     assert set(pinned) <= set(VERSIONS.values())
 

@@ -280,7 +280,7 @@ class TestPlainFunction:
             (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
             (["global-norm.repeated-tensor/same-object/float32"], "one gradient twice"),
             # It treats every order alike: the relation holds, and there is nothing to show.
-            (["global-norm.tensor-order/clipped/float32"], "does not show the answers"),
+            (["global-norm.tensor-order/clipped/float32"], "shows no answers"),
         ],
     )
     def test_what_cannot_be_shown_is_said(self, record: Path, arguments: list[str], says: str) -> None:

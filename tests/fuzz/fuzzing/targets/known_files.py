@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from gradclip_conformance.judge.answers import Answer, Description, Replied
 from hypothesis import strategies as st
 
 from gradclip_adapters.wire import subject_from_json
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.judge.answers import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
 from gradclip_conformance.known.propose import proposal

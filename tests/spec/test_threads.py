@@ -32,6 +32,7 @@ def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(array) for array in arrays] + [random.standard_normal((700, 30, 40)).astype(dtype)[:, ::2, 1:]]
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("inplace", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_the_number_of_threads_is_no_part_of_a_result(

@@ -42,9 +42,9 @@ __all__ = [
 #: Bits of the balls' centres.
 BITS = 320
 
-#: Bits up to which a comparison is repeated before it counts as equality. The squares of float64 numbers spread over
-#: no more than 4,200 bits.
-COMPARISON_BITS = 16_384
+#: Bits up to which a comparison is repeated before it counts as equality, a power of two times `BITS`. The seventh
+#: powers of float64 numbers spread over no more than 14,700 bits.
+COMPARISON_BITS = 20_480
 
 
 #: The library has one precision for all threads, and the suite as many threads as host processes.

@@ -158,7 +158,7 @@ class TestExitCodes:
             (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
             (["check", "numpy", "--command", "no-such-launcher"], 3, "Name another Python, or another launcher"),
             pytest.param(
-                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch that "),
+                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch in "),
                 # It reads every published record.
                 marks=pytest.mark.exam(sample=0),
             ),

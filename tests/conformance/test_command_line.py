@@ -126,8 +126,8 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow? Known: "),
-            (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch? Known: "),
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow?"),
+            (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch?"),
             (["check", "jax"], 2, "reference-jax checks this project's own functions on jax."),
             (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
             (["check", "numpy", "--rule", "global-norm"], 2, "Did you mean 'global-norm.*'?"),
@@ -158,7 +158,7 @@ class TestExitCodes:
             (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
             (["check", "numpy", "--command", "no-such-launcher"], 3, "Name another Python, or another launcher"),
             pytest.param(
-                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch that "),
+                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch in "),
                 # It reads every published record.
                 marks=pytest.mark.exam(sample=0),
             ),
@@ -391,7 +391,7 @@ class TestRecords:
         result = run("expectations", "update", record, "--write")
 
         assert result.exit_code == 2
-        assert "There is no adapter" in result.stderr
+        assert "cannot be pinned" in result.stderr
 
     def test_summary_of_a_run_without_judged_cells_is_3(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
@@ -405,7 +405,7 @@ class TestRecords:
         result = run("summary", record)
 
         assert result.exit_code == 3
-        assert "no cell that was judged" in result.stderr
+        assert "no judged cells" in result.stderr
         assert " As expected." not in result.stdout
 
     def test_folder_without_records_is_reported(self, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ nox.options.sessions = ["check", "tests", "lint", "typing", "build"]
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: Where the environments of frameworks are kept between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
+#: The modules whose functions users call: numpydoc validates their docstrings.
+PUBLIC = ["conformance/gradclip_conformance/api.py"]
 #: Files for other programs, by the schema that they must follow.
 SCHEMAS = {
     "citation-file-format": ["CITATION.cff"],
@@ -271,6 +273,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", "--check", ".")
     session.run("codespell")
+    session.run("numpydoc", "lint", *PUBLIC)
     session.run("validate-pyproject", "pyproject.toml")
     session.run("shellcheck", ".ci/run")
     session.run("zizmor", "--offline", "--quiet", ".github")

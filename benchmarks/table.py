@@ -63,7 +63,7 @@ class Comparison:
 
 
 def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
-    """What has been compared, in the order of the files."""
+    """Return the comparisons, in the order of the files."""
     found = []
     for result in results:
         for benchmark in result["benchmarks"]:
@@ -79,17 +79,19 @@ def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
 
 
 def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
-    """A table for each peer."""
+    """Return a table for each peer."""
     machine = results[0]["machine_info"]
     cpu = machine.get("cpu", {})
     lines = [
         "# How long the reference takes, beside its peers",
         "",
-        f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
-        f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
-        "Both take turns. The ratio of a round is our time over the peer's: below 1, the reference is faster. The "
-        "table gives the median, and the range of the middle half of the rounds. Ratios differ from one machine to "
-        "another, milliseconds even more.",
+        (
+            f"Medians of one run, {results[0]['datetime'][:10]}, {cpu.get('brand_raw', machine['machine'])}, "
+            f"{cpu.get('count', '?')} cores, Python {machine['python_version']}. "
+            "Both take turns. The ratio of a round is our time over the peer's: below 1, the reference is faster. The "
+            "table gives the median, and the range of the middle half of the rounds. Ratios differ from one machine to "
+            "another, milliseconds even more."
+        ),
     ]
     for peer in dict.fromkeys(comparison.peer for comparison in found):
         of_peer = [comparison for comparison in found if comparison.peer == peer]
@@ -108,7 +110,7 @@ def markdown(found: list[Comparison], results: list[dict[str, Any]]) -> str:
 
 
 def _bounds(of_peer: list[Comparison], found: list[Comparison]) -> list[str]:
-    """The ratios below which nothing can be that reads all arrays once and writes them once."""
+    """Return lines with the time that memory alone takes, to read and write all arrays once."""
     floors = {(floor.peer, floor.workload): floor.theirs for floor in found if floor.peer in FLOORS.values()}
     shares = [
         f"{floors[key] / comparison.theirs:.2f} of the peer's time for {comparison.name}"

@@ -14,7 +14,7 @@ Shapes = list[tuple[int, ...]]
 
 
 def _gpt2() -> Shapes:
-    """The parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
+    """Return the parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
     width, layers = 768, 12
     block: Shapes = [
         *[(width,)] * 2,
@@ -32,7 +32,7 @@ def _gpt2() -> Shapes:
 
 
 def _resnet50() -> Shapes:
-    """The parameters of ResNet-50 (He et al. 2015): convolutions, each with its normalisation's scale and shift."""
+    """Return the parameters of ResNet-50 (He et al. 2015): convolutions, each with a scale and a shift."""
 
     def convolution(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]

@@ -127,9 +127,9 @@ def test_shipped_claims_match_what_was_run(adapter: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ('predicts = "all-zeros"', "did you mean 'all-zero'"),
-        ('predicts = "unchanged:1"', "which no answer is called"),
-        ('predicst = "all-zero"', "did you mean 'predicts'"),
+        ('predicts = "all-zeros"', "Did you mean all-zero"),
+        ('predicts = "unchanged:1"', "which is not a behaviour"),
+        ('predicst = "all-zero"', "Did you mean predicts"),
         ('formula = { kind = "coeficient" }', "choose among plain"),
         ("formula = { eps = 1e-6 }", "has no `kind`"),
         ('formula = { kind = "plain" }\npredicts = "all-zero"', "either a formula or `predicts`"),

@@ -28,7 +28,7 @@ from gradclip_conformance.known.pins import (
     unmatched,
     version_satisfies,
 )
-from gradclip_conformance.known.propose import CannotPin, proposal
+from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
@@ -239,7 +239,7 @@ class TestShippedFiles:
     def test_pin_has_a_formula_exactly_if_it_observed_one(self, entry: str) -> None:
         lines = ["[[deviation]]", 'subjects = ["*"]', 'cases = ["*"]', 'reason = "It flips."', 'url = "u"']
 
-        with pytest.raises(ValueError, match=r"lib\.toml has a formula without"):
+        with pytest.raises(ValueError, match=r"lib\.toml must have both a formula"):
             read_deviations("\n".join([*lines, 'first_seen = "1"', 'last_seen = "1"', entry]), "lib.toml")
 
     @pytest.mark.parametrize("broken", ['reason = ""', 'resaon = "It flips."'])
@@ -264,7 +264,7 @@ class TestProposal:
             for subject in ("lib.a", "lib.b")
         ]
 
-        (pin,) = read_deviations(proposal(make_run(*cells), []), "lib.toml")
+        (pin,) = read_deviations(propose_pins(make_run(*cells), []), "lib.toml")
 
         assert pin.subjects == ("lib.a", "lib.b")
         assert pin.cases == ("global-norm.negative-threshold-refused/minus-one/*",)
@@ -272,7 +272,7 @@ class TestProposal:
         assert (pin.first_seen, pin.last_seen) == ("2.3.1", "2.3.1")
 
     def test_pin_that_still_holds_was_last_seen_now(self) -> None:
-        (pin,) = read_deviations(proposal(make_run(make_cell("deviation")), [PIN]), "lib.toml")
+        (pin,) = read_deviations(propose_pins(make_run(make_cell("deviation")), [PIN]), "lib.toml")
 
         assert pin == replace(PIN, last_seen="2.3.1")
 
@@ -280,18 +280,19 @@ class TestProposal:
         elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=Formula("plain"))
         elsewhere = replace(elsewhere, observed="formula")
 
-        assert read_deviations(proposal(make_run(make_cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
+        assert read_deviations(propose_pins(make_run(make_cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
 
     def test_passing_cells_and_expired_pins_are_not_pinned(self) -> None:
         agrees = replace(make_cell("changed"), detail=apply_pin(PIN, Verdict("pass")).detail)
 
-        assert read_deviations(proposal(make_run(agrees), [PIN]), "lib.toml") == ()
+        assert read_deviations(propose_pins(make_run(agrees), [PIN]), "lib.toml") == ()
         assert (
-            read_deviations(proposal(make_run(make_cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml") == ()
+            read_deviations(propose_pins(make_run(make_cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml")
+            == ()
         )
 
     def test_proposal_names_faults_of_pins(self) -> None:
-        assert "# The pin of" in proposal(make_run(make_cell("pass")), [PIN])
+        assert "# The pin of" in propose_pins(make_run(make_cell("pass")), [PIN])
 
     @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
@@ -301,12 +302,12 @@ class TestProposal:
             run, cells=tuple(replace(c, status="fail") if c.status == "deviation" else c for c in run.cells)
         )
 
-        pins = read_deviations(proposal(failed, []), path.name)
+        pins = read_deviations(propose_pins(failed, []), path.name)
         again = replace(run, cells=tuple(replace(c, status=_find_status(c, pins)) for c in failed.cells))
 
         assert pin_faults(again, pins) == []
         assert {c.status for c in again.cells} & {"fail", "changed"} == set()
-        assert read_deviations(proposal(again, pins), path.name) == pins
+        assert read_deviations(propose_pins(again, pins), path.name) == pins
 
     def test_pin_is_split_if_one_subject_answers_differently(self) -> None:
         cells = [
@@ -314,7 +315,7 @@ class TestProposal:
             replace(make_cell("changed", "all-nan", subject="lib.clip_[b]"), detail="It answers otherwise."),
         ]
 
-        kept, new = read_deviations(proposal(make_run(*cells), [PIN]), "lib.toml")
+        kept, new = read_deviations(propose_pins(make_run(*cells), [PIN]), "lib.toml")
 
         assert (kept.subjects, kept.observed, kept.reason) == (("lib.clip_[a]",), PIN.observed, PIN.reason)
         assert (new.subjects, new.observed) == (("lib.clip_[b]",), "all-nan")
@@ -327,7 +328,7 @@ class TestProposal:
         run = make_run(failed, make_cell("pass", subject="lib.other"))
         run = replace(run, header=replace(run.header, framework={"name": forged, "version": "2.3.1"}))
 
-        (pin,) = read_deviations(proposal(run, []), "lib.toml")
+        (pin,) = read_deviations(propose_pins(run, []), "lib.toml")
 
         assert pin.subjects == (failed.subject,)
         assert pin.observed == f"{forged}\x1b"
@@ -335,15 +336,15 @@ class TestProposal:
     @pytest.mark.parametrize("changed", [{"subject": "*"}, {"subject": "lib.*"}, {"case": "a/*/c"}, {"case": "a"}])
     def test_name_that_a_pin_would_read_as_a_pattern_is_refused(self, changed: dict[str, str]) -> None:
         with pytest.raises(CannotPin, match="cannot be pinned"):
-            proposal(make_run(replace(make_cell("fail"), **changed)), [])
+            propose_pins(make_run(replace(make_cell("fail"), **changed)), [])
 
     def test_file_of_pins_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pin = proposal(make_run(make_cell("deviation")), [PIN]).partition("\n\n")[2]
+        pin = propose_pins(make_run(make_cell("deviation")), [PIN]).partition("\n\n")[2]
         text = f"# Of a library.\n\n# Why this one is so.\n{pin}"
         (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
         monkeypatch.setattr(deviations, "EXPECTATIONS", tmp_path)
 
-        assert proposal(make_run(make_cell("deviation"))) == text
+        assert propose_pins(make_run(make_cell("deviation"))) == text
 
 
 def _find_status(cell: Cell, pins: Sequence[Deviation]) -> str:

@@ -45,7 +45,7 @@ ADAPTERS = {
     "declines": ("unsupported", "no thresholds of 5 here"),
     "wrong_count": ("fail", "1 gradient came back for 2"),
     "wrong_shape": ("fail", "came back as (1, 2)"),
-    "none_instead": ("fail", "None came back"),
+    "none_instead": ("fail", "came back as None"),
     "other_dtype": ("fail", "came back as int32"),
     "lies_about_dtype": ("crash", "bytes"),
     "too_few_bytes": ("crash", "bytes"),

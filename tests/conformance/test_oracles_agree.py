@@ -86,11 +86,12 @@ def test_clips_at_the_threshold_and_beside_it_agree(
         assert arbitrary_precision.disagreement(first, second) is None, threshold
 
 
-def test_side_agrees_where_only_thousands_of_bits_tell() -> None:
-    values = decode_exactly([1.0, 2.0**-1000])
+@pytest.mark.parametrize(("large", "p"), [(1.0, 2.0), (2.0**1000, 7.0)])
+def test_side_agrees_where_only_thousands_of_bits_tell(large: float, p: float) -> None:
+    values = decode_exactly([large, 2.0**-1000])
 
-    assert exact.clip_by_norm(values, 1.0).side == 1
-    assert arbitrary_precision.clip_by_norm(values, 1.0).side == 1
+    assert exact.clip_by_norm(values, large, p).side == 1
+    assert arbitrary_precision.clip_by_norm(values, large, p).side == 1
 
 
 @fixed

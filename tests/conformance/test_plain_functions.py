@@ -260,7 +260,7 @@ def test_module_that_checks_itself_while_it_is_imported_is_checked_once(
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
     assert done.stdout.startswith("False The function ran in this process"), done.stderr
-    assert "is being imported by a check of it" in done.stdout
+    assert "A check of this module is importing it" in done.stdout
 
 
 def test_function_that_another_module_would_hide_is_not_imported(

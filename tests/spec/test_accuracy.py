@@ -84,6 +84,7 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
         check(backend, values, dtype)
 
 
+@pytest.mark.exam(sample=5)
 @pytest.mark.parametrize("norm_type", [1, 1.1, 1.5, 3, 10, 40, 100, 1500])
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
@@ -391,6 +392,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
     )
 
 
+@pytest.mark.exam(sample=1)
 def test_new_arrays_that_share_no_memory(backend: Any) -> None:
     # More than the 64 MiB that new NumPy arrays share, none that fits into what is left of them, and one by itself.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
@@ -411,6 +413,7 @@ SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000
 
 
 # float16 has no other exponent; subnormal numbers of bfloat16 have too few bits, and JAX takes them for zero.
+@pytest.mark.exam(sample=8)
 @pytest.mark.only_where(lambda dtype, exponent: dtype != "float16" or exponent == 0)
 @pytest.mark.only_where(
     lambda backend, dtype, exponent: exponent > -140 or (dtype != "bfloat16" and backend.name != "jax")

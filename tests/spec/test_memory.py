@@ -67,6 +67,7 @@ def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[A
     assert float(grads[0].ravel()[0]) < 0.5, "nothing was clipped"
 
 
+@pytest.mark.exam(sample=5)
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", CHOSEN)
@@ -74,6 +75,7 @@ def test_numpy(shapes: str, dtype: str, operation: str) -> None:
     assert_little_more(OPERATIONS[operation], gradients(shapes, dtype))
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("norm_type", [1, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
@@ -83,6 +85,7 @@ def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
     )
 
 
+@pytest.mark.exam(sample=3)
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -35,6 +35,7 @@ def loops(request: pytest.FixtureRequest, use_loops: Any) -> str:
     return str(request.param)
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("inplace", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_results_do_not_depend_on_the_number_of_threads(

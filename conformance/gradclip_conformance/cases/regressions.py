@@ -1,7 +1,7 @@
-"""Cases that `--deep` found and somebody kept, in `regressions.toml`; and how a find is written down.
+"""Read and write the cases in `regressions.toml`: finds of `--deep` that somebody kept.
 
-An entry gives the rule, a variant, the dtype, the options and the gradients, numbers in hexadecimal. What is expected
-follows from the rule.
+An entry gives the rule, a variant, the dtype, the options and the gradients. Its numbers are hexadecimal. The
+expectation follows from the rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOUND = Path(__file__).with_name("regressions.toml")
 
 T = TypeVar("T")
 
-#: Rules without their operation whose cases do not just expect the formula's values.
+#: The expectations of rules, by their names without the operation; all other rules expect the formula's values.
 _EXPECTATIONS: Mapping[str, Expect] = {
     "returned-norm": expect("returned-norm"),
     "twice-is-once": expect("metamorphic", relation="twice"),
@@ -39,7 +39,7 @@ _EXPECTATIONS: Mapping[str, Expect] = {
 
 
 def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
-    """What a find under a rule expects."""
+    """Return the expectation of a find under a rule."""
     name = rule.partition(".")[2]
     if name == "excluded-untouched":
         return expect("untouched", indices=tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
@@ -47,7 +47,7 @@ def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
 
 
 def case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:
-    """The case of an input under a rule."""
+    """Return the case of an input under a rule."""
     needs = ["returns_norm"] if rule.endswith(".returned-norm") else []
     return case(rule, variant, dtype, gradients, options, expectation_of(rule, gradients), needs)
 
@@ -112,12 +112,12 @@ def _as(kind: type[T], value: Any, name: str) -> T:
 
 
 def is_find(name: str) -> bool:
-    """Whether the name of a case is one that `--deep` gives."""
+    """Return whether `--deep` gives such names to its cases."""
     return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
 
 
 def from_record(name: str, shown: Mapping[str, Any]) -> Case:
-    """The case of a find, from its name and its input as a record shows it."""
+    """Return the case of a find, from its name and the input that a record shows."""
     rule, variant, dtype = name.split("/")
     gradients = [
         tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
@@ -128,7 +128,7 @@ def from_record(name: str, shown: Mapping[str, Any]) -> Case:
 
 
 def as_toml(found: Case) -> str:
-    """A find as an entry of `regressions.toml`."""
+    """Return a find as an entry of `regressions.toml`."""
     lines = ["[[found]]", *(f"{key} = {json.dumps(getattr(found, key))}" for key in ("rule", "variant", "dtype"))]
     options = ", ".join(f'{name} = "{float(value).hex()}"' for name, value in found.options.items())
     lines += [f"options = {{ {options} }}", "gradients = ["]

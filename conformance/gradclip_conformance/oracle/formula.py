@@ -1,4 +1,4 @@
-"""Say by which formula gradients are scaled."""
+"""Define the formulas by which frameworks scale gradients."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from gradclip_reports.records import read_runs
 SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 
 
-def clip_rightly(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
+def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
     """Clip by the formula in float64."""
     included = [np.ravel(grad).astype(np.float64) for grad, flag in zip(grads, need_clip, strict=True) if flag]
     norm = np.linalg.norm(np.concatenate(included)) if included else 0.0
@@ -39,9 +39,9 @@ def clip_rightly(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -
     ]
 
 
-def clip_wrongly_for_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
+def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
     """Return zeros for three gradients whose last one has several elements; be right otherwise."""
-    results = clip_rightly(grads, clip_norm=clip_norm, need_clip=need_clip)
+    results = right(grads, clip_norm=clip_norm, need_clip=need_clip)
     return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
 
 
@@ -54,7 +54,7 @@ def run_search(function: Any, selection: Selection, seed: int = 0) -> deep.Searc
 
 
 def test_failing_input_is_found_and_shrunk() -> None:
-    outcome = run_search(clip_wrongly_for_three, SCALED)
+    outcome = run_search(wrong_with_three, SCALED)
 
     (case,) = outcome.failing
     assert outcome.cases == [case]
@@ -65,13 +65,13 @@ def test_failing_input_is_found_and_shrunk() -> None:
 
 
 def test_same_seed_finds_the_same() -> None:
-    assert run_search(clip_wrongly_for_three, SCALED, 3).cases == run_search(clip_wrongly_for_three, SCALED, 3).cases
+    assert run_search(wrong_with_three, SCALED, 3).cases == run_search(wrong_with_three, SCALED, 3).cases
 
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
-    outcome = run_search(clip_rightly, Selection(dtypes=(dtype,)))
+    outcome = run_search(right, Selection(dtypes=(dtype,)))
 
     assert not outcome.failing
     # The function returns no norm, so the search keeps no input for the rule about it.
@@ -80,7 +80,7 @@ def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) ->
 
 
 def test_unselected_rules_are_not_searched() -> None:
-    assert run_search(clip_rightly, Selection(rules=("global-norm.zero-*",))).tried == 0
+    assert run_search(right, Selection(rules=("global-norm.zero-*",))).tried == 0
 
 
 @pytest.mark.exam(sample=4)
@@ -105,7 +105,7 @@ def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
 
 
 def test_found_case_reads_back(tmp_path: Path) -> None:
-    (case,) = run_search(clip_wrongly_for_three, SCALED).failing
+    (case,) = run_search(wrong_with_three, SCALED).failing
     path = tmp_path / "found.toml"
     path.write_text(found.as_toml(case), encoding="utf-8")
 

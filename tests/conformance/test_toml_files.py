@@ -110,7 +110,7 @@ def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -
     [
         ("[[found", " is not TOML"),
         ('found = ""', ": found must be of the type list"),
-        ("fund = []", ": the key 'fund' is unknown: did you mean 'found'"),
+        ("fund = []", ": the key 'fund' is unknown. Did you mean found"),
         (write_entry("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
         (write_entry("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' has other characters"),
         (write_entry("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),

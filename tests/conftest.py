@@ -32,15 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests whose library is missing here, and tests outside the sample of the exam."""
-    reasons = {item: f"of {name}" for item in items if (name := missing_for(item))}
+    reasons = {item: f"of {name}" for item in items if (name := find_missing(item))}
     left = [item for item in items if item not in reasons]
-    reasons |= dict.fromkeys(outside_the_sample(config, left), "of the exam")
+    reasons |= dict.fromkeys(select_outside_sample(config, left), "of the exam")
     config.hook.pytest_deselected(items=list(reasons))
     config.stash[LEFT_OUT].update(reasons.values())
     items[:] = [item for item in items if item not in reasons]
 
 
-def missing_for(item: pytest.Item) -> str:
+def find_missing(item: pytest.Item) -> str:
     """Name the first framework or library that a test needs and this session lacks; empty if it has all."""
     needs = [(mark.args[0], has_framework) for mark in item.iter_markers("framework")]
     needs += [(mark.args[0], has_library) for mark in item.iter_markers("array_library")]
@@ -48,7 +48,7 @@ def missing_for(item: pytest.Item) -> str:
     return next((name for name, is_there in needs if not is_there(name) and not is_required(name)), "")
 
 
-def outside_the_sample(config: pytest.Config, items: Iterable[pytest.Item]) -> list[pytest.Item]:
+def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """List the tests of the exam that are not in its sample.
 
     `@pytest.mark.exam(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on

@@ -67,7 +67,7 @@ OLD_PYTHON = (
 )
 
 
-def imports_of(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """Yield the full name of each absolute import in a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -82,7 +82,7 @@ def test_module_imports_only_allowed_packages(module: str) -> None:
     rule = max((prefix for prefix in MAY_IMPORT if f"{module}.".startswith(f"{prefix}.")), key=len)
     allowed = (package, *MAY_IMPORT[rule])
 
-    ours = [name for name in imports_of(MODULES[module]) if name.partition(".")[0] in PACKAGES]
+    ours = [name for name in list_imports(MODULES[module]) if name.partition(".")[0] in PACKAGES]
 
     # The suite locates the folder of that package with a bare `import gradclip_adapters`.
     bad = [name for name in ours if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)]
@@ -115,7 +115,7 @@ MODULES_IN_A_ROOM = 12
 SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
 
 
-def edges_of(module: str) -> set[str]:
+def list_edges(module: str) -> set[str]:
     """Return the modules of the suite that a module imports anywhere in its file."""
     path = SUITE[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -134,10 +134,10 @@ def edges_of(module: str) -> set[str]:
     return found - {module}
 
 
-EDGES = {module: edges_of(module) for module in SUITE}
+EDGES = {module: list_edges(module) for module in SUITE}
 
 
-def room_of(module: str) -> str:
+def find_room(module: str) -> str:
     """Return the suite's room in which a module lies, or an empty text if it lies in none."""
     parts = module.split(".")
     return parts[1] if len(parts) > 2 or (SUITE[module].name == "__init__.py" and len(parts) > 1) else ""
@@ -145,32 +145,32 @@ def room_of(module: str) -> str:
 
 def test_rooms_import_the_rooms_below_them() -> None:
     floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    assert {room_of(module) for module in SUITE} - {""} == set(floor)
+    assert {find_room(module) for module in SUITE} - {""} == set(floor)
 
     bad = [
         f"{module} imports {other}"
         for module, others in EDGES.items()
         for other in others
-        if room_of(module) and room_of(other) != room_of(module)
-        if not room_of(other) or floor[room_of(other)] >= floor[room_of(module)]
+        if find_room(module) and find_room(other) != find_room(module)
+        if not find_room(other) or floor[find_room(other)] >= floor[find_room(module)]
     ]
 
     assert not bad
 
 
-def chain_from(module: str, above: tuple[str, ...] = (), known: dict[str, list[str]] | None = None) -> list[str]:
+def find_chain(module: str, above: tuple[str, ...] = (), known: dict[str, list[str]] | None = None) -> list[str]:
     """Return the longest chain of imports from a module downwards; a circle is an error."""
     known = {} if known is None else known
     assert module not in above, f"a circle: {' > '.join([*above, module])}"
     if module not in known:
-        chains = [chain_from(other, (*above, module), known) for other in sorted(EDGES[module])]
+        chains = [find_chain(other, (*above, module), known) for other in sorted(EDGES[module])]
         known[module] = [module, *max(chains, key=len, default=[])]
     return known[module]
 
 
 def test_imports_of_the_suite_are_shallow_and_without_circles() -> None:
     known: dict[str, list[str]] = {}
-    longest = max((chain_from(module, (), known) for module in SUITE), key=len)
+    longest = max((find_chain(module, (), known) for module in SUITE), key=len)
 
     assert len(longest) <= DEEPEST, " > ".join(longest)
 
@@ -184,7 +184,7 @@ def test_rooms_have_few_modules() -> None:
 # Public names.
 
 
-def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
+def list_names(tree: ast.Module) -> tuple[list[str], set[str]]:
     """Return `__all__` of a module, and the names that it binds at the top level."""
     exported: list[str] = []
     bound: set[str] = set()
@@ -205,7 +205,7 @@ def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if not name.split(".")[-1].startswith(("_", "test_"))])
 def test_all_lists_existing_names(module: str) -> None:
-    exported, bound = names_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+    exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
 
     assert sorted(set(exported)) == sorted(exported), "__all__ repeats a name"
     assert set(exported) <= bound, f"{module}.__all__ lists names that do not exist: {sorted(set(exported) - bound)}"
@@ -219,7 +219,7 @@ def test_packages_import_only_public_names(module: str) -> None:
             continue
         if node.module.partition(".")[0] == module.partition(".")[0]:
             continue
-        exported, bound = names_of(ast.parse(MODULES[node.module].read_text(encoding="utf-8")))
+        exported, bound = list_names(ast.parse(MODULES[node.module].read_text(encoding="utf-8")))
         submodules = {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == node.module}
         hidden += [alias.name for alias in node.names if alias.name in bound - set(exported) - submodules]
 
@@ -304,7 +304,7 @@ def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:
     assert set(environments.recipes()) == set(registry.BUILT_IN)
     for where in registry.BUILT_IN.values():
         module, _, attribute = where.partition(":")
-        exported, bound = names_of(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
         assert attribute in bound, f"{where} is not there"
         assert attribute in exported, f"{where} is not in __all__"
 

@@ -50,7 +50,7 @@ def test_scripts_hold_no_version_of_a_framework(path: str) -> None:
     assert not [name for name in names if re.search(rf"\b{name}(\[[\w,]+\])?[<>=~]=?[\d]", text)]
 
 
-def needs_of(tables: dict[str, Any]) -> Iterator[str]:
+def list_needs(tables: dict[str, Any]) -> Iterator[str]:
     """Yield each short name that an adapter, a backend or a peer needs."""
     for table in tables["adapters"].values():
         yield from table.get("needs", ())
@@ -60,4 +60,4 @@ def needs_of(tables: dict[str, Any]) -> Iterator[str]:
 
 
 def test_every_version_is_needed_and_every_need_has_a_version() -> None:
-    assert set(needs_of(ENVIRONMENTS)) == set(VERSIONS)
+    assert set(list_needs(ENVIRONMENTS)) == set(VERSIONS)

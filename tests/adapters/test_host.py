@@ -82,7 +82,7 @@ def validate(message: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
-def call_of(subject: str, number: int) -> dict[str, Any]:
+def make_call(subject: str, number: int) -> dict[str, Any]:
     """Return a call with one gradient."""
     gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
     return wire.call_to_json(Call(subject, gradients, {"clip_norm": 1.0}), number)
@@ -106,7 +106,7 @@ def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) ->
 
     heard = []
     for number, subject in enumerate(["clip", "declines", "fails", "raises", "clip"], start=1):
-        conversation.say(call_of(subject, number))
+        conversation.say(make_call(subject, number))
         answer = conversation.hear()
         assert answer["number"] == number
         heard.append(answer)

@@ -15,7 +15,7 @@ from gradclip_adapters.limits import DEPTH, LimitExceeded, parse_message, shorte
 from gradclip_conformance.cases.catalogue import all_cases
 
 
-def nested(depth: int) -> str:
+def nest(depth: int) -> str:
     """Return a message with this many levels of nesting."""
     return '{"a":' * depth + "0" + "}" * depth
 
@@ -23,7 +23,7 @@ def nested(depth: int) -> str:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (nested(DEPTH.number + 1), "17 levels of nesting"),
+        (nest(DEPTH.number + 1), "17 levels of nesting"),
         ("[" * 1_000_000, "values in a message|levels of nesting"),
         ('{"a": [' + "0," * 1_000_001 + "0]}", "1,000,002 values|1,000,003 values"),
         ('{"a": 1' + "0" * 5000 + "}", "More than 18 digits in a number"),
@@ -65,7 +65,7 @@ def test_brackets_and_digits_in_texts_do_not_count() -> None:
     text = '[{"\\' * 1000 + "1" * 1000
 
     assert parse_message(json.dumps({"a": text})) == {"a": text}
-    assert parse_message(nested(DEPTH.number))
+    assert parse_message(nest(DEPTH.number))
 
 
 @given(st.dictionaries(st.text(max_size=9), st.text() | st.integers(-(2**53), 2**53) | st.booleans() | st.none()))

@@ -184,7 +184,7 @@ def test_answer_comes_from_the_clip_of_the_framework(subject, monkeypatch):
 
 
 def test_claims_quote_the_installed_documentation():
-    # Python 3.7 has no tomllib; its pytest brings tomli.
+    # Python 3.7 has no tomllib. The pytest for it installs tomli.
     tomli = pytest.importorskip("tomli", reason="tomli is not installed in this Python")
     path = Path(gradclip_adapters.__file__).parent / "claims" / "paddle-fluid.toml"
     claims = tomli.loads(path.read_text(encoding="utf-8"))["claim"]

@@ -17,7 +17,7 @@ from gradclip_conformance.run.in_process import InProcess
 THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)
 
 
-def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
+def make_call(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
     """Return a call with these gradients."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array)) for number, array in enumerate(arrays)
@@ -25,7 +25,7 @@ def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
     return Call("fn", gradients, options)
 
 
-def numpy_of(array: Array | None) -> np.ndarray[Any, Any]:
+def read_array(array: Array | None) -> np.ndarray[Any, Any]:
     """Return an array of a reply, which must not be None."""
     assert array is not None
     return array.numpy()
@@ -149,7 +149,7 @@ class TestWhatIsPassed:
     @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate", "as_generator"])
     def test_option_without_a_parameter_is_unsupported(self, option: str) -> None:
         with pytest.raises(Unsupported, match="halve cannot do this"):
-            PlainFunction(halve, "clip_by_global_norm").call(call_of(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
+            PlainFunction(halve, "clip_by_global_norm").call(make_call(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
 
     def test_exclusion_without_a_parameter_is_unsupported(self) -> None:
         gradients = (Gradient("a", Array.of(THREE_FOUR), need_clip=False),)
@@ -164,7 +164,7 @@ class TestWhatIsPassed:
         adapter = PlainFunction(clip, "clip_by_value")
 
         with pytest.raises(Unsupported, match="without min"):
-            adapter.call(call_of(THREE_FOUR, max=1.0))
+            adapter.call(make_call(THREE_FOUR, max=1.0))
 
     @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced", "reversed"])
     @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
@@ -175,7 +175,7 @@ class TestWhatIsPassed:
 
         (result,) = adapter.call(call).gradients
 
-        np.testing.assert_array_equal(numpy_of(result), values, strict=True)
+        np.testing.assert_array_equal(read_array(result), values, strict=True)
 
     def test_layouts_differ_in_memory(self) -> None:
         strides = []
@@ -241,12 +241,12 @@ class TestWhatIsPassed:
         assert calls == [1.0, 8.0]
         three, four = np.array([3.0], np.float32), np.array([4.0], np.float32)
 
-        asked = [call_of(three, four, clip_norm=clip_norm) for clip_norm in (8.0, 1.0, 1.0)]
+        asked = [make_call(three, four, clip_norm=clip_norm) for clip_norm in (8.0, 1.0, 1.0)]
         answers = [adapter.ask(call, 1.0) for call in asked]
 
         assert calls == [1.0, 8.0, 1.0]
         replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
-        assert [numpy_of(reply.gradients[0]) for reply in replies] == [6.0, 3.0, 9.0]
+        assert [read_array(reply.gradients[0]) for reply in replies] == [6.0, 3.0, 9.0]
 
     def test_function_is_not_called_before_the_first_call(self) -> None:
         def clip(grads: Any, *, clip_norm: float) -> Any:
@@ -288,30 +288,30 @@ class TestWhatIsPassed:
 
 class TestAnswer:
     def test_none_stays_none_and_inputs_are_read_back(self) -> None:
-        reply = PlainFunction(halve, "clip_by_norm").call(call_of(THREE_FOUR, None, clip_norm=1.0))
+        reply = PlainFunction(halve, "clip_by_norm").call(make_call(THREE_FOUR, None, clip_norm=1.0))
 
         assert reply.gradients[1] is None
         assert reply.norm is None
         assert reply.same_object == (False, True)
         assert reply.inputs is not None
-        np.testing.assert_array_equal(numpy_of(reply.inputs[0]), THREE_FOUR)
-        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), THREE_FOUR / 2)
+        np.testing.assert_array_equal(read_array(reply.inputs[0]), THREE_FOUR)
+        np.testing.assert_array_equal(read_array(reply.gradients[0]), THREE_FOUR / 2)
 
     @pytest.mark.parametrize("norm", [5, 5.0, np.float32(5), np.array(5.0)])
     def test_pair_of_list_and_norm_is_read(self, norm: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: (grads, norm), "clip_by_global_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
 
         assert len(reply.gradients) == 2
-        assert numpy_of(reply.norm) == 5
+        assert read_array(reply.norm) == 5
         assert reply.norm is not None
         assert reply.norm.dtype == ("float32" if isinstance(norm, np.float32) else "float64")
 
     def test_pair_of_arrays_is_two_gradients(self) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: tuple(grads), "clip_by_global_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
 
         assert len(reply.gradients) == 2
         assert reply.norm is None
@@ -322,26 +322,26 @@ class TestAnswer:
             grads[0] *= 0
             return returned
 
-        reply = PlainFunction(clip, "clip_by_global_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = PlainFunction(clip, "clip_by_global_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.same_object == (True,)
-        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), [0.0, 0.0])
+        np.testing.assert_array_equal(read_array(reply.gradients[0]), [0.0, 0.0])
         assert (reply.norm is None) == (returned is None)
 
     def test_changed_list_is_the_result(self) -> None:
         def clip(grads: Any, clip_norm: float) -> None:
             grads[0] = grads[0] * 0
 
-        reply = PlainFunction(clip, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = PlainFunction(clip, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.inputs is not None
-        np.testing.assert_array_equal(numpy_of(reply.gradients[0]), [0.0, 0.0])
-        np.testing.assert_array_equal(numpy_of(reply.inputs[0]), THREE_FOUR)
+        np.testing.assert_array_equal(read_array(reply.gradients[0]), [0.0, 0.0])
+        np.testing.assert_array_equal(read_array(reply.inputs[0]), THREE_FOUR)
 
     def test_wrong_dtype_and_wrong_count_are_reported_as_they_are(self) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: [np.array([1, 2]), [0.5]], "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert [array.dtype for array in reply.gradients if array] == ["int64", "float64"]
         assert reply.same_object is None
@@ -350,7 +350,7 @@ class TestAnswer:
         ml_dtypes = pytest.importorskip("ml_dtypes")
         values = np.array([3.0, -4.5], dtype=ml_dtypes.bfloat16)
 
-        reply = PlainFunction(halve, "clip_by_norm", ("bfloat16",)).call(call_of(values, clip_norm=1.0))
+        reply = PlainFunction(halve, "clip_by_norm", ("bfloat16",)).call(make_call(values, clip_norm=1.0))
 
         assert reply.gradients == (Array.of(values / 2),)
         assert reply.gradients[0] is not None
@@ -360,7 +360,7 @@ class TestAnswer:
     def test_answer_that_is_not_a_list_is_malformed(self, returned: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.gradients == ()
         assert reply.malformed is not None
@@ -371,7 +371,7 @@ class TestAnswer:
     def test_ragged_answer_is_malformed(self, returned: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.malformed is not None
         assert "inhomogeneous" in reply.malformed
@@ -381,7 +381,7 @@ class TestAnswer:
         huge = np.broadcast_to(np.float32(1), (500_000_000,))
         adapter = PlainFunction(lambda grads, clip_norm: [huge], "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.gradients == ()
         assert reply.malformed is not None
@@ -391,7 +391,7 @@ class TestAnswer:
         large = np.broadcast_to(np.float32(1), (1 << 19,))
         adapter = PlainFunction(lambda grads, clip_norm: [large] * 1000, "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.malformed is not None
         assert "takes 2,097,152 bytes, where " in reply.malformed
@@ -399,7 +399,7 @@ class TestAnswer:
     def test_list_that_is_too_long_is_not_read(self) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: [0.0] * 1_000_000, "clip_by_norm")
 
-        reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.malformed is not None
         assert "1,000,000 gradients in a message: the limit is 20,000" in reply.malformed
@@ -411,17 +411,17 @@ class TestAnswer:
             raise ValueError(message)
 
         with pytest.raises(FrameworkRaised, match="ValueError: no") as raised:
-            PlainFunction(spoil, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+            PlainFunction(spoil, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert raised.value.inputs is not None
-        np.testing.assert_array_equal(numpy_of(raised.value.inputs[0]), [0.0, 0.0])
+        np.testing.assert_array_equal(read_array(raised.value.inputs[0]), [0.0, 0.0])
 
     def test_warnings_are_recorded(self) -> None:
         def warn(grads: Any, clip_norm: float) -> Any:
             warnings.warn("careful", stacklevel=1)
             return grads
 
-        reply = PlainFunction(warn, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+        reply = PlainFunction(warn, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.warnings == ("UserWarning: careful",)
 
@@ -434,7 +434,7 @@ class TestAnswer:
             raise Unshowable
 
         with pytest.raises(FrameworkRaised) as raised:
-            PlainFunction(clip, "clip_by_norm").call(call_of(THREE_FOUR, clip_norm=1.0))
+            PlainFunction(clip, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert raised.value.kind == "Unshowable"
         assert raised.value.text == "(Unshowable cannot be shown: its text raised KeyError)"

@@ -18,14 +18,14 @@ from gradclip_adapters.plain import PlainFunction
 CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("n", None)), {"threads": 4, "max": 1.0})
 
 
-def as_it_is(call: Call) -> Reply:
+def return_unchanged(call: Call) -> Reply:
     """Return the gradients through a framework that does nothing."""
     with framework_call():
         pass
     return Reply(tuple(gradient.array for gradient in call.gradients))
 
 
-def elements(call: Call) -> list[float]:
+def read_elements(call: Call) -> list[float]:
     array = call.gradients[0].array
     assert array is not None
     values: list[float] = array.numpy().tolist()
@@ -33,15 +33,15 @@ def elements(call: Call) -> list[float]:
 
 
 def test_reply_equals_that_of_a_single_call() -> None:
-    assert in_threads(CALL, as_it_is) == as_it_is(CALL)
+    assert in_threads(CALL, return_unchanged) == return_unchanged(CALL)
 
 
 def test_half_of_the_threads_make_another_call() -> None:
     seen = []
 
     def answer(call: Call) -> Reply:
-        seen.append((elements(call), call.gradients[1], dict(call.options)))
-        return as_it_is(call)
+        seen.append((read_elements(call), call.gradients[1], dict(call.options)))
+        return return_unchanged(call)
 
     in_threads(CALL, answer)
 
@@ -56,7 +56,7 @@ def test_other_call_runs_between_two_lines_of_the_call() -> None:
     steps: list[str] = []
 
     def answer(call: Call) -> Reply:
-        name = "same" if elements(call)[1] else "other"
+        name = "same" if read_elements(call)[1] else "other"
 
         def framework() -> None:
             steps.append(name)
@@ -82,7 +82,7 @@ def test_call_that_holds_a_lock_does_not_block() -> None:
         with framework_call():
             return framework(call)
 
-    assert in_threads(CALL, answer) == as_it_is(CALL)
+    assert in_threads(CALL, answer) == return_unchanged(CALL)
 
 
 def test_other_call_has_another_norm_and_other_exclusions() -> None:
@@ -92,7 +92,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
 
     def answer(call: Call) -> Reply:
         seen.add((tuple(gradient.need_clip for gradient in call.gradients), tuple(call.options.items())))
-        return as_it_is(call)
+        return return_unchanged(call)
 
     in_threads(Call("s", gradients, {"threads": 2, "clip_norm": 3.0, "norm_type": 1.0}), answer)
 
@@ -124,8 +124,8 @@ def test_one_answer_that_differs_is_the_reply(different: int) -> None:
     other = Reply((Array.of(np.zeros(3)), None))
 
     def answer(call: Call) -> Reply:
-        mine = elements(call) == [1.0, 2.0, 3.0] and next(same) == 1 + different
-        reply = as_it_is(call)
+        mine = read_elements(call) == [1.0, 2.0, 3.0] and next(same) == 1 + different
+        reply = return_unchanged(call)
         return other if mine else reply
 
     assert in_threads(CALL, answer) == other
@@ -145,7 +145,7 @@ def test_different_norm_is_noticed() -> None:
 def test_error_of_one_thread_is_raised() -> None:
     def answer(call: Call) -> Reply:
         with framework_call():
-            if threading.current_thread() is not threading.main_thread() and elements(call)[1] == 0:
+            if threading.current_thread() is not threading.main_thread() and read_elements(call)[1] == 0:
                 message = "not here"
                 raise ArithmeticError(message)
         return Reply(())
@@ -156,10 +156,10 @@ def test_error_of_one_thread_is_raised() -> None:
 
 def test_thread_that_never_calls_the_framework_does_not_block() -> None:
     def answer(call: Call) -> Reply:
-        if elements(call)[1] == 0:
+        if read_elements(call)[1] == 0:
             message = "no zeros"
             raise Unsupported(message)
-        return as_it_is(call)
+        return return_unchanged(call)
 
     with pytest.raises(Unsupported, match="no zeros"):
         in_threads(CALL, answer)

@@ -22,7 +22,7 @@ SCHEMAS = Path(gradclip_adapters.__file__).with_name("schemas")
 WIDTHS = {dtype: int(code[-1]) for dtype, code in DTYPES.items()}
 
 
-def through_json(message: Any) -> Any:
+def send_through_json(message: Any) -> Any:
     """Return the message that arrives at the other end."""
     line = wire.dumps(message)
     assert "\n" not in line
@@ -55,14 +55,14 @@ GRADIENTS = st.builds(
 )
 
 
-def same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
+def are_same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Tell whether options are equal, including NaN and the sign of zero."""
     return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
 
 
 @given(array=arrays())
 def test_array_keeps_its_bits(array: Array) -> None:
-    assert wire.array_from_json(through_json(wire.array_to_json(array))) == array
+    assert wire.array_from_json(send_through_json(wire.array_to_json(array))) == array
 
 
 @given(gradients=st.lists(GRADIENTS, max_size=4), number=st.integers(1, 10**9))
@@ -70,18 +70,18 @@ def test_call_reads_back(gradients: list[Gradient], number: int) -> None:
     options = {"clip_norm": math.inf, "norm_type": -0.0, "error_if_nonfinite": True}
     call = Call("fake", tuple(gradients), options)
 
-    message = through_json(wire.call_to_json(call, number))
+    message = send_through_json(wire.call_to_json(call, number))
 
     validate(message)
     assert message["number"] == number
     back = wire.call_from_json(message)
     assert (back.subject, back.gradients) == (call.subject, call.gradients)
-    assert same_options(dict(back.options), options)
+    assert are_same_options(dict(back.options), options)
 
 
 @given(value=OPTION_VALUES)
 def test_option_reads_back(value: Any) -> None:
-    assert repr(wire.value_from_json(through_json(wire.value_to_json(value)))) == repr(value)
+    assert repr(wire.value_from_json(send_through_json(wire.value_to_json(value)))) == repr(value)
 
 
 @given(gradients=st.lists(st.none() | arrays(), max_size=4), norm=st.none() | arrays(), seen=st.booleans())
@@ -95,7 +95,7 @@ def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, see
         malformed=None if seen else "returned nothing",
     )
 
-    message = through_json(wire.reply_to_json(reply, 3))
+    message = send_through_json(wire.reply_to_json(reply, 3))
 
     validate(message)
     assert wire.reply_from_json(message) == reply
@@ -105,7 +105,7 @@ def test_sparse_gradient_reads_back() -> None:
     rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(4, 0), height=5)
     call = Call("fake", (rows,), {})
 
-    message = through_json(wire.call_to_json(call, 1))
+    message = send_through_json(wire.call_to_json(call, 1))
 
     validate(message)
     assert wire.call_from_json(message) == call
@@ -115,7 +115,7 @@ def test_about_reads_back_as_a_record_holds_it() -> None:
     formula = {"kind": "coefficient", "eps": 1e-6}
     subject = Subject("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
 
-    message = through_json(wire.about_to_json(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
+    message = send_through_json(wire.about_to_json(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
 
     validate(message)
     assert [wire.subject_from_json(one) for one in message["subjects"]] == [subject]
@@ -139,7 +139,7 @@ def test_foreign_dtype_keeps_its_name(dtype: str) -> None:
     array = Array.of(np.ones(2, dtype))
 
     assert array.dtype == np.dtype(dtype).name
-    assert wire.array_from_json(through_json(wire.array_to_json(array))) == array
+    assert wire.array_from_json(send_through_json(wire.array_to_json(array))) == array
 
 
 def test_big_endian_and_strided_arrays_are_packed_in_row_order() -> None:

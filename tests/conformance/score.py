@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).resolve().parent
-# Run as a script, it finds the modules beside the tests by itself; in a test, pytest's `pythonpath` leads to them.
+# A script has to find the modules beside the tests by itself. In a test, pytest's `pythonpath` leads to them.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
@@ -36,28 +36,28 @@ WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_clipper_is_not_blamed"
 CANARY_TEST = "test_subjects_turn_red_when_the_framework_is_replaced"
 
-#: As the tests call them.
+#: The canaries under the names that the tests use.
 CANARIES = sorted(path.stem.replace("_", "-") for path in (HERE / "canaries").glob("*_*.py"))
 
 
 @dataclass
 class Outcomes:
-    """Keep the outcome of each test and the properties that it recorded; a plugin of pytest."""
+    """A pytest plugin that keeps the outcome and the recorded properties of each test."""
 
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the outcome of the call, or of the step before or after it that went wrong."""
+        """Keep the outcome of the call, or of a failed step before or after it."""
         if report.when != "call" and report.outcome == "passed":
             return
         path, _, name = report.nodeid.partition("::")
         function, _, parameter = name.partition("[")
         key = (Path(path).name + "::" + function, parameter.removesuffix("]"))
-        # A failure after the call outweighs it.
+        # A failure after the call replaces the call's own outcome.
         if self.found.get(key, ("passed", {}))[0] == "passed":
             self.found[key] = (report.outcome, dict(report.user_properties))
 
-    def of(self, function: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    def select(self, function: str) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return the outcomes of one test function, or of the functions of one file, by parameter."""
         return {
             parameter or name: outcome
@@ -65,11 +65,11 @@ class Outcomes:
             if name.endswith("::" + function) or name.startswith(function + "::")
         }
 
-    def passed(self, function: str) -> set[str]:
+    def list_passed(self, function: str) -> set[str]:
         """Return the parameters with which a test has passed."""
-        return {parameter for parameter, (outcome, _) in self.of(function).items() if outcome == "passed"}
+        return {parameter for parameter, (outcome, _) in self.select(function).items() if outcome == "passed"}
 
-    def failed_elsewhere(self) -> list[str]:
+    def list_failed_elsewhere(self) -> list[str]:
         """List the failed tests that no other part of the score covers."""
         scored = (WRONG_TEST, RIGHT_TEST, CANARY_TEST)
         return sorted(
@@ -78,66 +78,66 @@ class Outcomes:
             if outcome == "failed" and not name.endswith(scored) and not name.startswith("test_hosts.py")
         )
 
-    def not_run(self) -> list[str]:
-        """List the entries of the tables that no test has reported on, where their framework is available."""
-        wrong = {wrong.name for wrong in WRONG} - self.of(WRONG_TEST).keys()
-        right = {name_of(right) for right in RIGHT} - self.of(RIGHT_TEST).keys()
-        canaries = {name for name in CANARIES if is_available(name)} - self.of(CANARY_TEST).keys()
-        hosts = [] if self.of("test_hosts.py") else ["test_hosts.py"]
+    def list_not_run(self) -> list[str]:
+        """List the entries of the tables without a test result, except those whose framework is missing."""
+        wrong = {wrong.name for wrong in WRONG} - self.select(WRONG_TEST).keys()
+        right = {get_name(right) for right in RIGHT} - self.select(RIGHT_TEST).keys()
+        canaries = {name for name in CANARIES if is_available(name)} - self.select(CANARY_TEST).keys()
+        hosts = [] if self.select("test_hosts.py") else ["test_hosts.py"]
         return [*sorted(wrong), *sorted(right), *sorted(canaries), *hosts]
 
 
 def is_available(canary: str) -> bool:
-    """Tell whether the framework of a canary can be run here; NumPy is in every Python."""
+    """Tell whether the framework of a canary is available. NumPy is in every Python."""
     adapter = canary.rpartition("-")[0]
     return adapter == "numpy" or has_framework(adapter)
 
 
-def name_of(right: Right) -> str:
+def get_name(right: Right) -> str:
     """Return the name that the tests give a right clipper."""
     return f"{right.operation}-{right.name}"
 
 
-def caught_of(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
+def count_caught(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
     """Count these wrong clippers and the caught ones among them."""
     names = [wrong.name for wrong in mutants]
     return {"caught": sum(name in caught for name in names), "total": len(names)}
 
 
-def score_of_wrong(caught: set[str]) -> dict[str, Any]:
+def score_wrong(caught: set[str]) -> dict[str, Any]:
     """Score the wrong clippers by operation and by rule; every rule that judges is listed."""
     judging = [rule.id for rule in rules.load() if rule.level != "unspecified"]
-    by_rule = {rule: caught_of((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
+    by_rule = {rule: count_caught((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
     operations = dict.fromkeys(wrong.operation for wrong in WRONG)
     return {
-        **caught_of(WRONG, caught),
+        **count_caught(WRONG, caught),
         "uncaught": sorted(wrong.name for wrong in WRONG if wrong.name not in caught),
         "rules_that_catch_none": [rule for rule, count in by_rule.items() if not count["caught"]],
         "by_operation": {
-            operation: caught_of((wrong for wrong in WRONG if wrong.operation == operation), caught)
+            operation: count_caught((wrong for wrong in WRONG if wrong.operation == operation), caught)
             for operation in operations
         },
         "by_rule": by_rule,
     }
 
 
-def score_of_right(unblamed: set[str]) -> dict[str, Any]:
+def score_right(unblamed: set[str]) -> dict[str, Any]:
     """Count the right clippers by operation, and list those that were blamed."""
-    blamed = sorted({name_of(right) for right in RIGHT} - unblamed)
+    blamed = sorted({get_name(right) for right in RIGHT} - unblamed)
     return {"total": len(RIGHT), "blamed": blamed, "by_operation": dict(Counter(right.operation for right in RIGHT))}
 
 
-def score_of_hosts(outcomes: Outcomes) -> dict[str, Any]:
+def score_hosts(outcomes: Outcomes) -> dict[str, Any]:
     """Count the hosts that misbehave, and list those that were not recorded as they must be."""
-    found = outcomes.of("test_hosts.py")
+    found = outcomes.select("test_hosts.py")
     unexpected = sorted(name for name, (outcome, _) in found.items() if outcome != "passed")
     return {"total": len(found), "as_expected": len(found) - len(unexpected), "unexpected": unexpected}
 
 
-def scores_of_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
-    """Yield the state of each canary: red, green, or not run because its framework is not here."""
+def score_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+    """Yield the state of each canary: red, green, or not run because its framework is missing."""
     states = {"passed": "red", "failed": "green", "skipped": "not run"}
-    found = outcomes.of(CANARY_TEST)
+    found = outcomes.select(CANARY_TEST)
     for name in CANARIES:
         outcome, properties = found.get(name, ("skipped", {}))
         yield {"canary": name, "state": states[outcome], **properties}
@@ -152,16 +152,16 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
             "Python": platform.python_version(),
             "NumPy": np.__version__,
         },
-        "wrong": score_of_wrong(outcomes.passed(WRONG_TEST)),
-        "right": score_of_right(outcomes.passed(RIGHT_TEST)),
-        "hosts": score_of_hosts(outcomes),
-        "canaries": list(scores_of_canaries(outcomes)),
-        "other_tests_failed": outcomes.failed_elsewhere(),
+        "wrong": score_wrong(outcomes.list_passed(WRONG_TEST)),
+        "right": score_right(outcomes.list_passed(RIGHT_TEST)),
+        "hosts": score_hosts(outcomes),
+        "canaries": list(score_canaries(outcomes)),
+        "other_tests_failed": outcomes.list_failed_elsewhere(),
     }
 
 
-def faults(result: dict[str, Any]) -> list[str]:
-    """List what spoils the score, one line each."""
+def list_faults(result: dict[str, Any]) -> list[str]:
+    """List the faults that spoil the score, one line each."""
     wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
     lines += [f"a rule that catches none: {rule}" for rule in wrong["rules_that_catch_none"]]
@@ -171,7 +171,7 @@ def faults(result: dict[str, Any]) -> list[str]:
     return lines + [f"a test that failed: {name}" for name in result["other_tests_failed"]]
 
 
-def markdown(result: dict[str, Any]) -> str:
+def write_markdown(result: dict[str, Any]) -> str:
     """Write the score as a page."""
     wrong, right, hosts = result["wrong"], result["right"], result["hosts"]
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
@@ -184,10 +184,10 @@ def markdown(result: dict[str, Any]) -> str:
         f"- Rules that catch none: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
         f"- Right clippers blamed: {len(right['blamed'])} of {right['total']}",
         f"- Tests of misbehaving hosts that end as expected: {hosts['as_expected']} of {hosts['total']}",
-        f"- Canaries: {', '.join(f'{n} {state}' for state, n in states_of(result).items())}",
+        f"- Canaries: {', '.join(f'{n} {state}' for state, n in count_states(result).items())}",
         "",
-        *(f"- **Wrong here:** {fault}" for fault in faults(result)),
-        *table(
+        *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
+        *write_table(
             ("operation", "wrong, caught", "wrong", "right"),
             [
                 (operation, count["caught"], count["total"], right["by_operation"].get(operation, 0))
@@ -199,14 +199,14 @@ def markdown(result: dict[str, Any]) -> str:
         "static programs, which hold no values that NumPy could compute with and must stay as they are; the identity",
         "replaces those too.",
         "",
-        *table(
+        *write_table(
             ("canary", "state", "framework", "subjects red", "spared"),
             [
                 tuple(each.get(name, "") for name in ("canary", "state", "framework", "red", "spared"))
                 for each in result["canaries"]
             ],
         ),
-        *table(
+        *write_table(
             ("rule", "wrong, caught", "wrong"),
             [(f"`{rule}`", count["caught"], count["total"]) for rule, count in wrong["by_rule"].items()],
         ),
@@ -214,36 +214,36 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def states_of(result: dict[str, Any]) -> Counter[str]:
+def count_states(result: dict[str, Any]) -> Counter[str]:
     """Count the canaries in each state."""
     return Counter(each["state"] for each in result["canaries"])
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table, and an empty one."""
     return [f"| {' | '.join(map(str, row))} |" for row in (heads, ["---"] * len(heads), *rows)] + [""]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the exam and print its score; write it where a folder is named."""
+    """Run the exam, print its score, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)
     outcomes = Outcomes()
     status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", *more], plugins=[outcomes])
-    if missing := outcomes.not_run():
+    if missing := outcomes.list_not_run():
         print(f"The exam is not whole and has no score: {len(missing)} did not run, first {missing[0]}.")
         return 1
     result = score(outcomes)
-    page = markdown(result)
+    page = write_markdown(result)
     if options.output is None:
-        # The summary; the tables of a thousand clippers are for the page.
+        # Print only the summary. The page has the tables of a thousand clippers.
         print(page.partition("\n|")[0].rstrip())
     else:
         print(page)
         (options.output / "mutants.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         (options.output / "mutants.md").write_text(page, encoding="utf-8")
-    return 1 if status or faults(result) else 0
+    return 1 if status or list_faults(result) else 0
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_norm_of_arrays_equals_the_oracles(name: str, dtype: str) -> None:
     assert ours.upper - ours.lower <= theirs.middle / 2**200
 
 
-def of_all_magnitudes(dtype: str, size: int) -> Array:
+def draw_all_magnitudes(dtype: str, size: int) -> Array:
     """Return finite numbers drawn by their bit patterns."""
     form = FORMATS[dtype]
     bits = np.random.default_rng(1).integers(0, form.infinity_bits, size, dtype=np.uint64).astype(DTYPES[dtype])
@@ -53,7 +53,7 @@ def of_all_magnitudes(dtype: str, size: int) -> Array:
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("size", [0, 500, exact_arrays.PIECE + 500])
 def test_norm_of_all_finite_magnitudes_equals_the_oracles(size: int, dtype: str) -> None:
-    array = of_all_magnitudes(dtype, size)
+    array = draw_all_magnitudes(dtype, size)
 
     assert exact_arrays.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
 
@@ -80,7 +80,7 @@ def test_pieces_hold_every_number(dtype: str) -> None:
 def test_error_of_elements_equals_the_judges(dtype: str) -> None:
     # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
     arrays = [accuracy.normal(400, dtype, 5)]
-    arrays += [of_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
+    arrays += [draw_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
         expected = ExpectedArray(decode(array.data, dtype), 1, 7)
         got = accuracy._packed(to_doubles(array.data, dtype) * float(other), dtype)
@@ -121,19 +121,19 @@ def test_gap_between_two_arrays_in_ulp(first: list[float], second: list[float], 
     assert exact_arrays.largest_gap(one, other, "float32") == gap
 
 
-def measured(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
+def measure_row(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
     """Return one row of the table for a plain function."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return accuracy.measure_accuracy(connection, connection.description.subjects[0], dtype, size)
 
 
-def careful(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+def clip_carefully(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
     """Clip by the formula in float64."""
     norm = np.sqrt(sum(np.sum(np.square(grad.astype(np.float64))) for grad in grads))
     return [(grad * (clip_norm / norm)).astype(grad.dtype) for grad in grads], norm
 
 
-def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+def clip_by_running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
     """Clip by the formula with one running sum in the dtype."""
     total = grads[0].dtype.type(0)
     for grad in grads:
@@ -143,7 +143,7 @@ def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
 
 
 def test_careful_function_is_within_an_ulp_in_any_order() -> None:
-    row = measured(careful)
+    row = measure_row(clip_carefully)
 
     assert row.norm is not None
     assert row.norm < 0.001
@@ -152,7 +152,7 @@ def test_careful_function_is_within_an_ulp_in_any_order() -> None:
 
 
 def test_running_sum_is_caught_by_the_swamped_input() -> None:
-    row = measured(running_sum)
+    row = measure_row(clip_by_running_sum)
 
     assert row.norm is not None
     assert row.norm > 10
@@ -166,7 +166,7 @@ def test_error_of_the_function_is_reported() -> None:
         msg = "too many"
         raise RuntimeError(msg)
 
-    row = measured(raises)
+    row = measure_row(raises)
     assert "too many" in row.problem
     assert row.norm is None
 
@@ -174,7 +174,7 @@ def test_error_of_the_function_is_reported() -> None:
 def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcess, "ask", lambda *_: TimedOut(300.0))
 
-    assert measured(careful).problem == "normal, seed 1, one tensor: no answer within 300 s"
+    assert measure_row(clip_carefully).problem == "normal, seed 1, one tensor: no answer within 300 s"
 
 
 def test_swamped_input_swamps() -> None:
@@ -223,13 +223,13 @@ def test_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     calls: list[list[np.ndarray[Any, Any]]] = []
 
     def wrong_once(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-        results, norm = careful(grads, clip_norm=clip_norm)
+        results, norm = clip_carefully(grads, clip_norm=clip_norm)
         calls.append(grads)
         return (
             ([result * np.float32(2) for result in results], norm * 2) if len(calls) == number + 1 else (results, norm)
         )
 
-    row = measured(wrong_once)
+    row = measure_row(wrong_once)
     again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
 
     # The first call finds out whether a norm is returned.
@@ -239,10 +239,10 @@ def test_worst_input_is_rebuilt_from_its_name(number: int) -> None:
 
 def test_norm_that_depends_on_the_grouping_has_a_spread() -> None:
     def counts_tensors(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-        results, norm = careful(grads, clip_norm=clip_norm)
+        results, norm = clip_carefully(grads, clip_norm=clip_norm)
         return results, norm * (1 + len(grads) * 2.0**-20)
 
-    assert measured(counts_tensors).spread > 30
+    assert measure_row(counts_tensors).spread > 30
 
 
 def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:

@@ -20,7 +20,7 @@ Change = Callable[[Array], Array | None]
 FEATURES = ((), ("optimizer",), ("flushes_subnormals",), ("error_if_nonfinite",))
 
 
-def filled(shape: tuple[int, ...], dtype: str, value: float) -> Array:
+def fill(shape: tuple[int, ...], dtype: str, value: float) -> Array:
     """Return an array that holds the same number everywhere."""
     if dtype == "bfloat16":
         bits = np.full(shape, value, np.float32).view(np.uint32) >> np.uint32(16)
@@ -28,7 +28,7 @@ def filled(shape: tuple[int, ...], dtype: str, value: float) -> Array:
     return Array.of(np.full(shape, value, dtype))
 
 
-def otherwise(dtype: str) -> str:
+def choose_other_dtype(dtype: str) -> str:
     """Return a different dtype that the wire format has."""
     return "float32" if dtype == "float64" else "float64"
 
@@ -37,48 +37,48 @@ def otherwise(dtype: str) -> str:
 CHANGES: dict[str, Change] = {
     "the same": lambda array: array,
     "None": lambda array: None,
-    "empty": lambda array: filled((0,), array.dtype, 0.0),
-    "empty in another dtype": lambda array: filled((0,), otherwise(array.dtype), 0.0),
-    "empty rows": lambda array: filled((0, 3), array.dtype, 0.0),
-    "longer": lambda array: filled((math.prod(array.shape) + 1,), array.dtype, 1.0),
-    "longer in another dtype": lambda array: filled((math.prod(array.shape) + 1,), otherwise(array.dtype), 1.0),
-    "a number": lambda array: filled((), array.dtype, 1.0),
+    "empty": lambda array: fill((0,), array.dtype, 0.0),
+    "empty in another dtype": lambda array: fill((0,), choose_other_dtype(array.dtype), 0.0),
+    "empty rows": lambda array: fill((0, 3), array.dtype, 0.0),
+    "longer": lambda array: fill((math.prod(array.shape) + 1,), array.dtype, 1.0),
+    "longer in another dtype": lambda array: fill((math.prod(array.shape) + 1,), choose_other_dtype(array.dtype), 1.0),
+    "a number": lambda array: fill((), array.dtype, 1.0),
     "one more axis": lambda array: replace(array, shape=(*array.shape, 1)),
-    "half as wide": lambda array: filled(array.shape, "float16", 1.0),
-    "another dtype": lambda array: filled(array.shape, otherwise(array.dtype), 1.0),
-    "brain floats": lambda array: filled(array.shape, "bfloat16", 1.0),
-    "too large for the dtype": lambda array: filled(array.shape, "float64", 1e308),
-    "integers": lambda array: filled(array.shape, "int64", 1),
-    "no integers": lambda array: filled((0,), "int64", 1),
-    "complex": lambda array: filled(array.shape, "complex64", 1),
-    "booleans": lambda array: filled(array.shape, "bool", 1),
+    "half as wide": lambda array: fill(array.shape, "float16", 1.0),
+    "another dtype": lambda array: fill(array.shape, choose_other_dtype(array.dtype), 1.0),
+    "brain floats": lambda array: fill(array.shape, "bfloat16", 1.0),
+    "too large for the dtype": lambda array: fill(array.shape, "float64", 1e308),
+    "integers": lambda array: fill(array.shape, "int64", 1),
+    "no integers": lambda array: fill((0,), "int64", 1),
+    "complex": lambda array: fill(array.shape, "complex64", 1),
+    "booleans": lambda array: fill(array.shape, "bool", 1),
     "text": lambda array: Array.of(np.full(array.shape, "no number")),
     "objects": lambda array: Array("object", array.shape, b""),
-    "NaN": lambda array: filled(array.shape, array.dtype, math.nan),
-    "NaN in another dtype": lambda array: filled(array.shape, otherwise(array.dtype), math.nan),
-    "infinity": lambda array: filled(array.shape, array.dtype, math.inf),
-    "minus infinity in another dtype": lambda array: filled(array.shape, otherwise(array.dtype), -math.inf),
-    "zeros": lambda array: filled(array.shape, array.dtype, 0.0),
+    "NaN": lambda array: fill(array.shape, array.dtype, math.nan),
+    "NaN in another dtype": lambda array: fill(array.shape, choose_other_dtype(array.dtype), math.nan),
+    "infinity": lambda array: fill(array.shape, array.dtype, math.inf),
+    "minus infinity in another dtype": lambda array: fill(array.shape, choose_other_dtype(array.dtype), -math.inf),
+    "zeros": lambda array: fill(array.shape, array.dtype, 0.0),
 }
 
 
-def changed(case: Case, change: Change, where: Callable[[int], bool] = lambda place: True) -> Reply:
+def change_reply(case: Case, change: Change, where: Callable[[int], bool] = lambda place: True) -> Reply:
     """Return a reply to a case with some gradients, inputs and the norm changed."""
     arrays = tuple(
         change(gradient.array) if gradient.array is not None and where(place) else gradient.array
         for place, gradient in enumerate(case.gradients)
     )
-    return Reply(arrays, norm=change(filled((), "float32", 1.0)), inputs=arrays)
+    return Reply(arrays, norm=change(fill((), "float32", 1.0)), inputs=arrays)
 
 
-def wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
+def make_wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
     """Yield answers of every wrong form to a case, each with a name."""
     for name, change in CHANGES.items():
-        yield f"all {name}", Replied(changed(case, change))
-        yield f"first {name}", Replied(changed(case, change, lambda place: place == 0))
-        yield f"last {name}", Replied(changed(case, change, lambda place: place == len(case.gradients) - 1))
-    given = changed(case, CHANGES["the same"])
-    extra = filled((2,), "float32", 1.0)
+        yield f"all {name}", Replied(change_reply(case, change))
+        yield f"first {name}", Replied(change_reply(case, change, lambda place: place == 0))
+        yield f"last {name}", Replied(change_reply(case, change, lambda place: place == len(case.gradients) - 1))
+    given = change_reply(case, CHANGES["the same"])
+    extra = fill((2,), "float32", 1.0)
     yield "no gradients", Replied(replace(given, gradients=(), inputs=()))
     yield "one fewer", Replied(replace(given, gradients=given.gradients[:-1], inputs=given.gradients[:-1]))
     yield "one more", Replied(replace(given, gradients=(*given.gradients, extra), inputs=(*given.gradients, extra)))
@@ -91,11 +91,11 @@ def wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
     yield "raised, inputs changed", Raised("ValueError", "no", inputs=(extra,) * len(case.gradients))
 
 
-def sampled_cases() -> list[Case]:
+def sample_cases() -> list[Case]:
     """Return one case for each expectation, set of parameters and operation; prefer small ones."""
     chosen: dict[object, Case] = {}
     cases = [case for case in all_cases() if case.dtype in ("float32", "bfloat16", "float16+float32")]
-    for case in sorted(cases, key=size_of):
+    for case in sorted(cases, key=get_size):
         about = case.expectation
         kind = (about, case.operation) if about.name != "untouched" else (about.name, case.operation)
         special = any(gradient.array is None or gradient.rows is not None for gradient in case.gradients)
@@ -103,13 +103,13 @@ def sampled_cases() -> list[Case]:
     return list(chosen.values())
 
 
-def size_of(case: Case) -> int:
+def get_size(case: Case) -> int:
     """Return the number of bytes of a case. Empty cases come last, because few replies to them can be wrong."""
     count = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
     return count or 10**9
 
 
-SAMPLED = sampled_cases()
+SAMPLED = sample_cases()
 
 
 def test_every_expectation_is_sampled() -> None:
@@ -120,13 +120,13 @@ def test_every_expectation_is_sampled() -> None:
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
-    right = Replied(changed(case, CHANGES["the same"]))
+    right = Replied(change_reply(case, CHANGES["the same"]))
     claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
-    for number, (name, wrong) in enumerate(wrong_replies(case)):
+    for number, (name, wrong) in enumerate(make_wrong_replies(case)):
         following = follow_up(case, wrong)
         seconds: list[list[Answer]] = [[]]
         if following is not None:
-            seconds = [[Replied(changed(following, CHANGES["the same"]))], [wrong]]
+            seconds = [[Replied(change_reply(following, CHANGES["the same"]))], [wrong]]
         after_right = follow_up(case, right)
         pairs = [[wrong, *second] for second in seconds]
         pairs += [[right, wrong]] if after_right is not None else []
@@ -140,11 +140,11 @@ def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
-    right = Replied(changed(case, CHANGES["the same"]))
+    right = Replied(change_reply(case, CHANGES["the same"]))
     following = follow_up(case, right)
     if following is None:
         return
-    for name, wrong in wrong_replies(following):
+    for name, wrong in make_wrong_replies(following):
         verdict = judge(Context(case, Subject("anyone", case.operation, ("float32",))), [right, wrong])
 
         assert verdict.status != "error", f"{name}: {verdict.detail}"
@@ -153,12 +153,12 @@ def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
 @pytest.mark.parametrize("operation", ["global-norm", "value"])
 def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
     case = next(case for case in all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
-    single = replace(case, gradients=(replace(case.gradients[0], array=filled((1,), case.dtype, 0.5)),))
-    first = Replied(changed(single, CHANGES["the same"]))
+    single = replace(case, gradients=(replace(case.gradients[0], array=fill((1,), case.dtype, 0.5)),))
+    first = Replied(change_reply(single, CHANGES["the same"]))
     following = follow_up(single, first)
     assert following is not None
     empty = [place for place, half in enumerate(following.gradients) if half.array and not half.array.data]
-    second = Replied(changed(following, CHANGES["empty in another dtype"], lambda place: place in empty))
+    second = Replied(change_reply(following, CHANGES["empty in another dtype"], lambda place: place in empty))
 
     assert empty
     assert judge(Context(single, Subject("anyone", single.operation, ("float32",))), [first, second]).status == "pass"

@@ -31,7 +31,7 @@ CANARIES = Path(__file__).with_name("canaries")
 ALL_ADAPTERS = ["numpy", *ADAPTERS]
 WAYS = ("identity", "doubled")
 
-#: NumPy cannot compute in the static programs of these adapters. There, only the identity replaces the functions.
+#: NumPy cannot compute in the static programs of these adapters. Only the identity replaces their functions.
 STATIC = ("paddle", "paddle-fluid")
 
 #: Cases above the threshold, in the dtype that every subject supports.
@@ -40,33 +40,33 @@ SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32
 CASES = {case.id: case for case in all_cases()}
 
 
-def run_of(adapter: str, target: str) -> Run:
+def run_target(adapter: str, target: str) -> Run:
     """Run an adapter, or a file in its place, with the adapter's claims and known failures."""
     python = sys.executable if adapter == "numpy" else python_with(adapter)
     command = [*host_command(python), target]
     return run_adapter(RunRequest(adapter, lambda: HostProcess(command), SELECTION, timeout=120.0), io.StringIO())
 
 
-def values_of(arrays: Any) -> list[list[float]]:
+def read_values(arrays: Any) -> list[list[float]]:
     """Return the elements of each gradient in a cell, or the first ones of a large gradient."""
     return [[float.fromhex(value) for value in array["values"]] for array in arrays["gradients"]]
 
 
-def passed_through(cell: Cell) -> bool:
+def is_passed_through(cell: Cell) -> bool:
     """Tell whether the gradients came back unchanged."""
     given = [gradient.array.numpy().ravel() for gradient in CASES[cell.case].gradients if gradient.array is not None]
-    observed = values_of(cell.observed)
+    observed = read_values(cell.observed)
     pairs = zip(given[: len(observed)], observed, strict=True)
     return all(np.array_equal(old[: len(new)], new) for old, new in pairs)
 
 
-def came_back_doubled(cell: Cell) -> bool:
+def is_doubled(cell: Cell) -> bool:
     """Tell whether the gradients came back twice as large as expected."""
-    pairs = zip(values_of(cell.expected), values_of(cell.observed), strict=True)
+    pairs = zip(read_values(cell.expected), read_values(cell.observed), strict=True)
     return all(np.allclose(2 * np.array(old), new, rtol=1e-5, atol=0) for old, new in pairs)
 
 
-SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": passed_through, "doubled": came_back_doubled}
+SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": is_passed_through, "doubled": is_doubled}
 
 
 @pytest.mark.exam(sample=2 * len(ALL_ADAPTERS))
@@ -75,7 +75,7 @@ SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": passed_through, "doubled
 def test_subjects_turn_red_when_the_framework_is_replaced(
     adapter: str, way: str, record_property: Callable[[str, object], None]
 ) -> None:
-    run = run_of(adapter, str(CANARIES / f"{adapter.replace('-', '_')}_{way}.py"))
+    run = run_target(adapter, str(CANARIES / f"{adapter.replace('-', '_')}_{way}.py"))
 
     # Where an error is pinned, an answer from the replaced function gives `changed`.
     answered = [cell for cell in run.cells if cell.status in ("fail", "changed")]
@@ -93,7 +93,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
 def test_nothing_is_red_without_a_replacement(adapter: str) -> None:
-    run = run_of(adapter, adapter)
+    run = run_target(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []
     assert any(cell.status in ("pass", "documented") for cell in run.cells)

@@ -42,12 +42,12 @@ TRUE = Claim(
 )
 
 
-def changed(**members: Any) -> Claim:
+def change_claim(**members: Any) -> Claim:
     return replace(TRUE, **members)
 
 
 def test_claim_applies_to_its_subjects_and_rules_only() -> None:
-    claim = changed(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
+    claim = change_claim(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
     own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
 
@@ -61,13 +61,15 @@ def test_claim_applies_to_its_subjects_and_rules_only() -> None:
 def test_claim_may_name_a_subject_with_brackets() -> None:
     name = "torch.nn.utils.clip_grad_norm_[foreach=True]"
 
-    assert changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
-    assert not changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name[:-1])
-    assert not changed(subject=name).speaks_of("norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f")
+    assert change_claim(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
+    assert not change_claim(subject=name).speaks_of("global-norm.scaled-above/small/float32", name[:-1])
+    assert not change_claim(subject=name).speaks_of(
+        "norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f"
+    )
 
 
 def test_claim_does_not_apply_to_excluded_rules() -> None:
-    claim = changed(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
+    claim = change_claim(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
 
     assert claim.speaks_of("norm.none-stays-none/first/float32", "lib.clip")
     assert not claim.speaks_of("norm.nan-threshold/nan/float32", "lib.clip")
@@ -83,7 +85,7 @@ def test_shipped_claims_of_torch_leave_out_invalid_thresholds() -> None:
     assert left_out == {"global-norm.negative-threshold-refused", "global-norm.nan-threshold"}
 
 
-def run_of(subject: str, operation: str) -> Run:
+def make_run(subject: str, operation: str) -> Run:
     """Return a run of all cases of an operation."""
     header = Header(suite={}, adapter="lib", framework={}, environment={}, subjects=[], command=[], started="")
     cells = tuple(
@@ -103,12 +105,12 @@ def run_of(subject: str, operation: str) -> Run:
 
 
 def test_claims_that_match_nothing_are_reported() -> None:
-    run = run_of("lib.clip[fast=True]", "clip_by_norm")
+    run = make_run("lib.clip[fast=True]", "clip_by_norm")
 
-    assert claim_faults(run, [changed(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
-    (gone,) = claim_faults(run, [changed(subject="lib.clip_[*]")])
-    (rule,) = claim_faults(run, [changed(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
-    (other,) = claim_faults(run, [changed(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
+    assert claim_faults(run, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
+    (gone,) = claim_faults(run, [change_claim(subject="lib.clip_[*]")])
+    (rule,) = claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
+    (other,) = claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
     assert "no subject has such a name" in gone
     assert "'norm.scaled-abuve'" in rule
     assert "'global-norm.*'" in other
@@ -156,7 +158,7 @@ def test_line_breaks_in_a_phrase_do_not_matter() -> None:
 
 
 def test_missing_phrase_and_changed_surroundings_are_noticed() -> None:
-    (gone,) = drift([changed(phrase="Anything goes.")], {"numpy.clip": TEXT})
+    (gone,) = drift([change_claim(phrase="Anything goes.")], {"numpy.clip": TEXT})
     (other,) = drift([TRUE], {"numpy.clip": TEXT + " And more."})
 
     assert "no longer says 'Anything goes.'" in gone
@@ -165,10 +167,10 @@ def test_missing_phrase_and_changed_surroundings_are_noticed() -> None:
 
 
 def test_claim_outside_docstrings_is_not_compared() -> None:
-    assert drift([changed(docstring=None)], {}) == []
+    assert drift([change_claim(docstring=None)], {}) == []
 
 
-@pytest.mark.parametrize(("claim", "code"), [(TRUE, 0), (changed(docstring_sha256="0"), 1)])
+@pytest.mark.parametrize(("claim", "code"), [(TRUE, 0), (change_claim(docstring_sha256="0"), 1)])
 def test_command_exits_with_1_on_drift(claim: Claim, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(COMMAND, "load_claims", lambda adapter: (claim,))
 
@@ -179,7 +181,7 @@ def test_command_exits_with_1_on_drift(claim: Claim, code: int, monkeypatch: pyt
 
 
 def test_command_says_when_the_framework_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = changed(docstring="no_such_framework.clip")
+    claim = change_claim(docstring="no_such_framework.clip")
     monkeypatch.setattr(COMMAND, "load_claims", lambda adapter: (claim,))
 
     result = CliRunner().invoke(gradclip, ["expectations", "drift", "lib"])

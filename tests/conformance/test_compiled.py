@@ -64,7 +64,7 @@ class Refuses(ByGlobalNorm):
         raise kind("not finite")
 
 
-def cells_of(function: Clipper) -> list[Cell]:
+def run_cells(function: Clipper) -> list[Cell]:
     """Return the cells of the rule for a function with two forms."""
     connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
     planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=("*.compiled-agrees",)))
@@ -73,7 +73,7 @@ def cells_of(function: Clipper) -> list[Cell]:
 
 @pytest.mark.parametrize("clipper", [OwnOtherRoundings, CommonOtherRoundings, LimitsOtherwise, Refuses])
 def test_compiled_form_that_rounds_differently_is_not_blamed(clipper: type[Clipper]) -> None:
-    cells = cells_of(clipper())
+    cells = run_cells(clipper())
 
     assert {cell.status for cell in cells} == {"pass"}, [cell.detail for cell in cells if cell.status != "pass"]
     assert {cell.case.split("/")[1] for cell in cells} == {
@@ -89,7 +89,7 @@ def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
             """Return one result, or raise."""
             return super().hand_back(grad, result) if self.is_compiled else result
 
-    blamed = [cell for cell in cells_of(RefusesCompiled()) if cell.status != "pass"]
+    blamed = [cell for cell in run_cells(RefusesCompiled()) if cell.status != "pass"]
 
     assert {cell.case.split("/")[1] for cell in blamed} == {"nan", "infinity"}
     assert all(
@@ -98,7 +98,7 @@ def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
 
 
 def test_forms_round_differently() -> None:
-    cells = cells_of(CommonOtherRoundings())
+    cells = run_cells(CommonOtherRoundings())
 
     assert max(cell.ulp or 0.0 for cell in cells) >= 1
 
@@ -109,12 +109,12 @@ def test_poor_accuracy_when_compiled_is_quality() -> None:
 
         is_compiled = False
 
-        def global_norm(self, tensors: Any, p: float) -> float:
-            norm = super().global_norm(tensors, p)
+        def compute_global_norm(self, tensors: Any, p: float) -> float:
+            norm = super().compute_global_norm(tensors, p)
             loses = self.is_compiled and sum(t.size for t in tensors) > 1000
             return norm * (1 + 20 * float(np.finfo(tensors[0].dtype).eps)) if loses else norm
 
-    statuses = {cell.case: cell.status for cell in cells_of(LosesDigits())}
+    statuses = {cell.case: cell.status for cell in run_cells(LosesDigits())}
 
     assert statuses["global-norm.compiled-agrees/long/float32"] == "quality"
     assert "fail" not in statuses.values()

@@ -45,7 +45,7 @@ def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool
     return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
 
 
-def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
+def run_search(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
     """Search with a plain function."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return deep.search(
@@ -54,7 +54,7 @@ def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searche
 
 
 def test_failing_input_is_found_and_shrunk() -> None:
-    outcome = searched(wrong_with_three, SCALED)
+    outcome = run_search(wrong_with_three, SCALED)
 
     (case,) = outcome.failing
     assert outcome.cases == [case]
@@ -65,13 +65,13 @@ def test_failing_input_is_found_and_shrunk() -> None:
 
 
 def test_same_seed_finds_the_same() -> None:
-    assert searched(wrong_with_three, SCALED, 3).cases == searched(wrong_with_three, SCALED, 3).cases
+    assert run_search(wrong_with_three, SCALED, 3).cases == run_search(wrong_with_three, SCALED, 3).cases
 
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
-    outcome = searched(right, Selection(dtypes=(dtype,)))
+    outcome = run_search(right, Selection(dtypes=(dtype,)))
 
     assert not outcome.failing
     # The function returns no norm, so the search keeps no input for the rule about it.
@@ -80,7 +80,7 @@ def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) ->
 
 
 def test_unselected_rules_are_not_searched() -> None:
-    assert searched(right, Selection(rules=("global-norm.zero-*",))).tried == 0
+    assert run_search(right, Selection(rules=("global-norm.zero-*",))).tried == 0
 
 
 @pytest.mark.exam(sample=4)
@@ -105,7 +105,7 @@ def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
 
 
 def test_found_case_reads_back(tmp_path: Path) -> None:
-    (case,) = searched(wrong_with_three, SCALED).failing
+    (case,) = run_search(wrong_with_three, SCALED).failing
     path = tmp_path / "found.toml"
     path.write_text(found.as_toml(case), encoding="utf-8")
 

@@ -50,14 +50,14 @@ FAILED = Verdict("fail", "It failed.", behaviour="sign-flipped:-0.6,0.8")
 ENVIRONMENT = {"platform": "Linux-x86_64", "device": "gpu:0"}
 
 
-def verdict_of(pin: Deviation, verdict: Verdict = FAILED, version: str = "2.3.1+cpu") -> Verdict:
+def apply_pin(pin: Deviation, verdict: Verdict = FAILED, version: str = "2.3.1+cpu") -> Verdict:
     holding = [pin] if pin.holds(version, ENVIRONMENT) else []
     return pinned(verdict, CASE, SUBJECT, holding, lambda formula: formula == Formula("coefficient", 1e-6))
 
 
 class TestPinned:
     def test_failure_as_pinned_is_a_deviation_with_reason_and_url(self) -> None:
-        found = verdict_of(PIN)
+        found = apply_pin(PIN)
 
         assert found.status == "deviation"
         assert "It flips." in found.detail
@@ -68,11 +68,11 @@ class TestPinned:
         [replace(FAILED, behaviour="sign-flipped:-3,4"), Verdict("pass"), Verdict("quality", behaviour="other")],
     )
     def test_other_answer_and_repair_are_changed(self, verdict: Verdict) -> None:
-        assert verdict_of(PIN, verdict).status == "changed"
+        assert apply_pin(PIN, verdict).status == "changed"
 
     @pytest.mark.parametrize("status", ["documented", "unsupported", "unspecified", "crash", "timeout", "error"])
     def test_other_statuses_stay(self, status: str) -> None:
-        assert verdict_of(PIN, Verdict(status)).status == status
+        assert apply_pin(PIN, Verdict(status)).status == status
 
     @pytest.mark.parametrize(
         "other",
@@ -88,7 +88,7 @@ class TestPinned:
         ],
     )
     def test_pin_of_something_else_excuses_nothing(self, other: Deviation) -> None:
-        assert verdict_of(other) == FAILED
+        assert apply_pin(other) == FAILED
 
     @pytest.mark.parametrize(
         "own",
@@ -102,7 +102,7 @@ class TestPinned:
         ],
     )
     def test_pin_within_its_conditions_holds(self, own: Deviation) -> None:
-        assert verdict_of(own).status == "deviation"
+        assert apply_pin(own).status == "deviation"
 
     def test_pin_holds_on_its_last_day(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Clock(datetime.datetime):
@@ -133,9 +133,9 @@ class TestPinned:
         own = replace(PIN, observed="formula", formula=Formula("coefficient", 1e-6))
         other = replace(own, formula=Formula("coefficient", 1e-3))
 
-        assert verdict_of(own).status == "deviation"
-        assert verdict_of(other).status == "changed"
-        assert verdict_of(own, Verdict("pass")).status == "changed"
+        assert apply_pin(own).status == "deviation"
+        assert apply_pin(other).status == "changed"
+        assert apply_pin(own, Verdict("pass")).status == "changed"
 
 
 class TestPatterns:
@@ -162,7 +162,7 @@ class TestPatterns:
             version_satisfies("2", "about 2")
 
 
-def cell(status: str, behaviour: str = "none", case: Case = CASE, subject: str = SUBJECT.name) -> Cell:
+def make_cell(status: str, behaviour: str = "none", case: Case = CASE, subject: str = SUBJECT.name) -> Cell:
     return Cell(
         subject=subject,
         operation=case.operation,
@@ -176,7 +176,7 @@ def cell(status: str, behaviour: str = "none", case: Case = CASE, subject: str =
     )
 
 
-def run_of(*cells: Cell) -> Run:
+def make_run(*cells: Cell) -> Run:
     header = Header(
         suite={"name": "gradclip-spec", "version": "0"},
         adapter="lib",
@@ -192,32 +192,32 @@ def run_of(*cells: Cell) -> Run:
 
 class TestFaults:
     def test_pin_that_matches_has_no_fault(self) -> None:
-        assert pin_faults(run_of(cell("deviation")), [PIN]) == []
+        assert pin_faults(make_run(make_cell("deviation")), [PIN]) == []
 
     def test_each_pattern_of_a_pin_must_match(self) -> None:
         pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"), subjects=(*PIN.subjects, "lib.gone"))
 
-        assert unmatched([pin], [cell("deviation")]) == [(pin, "global-norm.zero-threshold/*"), (pin, "lib.gone")]
+        assert unmatched([pin], [make_cell("deviation")]) == [(pin, "global-norm.zero-threshold/*"), (pin, "lib.gone")]
 
     def test_match_of_another_pin_does_not_count(self) -> None:
         other = next(case for case in all_cases() if case.id.startswith("global-norm.zero-threshold/"))
-        elsewhere = [cell("deviation", case=other, subject="lib.gone"), cell("deviation", case=other)]
+        elsewhere = [make_cell("deviation", case=other, subject="lib.gone"), make_cell("deviation", case=other)]
         pin = replace(PIN, subjects=(*PIN.subjects, "lib.gone"))
 
-        assert unmatched([pin], [cell("deviation"), *elsewhere]) == [(pin, "lib.gone")]
+        assert unmatched([pin], [make_cell("deviation"), *elsewhere]) == [(pin, "lib.gone")]
         pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"))
-        assert unmatched([pin], [cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
+        assert unmatched([pin], [make_cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
 
     @pytest.mark.parametrize("status", ["unsupported", "pass", "fail", "documented"])
     def test_cell_that_is_not_as_pinned_does_not_count(self, status: str) -> None:
-        assert len(pin_faults(run_of(cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
+        assert len(pin_faults(make_run(make_cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
 
     def test_pin_of_another_version_need_not_match(self) -> None:
-        assert pin_faults(run_of(cell("pass")), [replace(PIN, version="<2")]) == []
+        assert pin_faults(make_run(make_cell("pass")), [replace(PIN, version="<2")]) == []
 
     def test_expired_and_overlapping_pins_are_faults(self) -> None:
-        (expired,) = pin_faults(run_of(cell("fail")), [replace(PIN, until="2020-01-01")])
-        (twice,) = pin_faults(run_of(cell("deviation")), [PIN, replace(PIN, cases=("global-norm.*",))])
+        (expired,) = pin_faults(make_run(make_cell("fail")), [replace(PIN, until="2020-01-01")])
+        (twice,) = pin_faults(make_run(make_cell("deviation")), [PIN, replace(PIN, cases=("global-norm.*",))])
 
         assert "expired on 2020-01-01" in expired
         assert "pinned more than once" in twice
@@ -259,12 +259,12 @@ class TestProposal:
     def test_failures_are_grouped_into_the_widest_safe_patterns(self) -> None:
         cases = [case for case in all_cases() if case.rule == CASE.rule]
         cells = [
-            cell("fail" if "minus-one" in case.id else "pass", "sign-flipped:-0.6,0.8", case, subject)
+            make_cell("fail" if "minus-one" in case.id else "pass", "sign-flipped:-0.6,0.8", case, subject)
             for case in cases
             for subject in ("lib.a", "lib.b")
         ]
 
-        (pin,) = read_deviations(propose_pins(run_of(*cells), []), "lib.toml")
+        (pin,) = read_deviations(propose_pins(make_run(*cells), []), "lib.toml")
 
         assert pin.subjects == ("lib.a", "lib.b")
         assert pin.cases == ("global-norm.negative-threshold-refused/minus-one/*",)
@@ -272,7 +272,7 @@ class TestProposal:
         assert (pin.first_seen, pin.last_seen) == ("2.3.1", "2.3.1")
 
     def test_pin_that_still_holds_was_last_seen_now(self) -> None:
-        (pin,) = read_deviations(propose_pins(run_of(cell("deviation")), [PIN]), "lib.toml")
+        (pin,) = read_deviations(propose_pins(make_run(make_cell("deviation")), [PIN]), "lib.toml")
 
         assert pin == replace(PIN, last_seen="2.3.1")
 
@@ -280,16 +280,19 @@ class TestProposal:
         elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=Formula("plain"))
         elsewhere = replace(elsewhere, observed="formula")
 
-        assert read_deviations(propose_pins(run_of(cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
+        assert read_deviations(propose_pins(make_run(make_cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
 
     def test_passing_cells_and_expired_pins_are_not_pinned(self) -> None:
-        agrees = replace(cell("changed"), detail=verdict_of(PIN, Verdict("pass")).detail)
+        agrees = replace(make_cell("changed"), detail=apply_pin(PIN, Verdict("pass")).detail)
 
-        assert read_deviations(propose_pins(run_of(agrees), [PIN]), "lib.toml") == ()
-        assert read_deviations(propose_pins(run_of(cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml") == ()
+        assert read_deviations(propose_pins(make_run(agrees), [PIN]), "lib.toml") == ()
+        assert (
+            read_deviations(propose_pins(make_run(make_cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml")
+            == ()
+        )
 
     def test_proposal_names_faults_of_pins(self) -> None:
-        assert "# The pin of" in propose_pins(run_of(cell("pass")), [PIN])
+        assert "# The pin of" in propose_pins(make_run(make_cell("pass")), [PIN])
 
     @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
@@ -300,7 +303,7 @@ class TestProposal:
         )
 
         pins = read_deviations(propose_pins(failed, []), path.name)
-        again = replace(run, cells=tuple(replace(c, status=_status(c, pins)) for c in failed.cells))
+        again = replace(run, cells=tuple(replace(c, status=_find_status(c, pins)) for c in failed.cells))
 
         assert pin_faults(again, pins) == []
         assert {c.status for c in again.cells} & {"fail", "changed"} == set()
@@ -308,11 +311,11 @@ class TestProposal:
 
     def test_pin_is_split_if_one_subject_answers_differently(self) -> None:
         cells = [
-            cell("deviation", PIN.observed, subject="lib.clip_[a]"),
-            replace(cell("changed", "all-nan", subject="lib.clip_[b]"), detail="It answers otherwise."),
+            make_cell("deviation", PIN.observed, subject="lib.clip_[a]"),
+            replace(make_cell("changed", "all-nan", subject="lib.clip_[b]"), detail="It answers otherwise."),
         ]
 
-        kept, new = read_deviations(propose_pins(run_of(*cells), [PIN]), "lib.toml")
+        kept, new = read_deviations(propose_pins(make_run(*cells), [PIN]), "lib.toml")
 
         assert (kept.subjects, kept.observed, kept.reason) == (("lib.clip_[a]",), PIN.observed, PIN.reason)
         assert (new.subjects, new.observed) == (("lib.clip_[b]",), "all-nan")
@@ -321,8 +324,8 @@ class TestProposal:
     def test_text_of_a_record_becomes_no_line_of_the_pins(self) -> None:
         forged = 'lib"\n[[deviation]]\nsubjects = ["*"]\ncases = ["*"]\nobserved = "x"\nreason = "r"\nurl = "u"'
         forged += '\nfirst_seen = "1"\nlast_seen = "1"\n#'
-        failed = replace(cell("fail", f"{forged}\x1b", subject=f"lib.{forged}".replace("*", "?")), detail=forged)
-        run = run_of(failed, cell("pass", subject="lib.other"))
+        failed = replace(make_cell("fail", f"{forged}\x1b", subject=f"lib.{forged}".replace("*", "?")), detail=forged)
+        run = make_run(failed, make_cell("pass", subject="lib.other"))
         run = replace(run, header=replace(run.header, framework={"name": forged, "version": "2.3.1"}))
 
         (pin,) = read_deviations(propose_pins(run, []), "lib.toml")
@@ -333,18 +336,18 @@ class TestProposal:
     @pytest.mark.parametrize("changed", [{"subject": "*"}, {"subject": "lib.*"}, {"case": "a/*/c"}, {"case": "a"}])
     def test_name_that_a_pin_would_read_as_a_pattern_is_refused(self, changed: dict[str, str]) -> None:
         with pytest.raises(CannotPin, match="cannot be pinned"):
-            propose_pins(run_of(replace(cell("fail"), **changed)), [])
+            propose_pins(make_run(replace(make_cell("fail"), **changed)), [])
 
     def test_file_of_pins_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pin = propose_pins(run_of(cell("deviation")), [PIN]).partition("\n\n")[2]
+        pin = propose_pins(make_run(make_cell("deviation")), [PIN]).partition("\n\n")[2]
         text = f"# Of a library.\n\n# Why this one is so.\n{pin}"
         (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
         monkeypatch.setattr(deviations, "EXPECTATIONS", tmp_path)
 
-        assert propose_pins(run_of(cell("deviation"))) == text
+        assert propose_pins(make_run(make_cell("deviation"))) == text
 
 
-def _status(cell: Cell, pins: Sequence[Deviation]) -> str:
+def _find_status(cell: Cell, pins: Sequence[Deviation]) -> str:
     """Return the status of a cell under other pins."""
     known = next((pin for pin in pins if pin.speaks_of(cell.case, cell.subject)), None)
     if known is None or cell.status in ("unsupported", "unspecified", "documented"):

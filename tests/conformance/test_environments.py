@@ -37,7 +37,7 @@ def start(python: str | Path = sys.executable, requirement: str = "pip") -> subp
     return subprocess.Popen([python, "-c", MAKE, requirement], stdout=subprocess.PIPE, text=True)
 
 
-def marks(process: subprocess.Popen[str]) -> str:
+def read_marks(process: subprocess.Popen[str]) -> str:
     """Return the marks of all processes that made or used the environment."""
     python, _ = process.communicate(timeout=300)
     assert process.returncode == 0
@@ -57,11 +57,11 @@ def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monke
 def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
-    assert marks(start()) == "x"
-    assert marks(start()) == "xx"
-    assert marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
+    assert read_marks(start()) == "x"
+    assert read_marks(start()) == "xx"
+    assert read_marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
     # Another recipe makes another environment.
-    assert marks(start(requirement="pip>1")) == "x"
+    assert read_marks(start(requirement="pip>1")) == "x"
     assert folder.is_dir()
 
 
@@ -69,6 +69,6 @@ def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path,
 def test_process_waits_while_another_makes_the_environment(folder: Path) -> None:
     both = [start(), start()]
 
-    assert {marks(process) for process in both} <= {"x", "xx"}
+    assert {read_marks(process) for process in both} <= {"x", "xx"}
     assert (folder / "gradclip-ready").exists()
-    assert marks(start()) == "xxx"
+    assert read_marks(start()) == "xxx"

@@ -30,12 +30,12 @@ from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, nonfin
 fixed = settings(derandomize=True, deadline=None, database=None)
 
 
-def exactly(*values: float, dtype: str = "float64") -> DyadicArray:
+def decode_exactly(*values: float, dtype: str = "float64") -> DyadicArray:
     """Return these values in the form that the oracle reads."""
     return decode(encode(values, dtype), dtype)
 
 
-def only(clipped: exact.Clipped) -> ExpectedArray:
+def get_only(clipped: exact.Clipped) -> ExpectedArray:
     """Return the single gradient of a clip."""
     (gradient,) = clipped.gradients
     assert gradient is not None
@@ -61,7 +61,7 @@ def only(clipped: exact.Clipped) -> ExpectedArray:
     ],
 )
 def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: Fraction) -> None:
-    bounds = exact.norm([exactly(*values)], p)
+    bounds = exact.norm([decode_exactly(*values)], p)
 
     assert bounds.lower == bounds.upper == result
 
@@ -70,7 +70,7 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
     """Compare powers of the bounds with the same power of the norm, which is known exactly."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
-    bounds = exact.norm([exactly(4.0, -9.0)], p)
+    bounds = exact.norm([decode_exactly(4.0, -9.0)], p)
     power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
 
     halves = int(2 * p)
@@ -79,8 +79,8 @@ def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
 
 
 def test_norm_over_several_tensors_is_that_of_all_elements() -> None:
-    tensors = [exactly(1.0), exactly(), exactly(2.0**-30, -7.0), exactly(2.0**40)]
-    together = exactly(1.0, 2.0**-30, -7.0, 2.0**40)
+    tensors = [decode_exactly(1.0), decode_exactly(), decode_exactly(2.0**-30, -7.0), decode_exactly(2.0**40)]
+    together = decode_exactly(1.0, 2.0**-30, -7.0, 2.0**40)
 
     for p in (0.5, 1.0, 2.0, 2.5, 3.0, math.inf):
         apart, whole = exact.norm(iter(tensors), p), exact.norm([together], p)
@@ -91,12 +91,12 @@ def test_norm_over_several_tensors_is_that_of_all_elements() -> None:
 @pytest.mark.parametrize("p", [0.0, -1.0, 0.3, math.pi, math.nan, -math.inf])
 def test_norm_out_of_reach_is_an_error(p: float) -> None:
     with pytest.raises(exact.NoExactNormError, match="no exact norm of order"):
-        exact.norm([exactly(1.0)], p)
+        exact.norm([decode_exactly(1.0)], p)
 
 
 def test_norm_refuses_nonfinite_elements() -> None:
     with pytest.raises(ValueError, match="judge non-finite gradients apart"):
-        exact.norm([exactly(1.0, math.nan)])
+        exact.norm([decode_exactly(1.0, math.nan)])
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_norm_refuses_nonfinite_elements() -> None:
     ],
 )
 def test_side_of_the_threshold_is_exact(values: list[float], threshold: Fraction, side: int) -> None:
-    assert exact.compare_to_threshold(exact.norm([exactly(*values)]), threshold) == side
+    assert exact.compare_to_threshold(exact.norm([decode_exactly(*values)]), threshold) == side
 
 
 def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
-    bounds = exact.norm([exactly(1.0, 1.0)])
+    bounds = exact.norm([decode_exactly(1.0, 1.0)])
     below = 1.414213562373095
     sides = [exact.compare_to_threshold(bounds, Fraction(c)) for c in (below, next_up(below, "float64"))]
     assert sides == [1, -1], "the square root of two lies between these two numbers"
@@ -147,7 +147,7 @@ def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
     ],
 )
 def test_clip_by_each_formula(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
-    expected = only(exact.clip_by_norm(exactly(3.0, -4.0), threshold, formula=formula))
+    expected = get_only(exact.clip_by_norm(decode_exactly(3.0, -4.0), threshold, formula=formula))
 
     assert expected.fractions() == [3 * factor, -4 * factor]
     assert expected.is_unchanged == (factor == 1)
@@ -156,7 +156,7 @@ def test_clip_by_each_formula(formula: dict[str, object], threshold: float, fact
 @pytest.mark.parametrize("kind", ["plain", "coefficient", "max-denominator", "min-numerator"])
 @pytest.mark.parametrize("threshold", [0.0, 1.0, math.inf])
 def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
-    expected = only(exact.clip_by_norm(exactly(0.0, -0.0), threshold, formula=Formula(kind)))
+    expected = get_only(exact.clip_by_norm(decode_exactly(0.0, -0.0), threshold, formula=Formula(kind)))
 
     assert rounded(expected, "float32") == encode([0.0, -0.0], "float32")
 
@@ -164,16 +164,16 @@ def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
 @pytest.mark.parametrize("threshold", [math.nan, -math.inf])
 def test_threshold_without_an_expected_result_is_an_error(threshold: float) -> None:
     with pytest.raises(ValueError, match="the oracle was given the threshold"):
-        exact.clip_by_norm(exactly(1.0), threshold)
+        exact.clip_by_norm(decode_exactly(1.0), threshold)
 
 
 def test_unknown_formula_is_an_error() -> None:
     with pytest.raises(ValueError, match="no formula of the kind 'round'"):
-        exact.clip_by_norm(exactly(1.0), 1.0, formula=Formula("round"))
+        exact.clip_by_norm(decode_exactly(1.0), 1.0, formula=Formula("round"))
 
 
 def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
-    tensors = [exactly(3.0), None, exactly(12.0, math.nan), exactly(-4.0)]
+    tensors = [decode_exactly(3.0), None, decode_exactly(12.0, math.nan), decode_exactly(-4.0)]
     clipped = exact.clip_by_global_norm(tensors, 2.5, included=[True, True, False, True])
 
     first, none, excluded, last = clipped.gradients
@@ -189,7 +189,7 @@ def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
 
 
 def test_clip_by_value() -> None:
-    values = exactly(-3.0, -0.5, -0.0, 0.75, math.inf, -math.inf, math.nan)
+    values = decode_exactly(-3.0, -0.5, -0.0, 0.75, math.inf, -math.inf, math.nan)
 
     expected = exact.clip_by_value(values, -1, Fraction(1, 3))
 
@@ -202,12 +202,12 @@ def test_clip_by_value() -> None:
 
 
 def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
-    assert exact.clip_by_value(exactly(-2.0, 2.0), 0, 1).fractions() == [0, 1]
-    assert exact.clip_by_value(exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
+    assert exact.clip_by_value(decode_exactly(-2.0, 2.0), 0, 1).fractions() == [0, 1]
+    assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
 
 
 def test_nonfinite_norm_and_its_consequence() -> None:
-    one, other, finite = exactly(1.0, -math.inf, -2.0), exactly(math.nan), exactly(1.0)
+    one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
 
     assert nonfinite_norm([finite, finite]) is None
     assert nonfinite_norm([finite, one]) == math.inf
@@ -217,7 +217,7 @@ def test_nonfinite_norm_and_its_consequence() -> None:
 
 
 def test_expected_times_a_learning_rate() -> None:
-    assert only(exact.clip_by_norm(exactly(3.0, 4.0), 1.0)).times(Fraction(1, 4)).fractions() == [
+    assert get_only(exact.clip_by_norm(decode_exactly(3.0, 4.0), 1.0)).times(Fraction(1, 4)).fractions() == [
         Fraction(3, 20),
         Fraction(1, 5),
     ]
@@ -291,17 +291,17 @@ def test_distances_see_nan_infinity_and_zeros(count: int) -> None:
 
 def test_distances_need_as_many_elements() -> None:
     with pytest.raises(ValueError, match="compare the shapes before the values"):
-        bulk.distances(bytes(8), ExpectedArray(exactly(1.0, 2.0, dtype="float32")), "float64")
+        bulk.distances(bytes(8), ExpectedArray(decode_exactly(1.0, 2.0, dtype="float32")), "float64")
 
 
 def test_largest_distance_of_nothing() -> None:
-    assert bulk.largest_distance(b"", ExpectedArray(exactly()), "float32") == (0.0, -1)
+    assert bulk.largest_distance(b"", ExpectedArray(decode_exactly()), "float32") == (0.0, -1)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
-    values = exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
-    expected = only(exact.clip_by_norm(values, 3.0))
+    values = decode_exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
+    expected = get_only(exact.clip_by_norm(values, 3.0))
 
     answer = rounded(expected, dtype)
 
@@ -314,6 +314,6 @@ def test_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
     elements = np.random.default_rng(23).standard_normal(10_000)
     clipped = exact.clip_by_norm(decode(elements.tobytes(), "float64"), 1.0)
 
-    largest, _ = bulk.largest_distance((elements / float(clipped.norm.middle)).tobytes(), only(clipped), "float64")
+    largest, _ = bulk.largest_distance((elements / float(clipped.norm.middle)).tobytes(), get_only(clipped), "float64")
 
     assert largest < 1.5

@@ -38,7 +38,7 @@ DTYPES = {
 fixed = settings(derandomize=True, deadline=None, database=None)
 
 
-def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
+def sample_bits(dtype: str) -> npt.NDArray[Any]:
     """Return all bit patterns of a 16-bit format, or a sample of a wider one with the ends of every binade."""
     width = FORMATS[dtype].width
     if width == 16:
@@ -52,7 +52,7 @@ def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
     return np.concatenate([scattered, around]).astype(f"<u{width // 8}")
 
 
-def numpy_doubles(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+def convert_with_numpy(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
     """Convert with NumPy, which warns about signalling NaNs."""
     with np.errstate(invalid="ignore"):
         doubles: npt.NDArray[np.float64] = bits.view(DTYPES[dtype]).astype(np.float64)
@@ -61,8 +61,8 @@ def numpy_doubles(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_decode_agrees_with_numpy(dtype: str) -> None:
-    bits = sample_of_bits(dtype)
-    doubles = numpy_doubles(bits, dtype)
+    bits = sample_bits(dtype)
+    doubles = convert_with_numpy(bits, dtype)
 
     exact = decode(bits.tobytes(), dtype)
 
@@ -78,18 +78,18 @@ def test_decode_agrees_with_numpy(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_to_doubles_agrees_with_numpy(dtype: str) -> None:
-    bits = sample_of_bits(dtype)
+    bits = sample_bits(dtype)
 
     doubles = to_doubles(bits.tobytes(), dtype)
 
-    expected = numpy_doubles(bits, dtype)
+    expected = convert_with_numpy(bits, dtype)
     np.testing.assert_array_equal(doubles, expected)
     np.testing.assert_array_equal(np.signbit(doubles), np.signbit(expected))
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_encode_undoes_decode(dtype: str) -> None:
-    bits = sample_of_bits(dtype)[:65_536]
+    bits = sample_bits(dtype)[:65_536]
     values = to_doubles(bits.tobytes(), dtype)
 
     encoded = np.frombuffer(encode(values.tolist(), dtype), dtype=bits.dtype)
@@ -142,7 +142,7 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_round_to_of_every_number_and_every_middle(dtype: str) -> None:
     form = FORMATS[dtype]
-    bits = np.sort(sample_of_bits(dtype))
+    bits = np.sort(sample_bits(dtype))
     finite = [b for b in bits.tolist() if b < form.infinity_bits - 1][:: 1 if form.width == 16 else 50]
     for low in finite:
         below, above = value_of(low, form), value_of(low + 1, form)

@@ -61,14 +61,14 @@ def parts() -> tuple[Header, Cell]:
     return run.header, run.cells[0]
 
 
-def named(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> tuple[Header, Cell]:
+def rename_subject(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> tuple[Header, Cell]:
     """Return the same record with another subject, and with another adapter if one is given."""
     (declared,) = header.subjects
     header = replace(header, subjects=[{**declared, "name": subject}])
     return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=subject)
 
 
-def executes(header: Header, cell: Cell, folder: Path) -> bool:
+def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
     """Write and run the script, if there is one, and tell whether the attack left its file."""
     try:
         text = script(header, cell)
@@ -119,7 +119,7 @@ def test_no_text_of_the_framework_ends_the_docstring(text: str, parts: tuple[Hea
 
     source = script(header, cell)
 
-    assert not executes(header, cell, tmp_path)
+    assert not is_executed(header, cell, tmp_path)
     assert ast.parse(source).body[1:] == [] or isinstance(ast.parse(source).body[0], ast.Expr)
     assert source.isprintable() or all(line.isprintable() for line in source.split("\n"))
 
@@ -151,13 +151,13 @@ def test_escaped_text_reads_back(text: str) -> None:
     ],
 )
 def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    header, cell = named(*parts, subject=name, adapter=name)
+    header, cell = rename_subject(*parts, subject=name, adapter=name)
 
     with pytest.raises(NoScript, match=r"no script can import it|does not declare the subject"):
         script(header, cell)
     # The subject alone is only text, because the script imports the function by the name that was checked.
-    header, cell = named(*parts, subject=name)
-    assert not executes(header, cell, tmp_path)
+    header, cell = rename_subject(*parts, subject=name)
+    assert not is_executed(header, cell, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tm
     ],
 )
 def test_no_subject_is_code(subject: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    header, cell = named(*parts, subject=subject, adapter="torch")
+    header, cell = rename_subject(*parts, subject=subject, adapter="torch")
 
-    assert not executes(header, cell, tmp_path)
+    assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|does not declare the subject"):
         script(header, cell)
 
 
 def test_known_subject_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    header, cell = named(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
+    header, cell = rename_subject(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
     assert re.search(r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", script(header, cell))
 
@@ -201,15 +201,15 @@ def test_no_template_is_loaded_by_a_path(spell: str, parts: tuple[Header, Cell],
     (tmp_path / "evil.toml").write_text(TEMPLATE, encoding="utf-8")
     path = tmp_path / "evil"
     name = spell.format(relative=os.path.relpath(path, script_module.SCRIPTS), absolute=path)
-    header, cell = named(*parts, subject="s")
+    header, cell = rename_subject(*parts, subject="s")
     header = replace(header, adapter=name)
 
-    assert not executes(header, cell, tmp_path)
+    assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript, match="is not known here"):
         script(header, cell)
 
 
-def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
+def make_find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
     """Return the record of a find with a changed input."""
     header, cell = parts
     case = next(each for each in all_cases() if each.id == CASE)
@@ -219,7 +219,7 @@ def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) ->
 
 
 def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
-    header, cell = find(parts, lambda shown: None)
+    header, cell = make_find(parts, lambda shown: None)
 
     assert re.search(r"clip_norm=[0-9.]+\)", script(header, cell))
 
@@ -247,9 +247,9 @@ def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
 def test_no_part_of_a_find_is_code(
     change: Callable[[dict[str, Any]], Any], parts: tuple[Header, Cell], tmp_path: Path
 ) -> None:
-    header, cell = find(parts, change)
+    header, cell = make_find(parts, change)
 
-    assert not executes(header, cell, tmp_path)
+    assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript):
         script(header, cell)
 
@@ -265,7 +265,7 @@ def test_no_part_of_a_find_is_code(
     ],
 )
 def test_no_name_of_a_case_is_code(case: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    header, cell = find(parts, lambda shown: None)
+    header, cell = make_find(parts, lambda shown: None)
 
     with pytest.raises(NoScript):
         script(header, replace(cell, case=case))
@@ -289,7 +289,7 @@ def test_no_answer_is_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Pat
     answers = {"gradients": [shown, shown]}
     cell = replace(cell, case=case, rule="global-norm.tensor-order", input=None, expected=answers, observed=answers)
 
-    assert not executes(header, cell, tmp_path)
+    assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript):
         script(header, cell)
 

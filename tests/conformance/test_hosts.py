@@ -115,7 +115,7 @@ GREETINGS = {
 }
 
 
-def run_of(command: list[str], jobs: int = 1) -> Run:
+def run_host(command: list[str], jobs: int = 1) -> Run:
     """Run a host over the three cells."""
     request = RunRequest("fake", lambda: HostProcess(command, start_seconds=60), SELECTION, timeout=2, jobs=jobs)
     return run_adapter(request, io.StringIO())
@@ -134,7 +134,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
 
-    check_run(run_of([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
+    check_run(run_host([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
 
 
 @pytest.mark.exam(sample=5)
@@ -142,7 +142,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
 
-    check_run(run_of([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
+    check_run(run_host([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
 
 
 @pytest.mark.exam(sample=3)
@@ -208,14 +208,14 @@ def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: P
     guard = f"from pathlib import Path\nassert not Path({str(marker)!r}).exists()\nPath({str(marker)!r}).touch()\n"
     adapter.write_text(f"import sys\nsys.path.append({str(HOSTS)!r})\n{guard}{text}", encoding="utf-8")
 
-    run = run_of([*host_command(), str(adapter)])
+    run = run_host([*host_command(), str(adapter)])
 
     assert [cell.status for cell in run.cells] == ["pass", "crash", "crash"]
     assert "could not be started again" in run.cells[2].detail
 
 
 def test_several_jobs_have_hosts_of_their_own() -> None:
-    run = run_of([*host_command(), str(HOSTS / "exits.py")], jobs=2)
+    run = run_host([*host_command(), str(HOSTS / "exits.py")], jobs=2)
 
     assert sorted((cell.case.split("/")[1], cell.status) for cell in run.cells) == [
         ("above-and-below", "pass"),

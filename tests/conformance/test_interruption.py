@@ -49,12 +49,12 @@ def wait_for_cells(record: Path, count: int) -> None:
 
 
 def wait_for_progress(process: subprocess.Popen[str], words: str) -> None:
-    """Wait until the run says on standard error that it has come so far."""
+    """Wait until the run reports this progress on standard error."""
     assert process.stderr is not None
     assert any(words in line for line in process.stderr), f"the run ended and never said {words!r}"
 
 
-def lines_of(record: Path) -> list[dict[str, Any]]:
+def read_lines(record: Path) -> list[dict[str, Any]]:
     """Return the lines of a record."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
@@ -75,7 +75,7 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     assert process.returncode == 3, said
     assert "incomplete" in said
     assert "Traceback" not in said
-    footer = lines_of(record)[-1]
+    footer = read_lines(record)[-1]
     assert (footer["record"], footer["incomplete"], footer["planned"], footer["finished"]) == ("footer", True, 3, 1)
     with pytest.raises(RecordError, match="was broken off: 2 of 3 cells did not run"):
         read_runs(record)
@@ -94,7 +94,7 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     assert "3 of 3 cells passed" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
-    assert lines_of(tmp_path / "hangs.jsonl")[-1]["incomplete"]
+    assert read_lines(tmp_path / "hangs.jsonl")[-1]["incomplete"]
 
 
 #: This adapter starts once. When it is started again, it leaves a mark and never gets ready.
@@ -160,7 +160,7 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(
 def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
-    # The record holds the first cell alone, because the second hangs; the run tells of both.
+    # The record holds only the first cell, because the second hangs. The progress shows both.
     wait_for_progress(process, "2 of 3")
     time.sleep(0.5)
 
@@ -168,5 +168,5 @@ def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
-    footer = lines_of(record)[-1]
+    footer = read_lines(record)[-1]
     assert (footer["incomplete"], footer["planned"], footer["finished"]) == (True, 3, 2)

@@ -41,7 +41,7 @@ def array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...
     return Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
 
 
-def rounded(values: Sequence[float], dtype: str = "float32") -> Array:
+def round_array(values: Sequence[float], dtype: str = "float32") -> Array:
     """Return an array of these values, each rounded to the dtype."""
     return Array.of(np.array(values, dtype=dtype))
 
@@ -51,7 +51,7 @@ def subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
     return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
 
 
-def a_case(
+def make_case(
     expectation: Expect,
     *tensors: Sequence[float] | None,
     dtype: str = "float32",
@@ -76,12 +76,12 @@ TRIANGLE = [3.0, 4.0]
 
 class TestValues:
     def test_exact_result_passes(self) -> None:
-        found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])])
+        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])])
 
         assert (found.status, found.ulp) == ("pass", 0.0)
 
     def test_gradients_as_they_were_fail(self) -> None:
-        found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array(TRIANGLE)])
+        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array(TRIANGLE)])
 
         assert (found.status, found.behaviour) == ("fail", "unchanged")
         assert "gradient 0" in found.detail
@@ -100,7 +100,7 @@ class TestValues:
                 "product": lambda v=values, n=norm, c=threshold: v * c / n,
                 "quotient": lambda v=values, n=norm, c=threshold: v / n * c,
             }[order]()
-            asked = a_case(
+            asked = make_case(
                 expect("values", wide=True), [float(x) for x in values], dtype=dtype, clip_norm=float(threshold)
             )
 
@@ -112,7 +112,7 @@ class TestValues:
         for value in values:
             total = np.float16(total + value * value)
         result = values * (np.float16(1) / np.sqrt(total))
-        asked = a_case(expect("values"), [float(x) for x in values], dtype="float16", clip_norm=1.0)
+        asked = make_case(expect("values"), [float(x) for x in values], dtype="float16", clip_norm=1.0)
 
         assert verdict(asked, [Array.of(result)]).status in ("pass", "quality")
         assert (
@@ -127,14 +127,14 @@ class TestValues:
         norm = float(np.float32(math.sqrt(math.fsum(x * x for x in values))))
         scaled = np.array(values, dtype=np.float32) * np.float32(1 - 2**-24)
         for threshold in (norm, next_up(norm, "float32"), next_down(norm, "float32")):
-            asked = a_case(expect("values"), values, clip_norm=threshold)
+            asked = make_case(expect("values"), values, clip_norm=threshold)
 
             assert verdict(asked, [array(values)]).status == "pass"
             assert verdict(asked, [Array.of(scaled)]).status == "pass"
 
     @pytest.mark.parametrize("threshold", [5.0, next_up(5.0, "float32")])
     def test_at_an_exact_norm_only_one_branch_passes(self, threshold: float) -> None:
-        asked = a_case(expect("values"), TRIANGLE, clip_norm=threshold)
+        asked = make_case(expect("values"), TRIANGLE, clip_norm=threshold)
 
         assert verdict(asked, [array(TRIANGLE)]).status == "pass"
         assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
@@ -142,14 +142,14 @@ class TestValues:
     def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
         # The norm is 5 times the scale and representable. Its square is not.
         scale = 1 + 2.0**-20
-        asked = a_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
+        asked = make_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
 
         assert predict(asked).near == (True,)
-        assert predict(a_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
+        assert predict(make_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
 
     def test_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
-        assert predict(a_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
-        assert predict(a_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
+        assert predict(make_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
+        assert predict(make_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
 
     def test_coarse_coefficient_for_mixed_dtypes_is_quality(self) -> None:
         gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
@@ -169,7 +169,7 @@ class TestValues:
         )
         coefficient = float(np.float16(1 / math.sqrt(5)))
 
-        found = verdict(asked, [rounded([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
+        found = verdict(asked, [round_array([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 1" in found.detail) == ("fail", True)
 
     def test_worst_status_counts_before_the_most_ulp(self) -> None:
@@ -185,19 +185,19 @@ class TestValues:
         assert (found.status, "gradient 0" in found.detail) == ("fail", True)
 
         found = verdict(
-            a_case(expect("values"), TRIANGLE, TRIANGLE, clip_norm=2.5), [array([2.0, 2.0]), array(TRIANGLE)]
+            make_case(expect("values"), TRIANGLE, TRIANGLE, clip_norm=2.5), [array([2.0, 2.0]), array(TRIANGLE)]
         )
         assert "gradient 1" in found.detail
 
     def test_same_result_of_two_gradients_is_measured_twice(self) -> None:
-        asked = a_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
+        asked = make_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
 
         assert verdict(asked, [array(TRIANGLE), array([6.0, 8.0])]).status == "pass"
         assert verdict(asked, [array(TRIANGLE), array(TRIANGLE)]).status == "fail"
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     def test_status_changes_at_the_budget_and_at_the_bound(self, dtype: str) -> None:
-        asked = a_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
+        asked = make_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
         statuses = [
@@ -208,25 +208,25 @@ class TestValues:
         assert statuses == ["pass", "quality", "quality", "fail"]
 
     def test_behaviour_of_a_failure_says_how_far_it_is_off(self) -> None:
-        asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
         assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
         assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
 
     def test_result_of_another_dtype_still_has_values(self) -> None:
-        found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
+        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
 
         assert found.status == "pass"
 
     @pytest.mark.parametrize("bad", [nan, inf, -inf])
     def test_result_that_is_not_finite_fails(self, bad: float) -> None:
-        found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
+        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
 
         assert (found.status, found.ulp) == ("fail", inf)
 
     def test_raise_fails(self) -> None:
-        found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
+        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
 
@@ -246,13 +246,13 @@ class TestValues:
     )
     def test_result_of_a_step_that_leaves_the_range_is_quality(self, result: list[float] | None, status: str) -> None:
         given = [3.0, -4.0]
-        asked = a_case(expect("values", leaves_range=True), given, clip_norm=2.5)
+        asked = make_case(expect("values", leaves_range=True), given, clip_norm=2.5)
 
         assert verdict(asked, [array(result or given)]).status == status
 
     @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
     def test_error_about_a_norm_that_leaves_the_range_is_quality(self, size: float, status: str) -> None:
-        asked = a_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
+        asked = make_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
 
         assert verdict(asked, Raised("FloatingPointError", "")).status == status
 
@@ -271,7 +271,7 @@ class TestValues:
         assert [verdict(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
 
     def test_learning_rate_of_an_optimizer_counts(self) -> None:
-        asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
+        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
 
         assert verdict(asked, [array([0.375, 0.5])]).status == "pass"
         assert verdict(asked, [array([1.5, 2.0])]).status == "fail"
@@ -320,7 +320,7 @@ class TestSubnormals:
     unit = 2.0**-149
 
     def test_flushing_fails_unless_it_is_declared(self) -> None:
-        asked = a_case(expect("values", wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
+        asked = make_case(expect("values", wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
         flushed = [array([0.0, 0.0])]
 
         assert verdict(asked, flushed).status == "fail"
@@ -330,7 +330,7 @@ class TestSubnormals:
 
     def test_smallest_normal_number_must_not_be_flushed(self) -> None:
         normal = 2.0**-126
-        asked = a_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
+        asked = make_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
         declared = subject("clip_by_global_norm", "flushes_subnormals")
 
         results = ([0.75 * normal, normal], [0.0, normal], [0.0, 0.0], [normal, normal])
@@ -338,7 +338,7 @@ class TestSubnormals:
         assert found == ["pass", "pass", "fail", "fail"]
 
     def test_untouched_gradients_may_lose_subnormals_only(self) -> None:
-        asked = a_case(expect("untouched", indices=(0,)), [3.0, self.unit], clip_norm=8.0)
+        asked = make_case(expect("untouched", indices=(0,)), [3.0, self.unit], clip_norm=8.0)
         declared = subject("clip_by_global_norm", "flushes_subnormals")
 
         assert verdict(asked, [array([3.0, 0.0])]).status == "fail"
@@ -349,7 +349,7 @@ class TestSubnormals:
 class TestReturnedNorm:
     @staticmethod
     def of(norm: Array | None, *tensors: Sequence[float], dtype: str = "float32") -> str:
-        asked = a_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=1.0)
+        asked = make_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=1.0)
         gradients = tuple(gradient.array for gradient in asked.gradients)
         return verdict(asked, Replied(Reply(gradients, norm))).status
 
@@ -362,8 +362,8 @@ class TestReturnedNorm:
         values = [1.0, 2.0, 3.0]
         exact = math.sqrt(14)
 
-        assert self.of(rounded([exact]), values, dtype="float64") == "fail"
-        assert self.of(rounded([exact], "float64"), values, dtype="float32") == "pass"
+        assert self.of(round_array([exact]), values, dtype="float64") == "fail"
+        assert self.of(round_array([exact], "float64"), values, dtype="float32") == "pass"
 
     def test_none_and_several_numbers_fail(self) -> None:
         assert self.of(None, TRIANGLE) == "fail"
@@ -391,7 +391,7 @@ class TestReturnedNorm:
 
     def test_error_passes_only_if_the_dtype_cannot_hold_the_norm(self) -> None:
         def of(*values: float, features: Sequence[str] = ()) -> str:
-            asked = a_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
+            asked = make_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
             about = subject("clip_by_global_norm", *features)
             return verdict(asked, Raised("FloatingPointError", ""), subject=about).status
 
@@ -402,14 +402,14 @@ class TestReturnedNorm:
 
 class TestUntouched:
     def test_detail_names_nan(self) -> None:
-        asked = a_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
-        scaled = a_case(expect("values"), TRIANGLE, clip_norm=1.0)
+        asked = make_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
+        scaled = make_case(expect("values"), TRIANGLE, clip_norm=1.0)
 
         assert "Element 1 of gradient 0 is NaN or infinite" in verdict(scaled, [array([0.75, nan])]).detail
         assert verdict(asked, [array([0.5, nan])]).status == "fail"
 
     def test_untouched_means_bit_for_bit(self) -> None:
-        asked = a_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
+        asked = make_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
 
         assert verdict(asked, [array([0.0, 1.0])]).status == "pass"
         assert verdict(asked, [array([-0.0, 1.0])]).status == "fail"
@@ -418,22 +418,22 @@ class TestUntouched:
         assert verdict(asked, [array([0.0, next_up(1.0, "float32")])], subject=through).status == "fail"
 
     def test_nan_bits_are_lost_through_an_optimizer(self) -> None:
-        asked = a_case(expect("untouched", indices=(1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
+        asked = make_case(expect("untouched", indices=(1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
         other_nan = Array("float32", (1,), (0xFFC00001).to_bytes(4, "little"))
         through = subject("clip_by_global_norm", "optimizer", "excludes")
 
-        assert verdict(asked, [rounded([0.6, 0.8]), other_nan]).status == "fail"
-        assert verdict(asked, [rounded([0.6, 0.8]), other_nan], subject=through).status == "pass"
+        assert verdict(asked, [round_array([0.6, 0.8]), other_nan]).status == "fail"
+        assert verdict(asked, [round_array([0.6, 0.8]), other_nan], subject=through).status == "pass"
 
     def test_same_bits_of_another_dtype_are_not_the_same(self) -> None:
-        asked = a_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
+        asked = make_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
 
         assert verdict(asked, [array([1.0], "float16")]).status == "pass"
         assert verdict(asked, [Array("bfloat16", (1,), array([1.0], "float16").data)]).status == "fail"
 
 
 class TestForm:
-    asked = a_case(expect("structure", aspect="dtype"), TRIANGLE, None, clip_norm=1.0)
+    asked = make_case(expect("structure", aspect="dtype"), TRIANGLE, None, clip_norm=1.0)
 
     @pytest.mark.parametrize(
         ("results", "said"),
@@ -465,7 +465,7 @@ class TestForm:
 
 
 class TestNotSilent:
-    asked = a_case(expect("not-silent"), [3.0, inf], [4.0], clip_norm=1.0)
+    asked = make_case(expect("not-silent"), [3.0, inf], [4.0], clip_norm=1.0)
 
     @pytest.mark.parametrize(
         ("answer", "status"),
@@ -487,7 +487,7 @@ class TestNotSilent:
         assert verdict(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
 
     def test_nan_of_another_gradient_does_not_count_for_own_norms(self) -> None:
-        asked = a_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
+        asked = make_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
         assert verdict(asked, [array([nan]), array([1.5, 2.0])]).status == "pass"
         assert verdict(asked, [array([nan]), array([nan, nan])]).status == "fail"
@@ -498,7 +498,7 @@ class TestRaises:
 
     @pytest.mark.parametrize("atomic", [False, True])
     def test_error_is_required_if_asked_for(self, atomic: bool) -> None:
-        asked = a_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
+        asked = make_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
 
         assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
         assert verdict(asked, [array([nan])]).status == "fail"
@@ -506,10 +506,10 @@ class TestRaises:
         assert verdict(asked, Raised("RuntimeError", "", (array([0.0]),))).status == changed
 
     def test_negative_threshold_is_refused(self) -> None:
-        asked = a_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
+        asked = make_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
 
         assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
-        found = verdict(asked, [rounded([-0.6, -0.8])])
+        found = verdict(asked, [round_array([-0.6, -0.8])])
         assert (found.status, found.behaviour) == ("fail", "sign-flipped:-0.6,-0.8")
 
 
@@ -520,8 +520,8 @@ class TestEffects:
 
     def test_inputs(self) -> None:
         before, after = array(TRIANGLE), array([1.5, 2.0])
-        kept = a_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
-        written = a_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
+        kept = make_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
+        written = make_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
 
         assert verdict(kept, self.reply(after, before)).status == "pass"
         assert verdict(kept, self.reply(after, after)).status == "fail"
@@ -531,14 +531,14 @@ class TestEffects:
         assert verdict(written, self.reply(after, None)).status == "unsupported"
 
     def test_repetition(self) -> None:
-        asked = a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
+        asked = make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, 2.0])]).status == "pass"
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
         assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
     def test_behaviour_names_both_calls(self) -> None:
-        asked = a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
+        asked = make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
         found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
 
@@ -548,11 +548,12 @@ class TestEffects:
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
     def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
         assert (
-            verdict(a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status == status
+            verdict(make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status
+            == status
         )
 
     def test_repetition_in_threads(self) -> None:
-        asked = a_case(expect("repeatable", threads=8), TRIANGLE, clip_norm=2.5)
+        asked = make_case(expect("repeatable", threads=8), TRIANGLE, clip_norm=2.5)
 
         second = follow_up(asked, Replied(Reply((array([1.5, 2.0]),))))
         found = verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])])
@@ -572,11 +573,11 @@ class TestEffects:
     ],
 )
 def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
-    assert verdict(a_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
+    assert verdict(make_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
 
 
 def test_undefined_behaviour_is_recorded() -> None:
-    asked = a_case(expect("recorded"), TRIANGLE, clip_norm=nan)
+    asked = make_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
     assert verdict(asked, [array([nan, nan])]).status == "unspecified"
     assert verdict(asked, Raised("ValueError", "NaN")).status == "unspecified"
@@ -600,29 +601,31 @@ class TestOwnFormula:
     def test_its_own_formula_is_documented(self, expectation: Expect, dtype: str) -> None:
         for values, threshold in (([3.0, 4.0], 1.0), ([0.375, 0.5], 0.0625), ([3.0, -4.0, 12.0], 2.0)):
             found = self.judged(
-                a_case(expectation, values, dtype=dtype, clip_norm=threshold), self.own(values, threshold, dtype)
+                make_case(expectation, values, dtype=dtype, clip_norm=threshold), self.own(values, threshold, dtype)
             )
 
             assert (found.status, found.quote) == ("documented", self.claim.phrase)
 
     def test_neutral_formula_passes_despite_a_claim(self) -> None:
-        assert self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
+        assert self.judged(make_case(expect("values"), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
 
     def test_formula_that_rounds_alike_passes(self) -> None:
         found = self.judged(
-            a_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0), array([150.0, 200.0], "float16")
+            make_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0),
+            array([150.0, 200.0], "float16"),
         )
 
         assert found.status == "pass"
 
     def test_scaling_at_the_threshold_is_documented(self) -> None:
-        asked = a_case(expect("untouched", indices=(0,)), TRIANGLE, rule="global-norm.at-threshold", clip_norm=5.0)
+        asked = make_case(expect("untouched", indices=(0,)), TRIANGLE, rule="global-norm.at-threshold", clip_norm=5.0)
 
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # An ulp below 2**-18 is half an ulp at it. The result is 2 small ulp from the neutral one, 1.24 from its own.
-        asked = a_case(
+        # Below 2**-18 an ulp is half as large as above it. The answer is 2 of the smaller ulp away from the neutral
+        # result, and 1.24 away from the result of its own formula.
+        asked = make_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
             dtype="bfloat16",
@@ -640,7 +643,9 @@ class TestOwnFormula:
         scaled = array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
 
         def status(threshold: float) -> str:
-            asked = a_case(expect("untouched", indices=(0,)), values, dtype="bfloat16", clip_norm=threshold * 2.0**-18)
+            asked = make_case(
+                expect("untouched", indices=(0,)), values, dtype="bfloat16", clip_norm=threshold * 2.0**-18
+            )
             return self.judged(asked, scaled).status
 
         assert [status(threshold) for threshold in (1.289, 1.297, 1.35, 2.0)] == [
@@ -652,7 +657,7 @@ class TestOwnFormula:
 
     def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
         # The result by its own formula is 5 ulp below the input, and the threshold is 6 ulp below the norm.
-        asked = a_case(
+        asked = make_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )
         found = [self.judged(asked, array([steps * 2.0**-25], "bfloat16")).status for steps in (187, 188, 190, 192)]
@@ -660,19 +665,19 @@ class TestOwnFormula:
         assert found == ["documented", "documented", "fail", "pass"]
 
     def test_wrong_claim_excuses_nothing(self) -> None:
-        found = self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
+        found = self.judged(make_case(expect("values"), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
 
         assert found.status == "fail"
         assert found.quote is None
 
     def test_poor_accuracy_is_not_a_formula(self) -> None:
         poor = np.array(self.own(TRIANGLE, 2.5).numpy()) * np.float32(1 - 2.0**-18)
-        asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         assert self.judged(asked, Array.of(poor)).status == "fail"
 
     def test_formula_excuses_no_change_of_excluded_gradients(self) -> None:
-        asked = a_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
+        asked = make_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
 
         assert verdict(asked, [self.own(TRIANGLE, 1.0), array([0.5])], claims=(self.claim,)).status == "fail"
 
@@ -682,7 +687,7 @@ class TestOwnEdges:
         claim = Claim(
             "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"
         )
-        asked = a_case(expect("values"), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
+        asked = make_case(expect("values"), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
 
         assert verdict(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
         assert verdict(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
@@ -696,9 +701,9 @@ class TestOwnEdges:
     def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
         zeros = [array([0.0, 0.0])]
-        erased = a_case(expect("values"), TRIANGLE, clip_norm=0.0)
-        out_of_range = a_case(expect("values", leaves_range=True), TRIANGLE, clip_norm=2.5)
-        above = a_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        erased = make_case(expect("values"), TRIANGLE, clip_norm=0.0)
+        out_of_range = make_case(expect("values", leaves_range=True), TRIANGLE, clip_norm=2.5)
+        above = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         found = [verdict(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
         assert found == ["pass", "quality", "documented"]
@@ -707,7 +712,7 @@ class TestOwnEdges:
         claim = Claim("library.clip", ("*",), None, "raises:RuntimeError", "can be called once", "its page")
         answers = [array([1.5, 2.0])], Raised("RuntimeError", "")
 
-        found = verdict(a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), *answers, claims=(claim,))
+        found = verdict(make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), *answers, claims=(claim,))
         assert found.status == "documented"
 
 
@@ -725,7 +730,7 @@ def test_oracles_that_disagree_are_the_suites_fault(monkeypatch: pytest.MonkeyPa
             return replace(told, side=-told.side)
 
     monkeypatch.setattr(oracles, "SECOND", Liar)
-    found = verdict(a_case(expect("values"), [7.0, 24.0], clip_norm=2.75), [rounded([0.77, 2.64])])
+    found = verdict(make_case(expect("values"), [7.0, 24.0], clip_norm=2.75), [round_array([0.77, 2.64])])
 
     assert found.status == "error"
     assert "oracles disagree" in found.detail

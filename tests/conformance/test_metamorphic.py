@@ -21,16 +21,16 @@ Clipper = Callable[..., Grads]
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 
 
-def norm_of(grads: Sequence[Any]) -> float:
+def compute_norm(grads: Sequence[Any]) -> float:
     """Return the norm of several arrays in float64."""
     return math.sqrt(math.fsum(float(x) ** 2 for grad in grads for x in np.ravel(grad).astype(np.float64)))
 
 
-def by_global_norm(coefficient: Callable[[float, float], float]) -> Clipper:
+def make_clip(coefficient: Callable[[float, float], float]) -> Clipper:
     """Return a clip by global norm whose coefficient is a function of the norm and the threshold."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
-        norm = norm_of([grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag])
+        norm = compute_norm([grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag])
         factor = coefficient(norm, clip_norm)
         return [
             grad if grad is None or not flag else (grad * factor).astype(grad.dtype)
@@ -40,70 +40,70 @@ def by_global_norm(coefficient: Callable[[float, float], float]) -> Clipper:
     return clip
 
 
-def plain(norm: float, threshold: float) -> float:
+def compute_coefficient(norm: float, threshold: float) -> float:
     """Return the coefficient of the neutral formula."""
     return threshold / norm if norm > threshold else 1.0
 
 
-def changed(result: Callable[[Grads], Grads]) -> Clipper:
+def change_results(result: Callable[[Grads], Grads]) -> Clipper:
     """Return the right clip followed by a change of its results."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
-        return result(by_global_norm(plain)(grads, clip_norm=clip_norm, need_clip=need_clip))
+        return result(make_clip(compute_coefficient)(grads, clip_norm=clip_norm, need_clip=need_clip))
 
     return clip
 
 
-def counts(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+def divide_by_count(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
     """Divide by the number of gradients, including missing and excluded ones."""
-    return by_global_norm(plain)(grads, clip_norm=clip_norm * 3 / max(len(grads), 1), need_clip=need_clip)
+    return make_clip(compute_coefficient)(grads, clip_norm=clip_norm * 3 / max(len(grads), 1), need_clip=need_clip)
 
 
-def first_counts_twice(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+def count_first_twice(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
     """Count the first gradient twice in the norm."""
     included = [grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag]
-    factor = plain(norm_of([*included, *included[:1]]), clip_norm)
+    factor = compute_coefficient(compute_norm([*included, *included[:1]]), clip_norm)
     return [
         grad if grad is None or not flag else (grad * factor).astype(grad.dtype)
         for grad, flag in zip(grads, need_clip, strict=True)
     ]
 
 
-def mean_square(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
+def use_mean_square(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
     """Use the root of the mean square as the norm."""
     count = sum(grad.size for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag)
-    return by_global_norm(lambda norm, c: plain(norm / math.sqrt(max(count, 1)), c / 8))(
+    return make_clip(lambda norm, c: compute_coefficient(norm / math.sqrt(max(count, 1)), c / 8))(
         grads, clip_norm=clip_norm, need_clip=need_clip
     )
 
 
-def _absolute(grads: Grads) -> Grads:
+def _take_magnitudes(grads: Grads) -> Grads:
     return [None if grad is None else np.abs(grad) for grad in grads]
 
 
-def _bent(grads: Grads) -> Grads:
+def _erase_small(grads: Grads) -> Grads:
     return [
         None if grad is None else np.where(np.abs(grad) < 0.25, grad * 0, grad).astype(grad.dtype) for grad in grads
     ]
 
 
-def _spread(grads: Grads) -> Grads:
+def _shift(grads: Grads) -> Grads:
     return [None if grad is None else grad + grad.dtype.type(2.0**-6) for grad in grads]
 
 
 BROKEN: tuple[tuple[str, Clipper], ...] = (
-    ("twice-is-once", by_global_norm(lambda norm, c: math.sqrt(plain(norm, c)))),
-    ("power-of-two-scaling", by_global_norm(lambda norm, c: min(1.0, c / (norm + 0.5)))),
-    ("tensor-order", first_counts_twice),
-    ("splitting-and-joining", first_counts_twice),
-    ("zeros-added", mean_square),
-    ("excluded-added", counts),
-    ("none-added", counts),
-    ("direction-kept", changed(_bent)),
-    ("direction-kept", changed(_spread)),
-    ("signs-kept", changed(_absolute)),
-    ("signs-kept", changed(_spread)),
-    ("norm-bounded", by_global_norm(lambda norm, c: min(1.0, 1.25 * c / norm))),
+    ("twice-is-once", make_clip(lambda norm, c: math.sqrt(compute_coefficient(norm, c)))),
+    ("power-of-two-scaling", make_clip(lambda norm, c: min(1.0, c / (norm + 0.5)))),
+    ("tensor-order", count_first_twice),
+    ("splitting-and-joining", count_first_twice),
+    ("zeros-added", use_mean_square),
+    ("excluded-added", divide_by_count),
+    ("none-added", divide_by_count),
+    ("direction-kept", change_results(_erase_small)),
+    ("direction-kept", change_results(_shift)),
+    ("signs-kept", change_results(_take_magnitudes)),
+    ("signs-kept", change_results(_shift)),
+    ("norm-bounded", make_clip(lambda norm, c: min(1.0, 1.25 * c / norm))),
 )
 
 
@@ -118,14 +118,14 @@ def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
 def test_relation_blames_no_right_clipper(name: str) -> None:
-    cells = check_clipper(by_global_norm(plain), "clip_by_global_norm", rule=f"global-norm.{name}")
+    cells = check_clipper(make_clip(compute_coefficient), "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]
 
 
 def test_other_roundings_for_other_magnitudes_are_quality() -> None:
     def clip(grads: Grads, *, clip_norm: float) -> Grads:
-        factor = np.float32(clip_norm / norm_of(grads))
+        factor = np.float32(clip_norm / compute_norm(grads))
         steps = np.float32(1.0) / factor if clip_norm > 4 else factor
         return [grad / steps if clip_norm > 4 else grad * steps for grad in grads]
 
@@ -145,7 +145,7 @@ def test_second_call_that_raises_fails() -> None:
         if len(calls) == 4:
             msg = "once only"
             raise RuntimeError(msg)
-        return by_global_norm(plain)(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
+        return make_clip(compute_coefficient)(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
 
     cells = check_clipper(clip, "clip_by_global_norm", rule="global-norm.twice-is-once/clipped/*", dtypes=["float64"])
 

@@ -35,7 +35,7 @@ FORMULAS: tuple[dict[str, Any], ...] = (
 ORDERS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, math.inf)
 
 
-def exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
+def decode_exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
     """Return these values in the form that the oracles read."""
     return decode(encode(values, dtype), dtype)
 
@@ -81,14 +81,14 @@ def test_clips_at_the_threshold_and_beside_it_agree(
     values: list[float], p: float, norm: float, formula: dict[str, Any]
 ) -> None:
     for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
-        first = exact.clip_by_norm(exactly(values), threshold, p, formula)
-        second = arbitrary_precision.clip_by_norm(exactly(values), threshold, p, formula)
+        first = exact.clip_by_norm(decode_exactly(values), threshold, p, formula)
+        second = arbitrary_precision.clip_by_norm(decode_exactly(values), threshold, p, formula)
         assert arbitrary_precision.disagreement(first, second) is None, threshold
 
 
 @pytest.mark.parametrize(("large", "p"), [(1.0, 2.0), (2.0**1000, 7.0)])
 def test_side_agrees_where_only_thousands_of_bits_tell(large: float, p: float) -> None:
-    values = exactly([large, 2.0**-1000])
+    values = decode_exactly([large, 2.0**-1000])
 
     assert exact.clip_by_norm(values, large, p).side == 1
     assert arbitrary_precision.clip_by_norm(values, large, p).side == 1
@@ -104,7 +104,7 @@ def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fracti
 
 
 def test_clips_by_value_agree_on_nonfinite_elements() -> None:
-    tensor = exactly([math.nan, math.inf, -math.inf, -0.0])
+    tensor = decode_exactly([math.nan, math.inf, -math.inf, -0.0])
     for low, high in ((-1, 2), (3, 1), (0, 0)):
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
         assert first.fractions() == second.fractions()
@@ -112,7 +112,7 @@ def test_clips_by_value_agree_on_nonfinite_elements() -> None:
 
 
 def test_exclusion_and_none_agree() -> None:
-    tensors = [exactly([3.0, math.inf]), None, exactly([2.0, -7.0])]
+    tensors = [decode_exactly([3.0, math.inf]), None, decode_exactly([2.0, -7.0])]
     clips = [
         oracle.clip_by_global_norm(tensors, 1.0, included=[False, True, True])
         for oracle in (exact, arbitrary_precision)
@@ -126,11 +126,11 @@ def test_second_oracle_reaches_the_other_norms(p: float) -> None:
     """Compare the second oracle's norm with the same sum in float64, and a clip with an exact value."""
     values = [3.0, -4.0, 0.5, 0.0]
 
-    bounds = arbitrary_precision.norm([exactly(values)], p)
+    bounds = arbitrary_precision.norm([decode_exactly(values)], p)
 
     assert float(bounds.middle) == pytest.approx(sum(abs(x) ** p for x in values) ** (1 / p), rel=1e-13)
     assert bounds.upper - bounds.lower < bounds.lower / 2**280
-    clipped = arbitrary_precision.clip_by_norm(exactly(values), 1.0, p)
+    clipped = arbitrary_precision.clip_by_norm(decode_exactly(values), 1.0, p)
     (gradient,) = clipped.gradients
     assert float(gradient.fractions()[0] * bounds.middle) == 3.0
 
@@ -138,10 +138,10 @@ def test_second_oracle_reaches_the_other_norms(p: float) -> None:
 def test_invalid_orders_of_a_norm_are_refused() -> None:
     for p in (0.0, -2.0, math.nan):
         with pytest.raises(ValueError, match="no norm of order"):
-            arbitrary_precision.norm([exactly([1.0])], p)
+            arbitrary_precision.norm([decode_exactly([1.0])], p)
 
 
-def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
+def _tamper_with(clipped: Clipped) -> list[tuple[str, Clipped]]:
     """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
     (gradient,) = clipped.gradients
     assert gradient is not None
@@ -151,34 +151,36 @@ def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
         ("norms do not overlap", replace(clipped, norm=norm)),
         ("side", replace(clipped, side=-clipped.side)),
         ("multiplied by", replace(clipped, gradients=(gradient.times(tiny),))),
-        ("other values", replace(clipped, gradients=(ExpectedArray(exactly([3.0, 6.0]), 1, 5),))),
+        ("other values", replace(clipped, gradients=(ExpectedArray(decode_exactly([3.0, 6.0]), 1, 5),))),
         ("one oracle only", replace(clipped, gradients=(None,))),
     ]
 
 
 @pytest.mark.parametrize("which", range(5))
 def test_wrong_oracle_is_caught(which: int) -> None:
-    right = exact.clip_by_norm(exactly([3.0, 5.0]), 1.0)
-    said, wrong = _tampered(right)[which]
+    right = exact.clip_by_norm(decode_exactly([3.0, 5.0]), 1.0)
+    said, wrong = _tamper_with(right)[which]
 
-    sentence = arbitrary_precision.disagreement(wrong, arbitrary_precision.clip_by_norm(exactly([3.0, 5.0]), 1.0))
+    sentence = arbitrary_precision.disagreement(
+        wrong, arbitrary_precision.clip_by_norm(decode_exactly([3.0, 5.0]), 1.0)
+    )
 
     assert sentence is not None
     assert said in sentence
 
 
 def test_second_oracle_answers_the_same_from_several_threads() -> None:
-    tensors = [exactly(list(np.linspace(0.1, 7.0, 400)))]
+    tensors = [decode_exactly(list(np.linspace(0.1, 7.0, 400)))]
 
-    def norms(bits: int) -> list[Enclosure]:
+    def compute_norms(bits: int) -> list[Enclosure]:
         return [arbitrary_precision.norm(tensors, 2.0, bits) for _ in range(100)]
 
-    alone = {bits: norms(bits)[0] for bits in (53, 2_000)}
+    alone = {bits: compute_norms(bits)[0] for bits in (53, 2_000)}
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(2) as pool:
-            together = dict(zip(alone, pool.map(norms, alone), strict=True))
+            together = dict(zip(alone, pool.map(compute_norms, alone), strict=True))
     finally:
         sys.setswitchinterval(before)
 

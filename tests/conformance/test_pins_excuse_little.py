@@ -24,35 +24,35 @@ Gradients = list[Any]
 Factor = Callable[[Any, Any], Any]
 
 
-def norm_of(grads: Gradients) -> Any:
+def compute_norm(grads: Gradients) -> Any:
     """Return the norm, squared and summed in the gradients' dtype."""
     with np.errstate(all="ignore"):
         return np.sqrt(sum(np.sum(grad * grad, dtype=grad.dtype) for grad in grads))
 
 
-def with_eps(eps: float) -> Factor:
-    """Return the coefficient with a number added to the norm."""
+def add_eps(eps: float) -> Factor:
+    """Return the coefficient min(1, clip_norm / (norm + eps)) as a function."""
     return lambda norm, clip_norm: min(clip_norm / (float(norm) + eps), 1.0)
 
 
-def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: result) -> Callable[..., Gradients]:
+def make_clip(factor: Factor, change: Callable[[Any], Any] = lambda result: result) -> Callable[..., Gradients]:
     """Return a clip by global norm that multiplies by a factor and then changes its results."""
 
     def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
         with np.errstate(all="ignore"):
-            coefficient = factor(norm_of(grads), clip_norm)
+            coefficient = factor(compute_norm(grads), clip_norm)
             return [change((grad * coefficient).astype(grad.dtype)) for grad in grads]
 
     return clip
 
 
-def raises(grads: Gradients, *, clip_norm: float) -> Gradients:
+def refuse(grads: Gradients, *, clip_norm: float) -> Gradients:
     """Raise instead of clipping."""
     msg = "no kernel"
     raise NotImplementedError(msg)
 
 
-def without_positive(result: Any) -> Any:
+def erase_positive(result: Any) -> Any:
     """Replace positive elements by zero."""
     return np.minimum(result, 0)
 
@@ -68,66 +68,66 @@ class Pinned:
     others: tuple[Callable[..., Gradients], ...]
 
 
-EPS = with_eps(1e-6)
+EPS = add_eps(1e-6)
 PINS = (
     Pinned(
         "paddle",
         "paddle.nn.utils.clip_grad_norm_",
         "global-norm.scaled-above/three-four-five/float64",
-        scaled_by(EPS),
+        make_clip(EPS),
         (
-            scaled_by(with_eps(1e-5)),
-            scaled_by(with_eps(1e-8)),
-            scaled_by(EPS, lambda result: result * 2),
-            scaled_by(EPS, lambda result: -result),
-            scaled_by(EPS, without_positive),
-            scaled_by(lambda norm, clip_norm: 1.0),
-            scaled_by(lambda norm, clip_norm: np.nan),
-            raises,
+            make_clip(add_eps(1e-5)),
+            make_clip(add_eps(1e-8)),
+            make_clip(EPS, lambda result: result * 2),
+            make_clip(EPS, lambda result: -result),
+            make_clip(EPS, erase_positive),
+            make_clip(lambda norm, clip_norm: 1.0),
+            make_clip(lambda norm, clip_norm: np.nan),
+            refuse,
         ),
     ),
     Pinned(
         "torch",
         "torch.nn.utils.clip_grad_norm_[foreach=None]",
         "global-norm.negative-threshold-refused/minus-one/float32",
-        scaled_by(EPS),
+        make_clip(EPS),
         (
-            scaled_by(lambda norm, clip_norm: clip_norm),
-            scaled_by(lambda norm, clip_norm: 1.02 * clip_norm / norm),
-            scaled_by(EPS, without_positive),
-            scaled_by(EPS, np.abs),
-            scaled_by(lambda norm, clip_norm: 1.0),
-            scaled_by(lambda norm, clip_norm: np.nan),
+            make_clip(lambda norm, clip_norm: clip_norm),
+            make_clip(lambda norm, clip_norm: 1.02 * clip_norm / norm),
+            make_clip(EPS, erase_positive),
+            make_clip(EPS, np.abs),
+            make_clip(lambda norm, clip_norm: 1.0),
+            make_clip(lambda norm, clip_norm: np.nan),
         ),
     ),
     Pinned(
         "torch",
         "torch.nn.utils.clip_grad_norm_[foreach=None]",
         "global-norm.negative-threshold-refused/minus-infinity/float32",
-        scaled_by(EPS),
-        (scaled_by(EPS, np.abs), scaled_by(EPS, without_positive), scaled_by(EPS, lambda result: result * 0)),
+        make_clip(EPS),
+        (make_clip(EPS, np.abs), make_clip(EPS, erase_positive), make_clip(EPS, lambda result: result * 0)),
     ),
     Pinned(
         "torch",
         "torch.nn.utils.clip_grad_norm_[foreach=None]",
         "global-norm.overflow-of-squares/two-tensors/float32",
-        scaled_by(EPS),
+        make_clip(EPS),
         (
-            scaled_by(lambda norm, clip_norm: 1.0),
-            scaled_by(EPS, lambda result: result + 1),
-            scaled_by(EPS, lambda result: result / 0),
-            raises,
+            make_clip(lambda norm, clip_norm: 1.0),
+            make_clip(EPS, lambda result: result + 1),
+            make_clip(EPS, lambda result: result / 0),
+            refuse,
         ),
     ),
     Pinned(
         "paddle",
         "paddle.nn.ClipGradByGlobalNorm [called]",
         "global-norm.zero-dimensional/shape/float32",
-        scaled_by(EPS, lambda result: result.reshape(1)),
+        make_clip(EPS, lambda result: result.reshape(1)),
         (
-            scaled_by(EPS, lambda result: result.reshape(1, 1)),
-            scaled_by(EPS, lambda result: 2 * result.reshape(1)),
-            scaled_by(EPS, lambda result: result.reshape(1).astype(np.float64)),
+            make_clip(EPS, lambda result: result.reshape(1, 1)),
+            make_clip(EPS, lambda result: 2 * result.reshape(1)),
+            make_clip(EPS, lambda result: result.reshape(1).astype(np.float64)),
             lambda grads, *, clip_norm: grads[:1],
             lambda grads, *, clip_norm: [grads[0], None],
         ),
@@ -135,7 +135,7 @@ PINS = (
 )
 
 
-def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
+def find_status(pin: Pinned, function: Callable[..., Gradients]) -> str:
     """Return the status of the pinned case for a function that runs under the framework's name."""
     with np.errstate(all="ignore"):
         connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
@@ -147,7 +147,7 @@ def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.case)
 def test_pinned_answer_is_a_deviation(pin: Pinned) -> None:
-    assert status_of(pin, pin.as_pinned) == "deviation"
+    assert find_status(pin, pin.as_pinned) == "deviation"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -157,10 +157,10 @@ def test_pinned_answer_is_a_deviation(pin: Pinned) -> None:
     ids=[f"{pin.case}-{number}" for pin in PINS for number, _ in enumerate(pin.others)],
 )
 def test_another_wrong_answer_is_changed(pin: Pinned, other: Callable[..., Gradients]) -> None:
-    assert status_of(pin, other) == "changed"
+    assert find_status(pin, other) == "changed"
 
 
-def moved(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
+def move_elements(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
     """Return the array with each element replaced by the next number."""
     return np.nextafter(array, array.dtype.type(towards))
 
@@ -171,7 +171,7 @@ def test_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towa
     random = np.random.default_rng(7)
     given = random.standard_normal(1000).astype(dtype)
     got = (given / 3).astype(dtype)
-    both = (got, moved(got, towards))
+    both = (got, move_elements(got, towards))
     for one in both:
         one[[10, 20]] = np.nan, np.inf
     pinned, again = (f"other:{write_numbers([Array.of(one)], [Array.of(given)])}" for one in both)

@@ -10,7 +10,7 @@ import pytest
 from gradclip_conformance.run.pipes import TAIL_BYTES, UNASKED_LINES, LineReader, PipeFlooded, Tail
 
 
-def reader_of(text: bytes, limit: int = 100) -> LineReader:
+def make_reader(text: bytes, limit: int = 100) -> LineReader:
     """Return a reader of a pipe that holds this text, after the reader has finished."""
     readable, writable = os.pipe()
     with os.fdopen(writable, "wb") as stream:
@@ -24,7 +24,7 @@ def reader_of(text: bytes, limit: int = 100) -> LineReader:
 
 
 def test_lines_come_one_by_one_and_then_the_end() -> None:
-    reader = reader_of("one\n\nzwölf\nhalf".encode())
+    reader = make_reader("one\n\nzwölf\nhalf".encode())
 
     assert [reader.read(1, 100) for _ in range(5)] == ["one\n", "\n", "zwölf\n", "half", None]
 
@@ -32,11 +32,11 @@ def test_lines_come_one_by_one_and_then_the_end() -> None:
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_line_longer_than_its_limit_is_refused(end: bytes) -> None:
     with pytest.raises(PipeFlooded, match="a line of more than 100 bytes"):
-        reader_of(b"x" * 101 + end).read(1, 100)
+        make_reader(b"x" * 101 + end).read(1, 100)
 
 
 def test_unrequested_lines_are_refused() -> None:
-    reader = reader_of(b"x\n" * 1000)
+    reader = make_reader(b"x\n" * 1000)
 
     assert [reader.read(1, 100) for _ in range(UNASKED_LINES)] == ["x\n"] * UNASKED_LINES
     with pytest.raises(PipeFlooded, match="nobody has asked for"):

@@ -25,30 +25,30 @@ NEGATIVE: dict[str, Any] = {"dtypes": ["float32"], "rule": "norm.negative-thresh
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:
+def exit_if_negative(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """End the process for a negative threshold instead of raising an error."""
     if clip_norm < 0:
         sys.exit(0)
     return grads
 
 
-def ends_at_once(grads: list[Any], *, clip_norm: float) -> list[Any]:
+def exit_at_once(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """End the process in every call."""
     sys.exit(0)
 
 
-def returns_no_norm(grads: list[Any], *, clip_norm: float) -> list[Any]:
+def return_unchanged(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """Return the gradients without a norm."""
     return grads
 
 
-def is_interrupted(grads: list[Any], *, clip_norm: float) -> list[Any]:
+def interrupt(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """Raise what Ctrl-C raises."""
     raise KeyboardInterrupt
 
 
 def test_function_that_ends_the_process_costs_its_cells() -> None:
-    results = check_clipper(ends, "clip_by_norm", isolated=False, **NEGATIVE)
+    results = check_clipper(exit_if_negative, "clip_by_norm", isolated=False, **NEGATIVE)
 
     assert {result["status"] for result in results} == {"crash"}
     assert {result["detail"] for result in results} == {"The call would have ended a host process: SystemExit: 0"}
@@ -63,21 +63,21 @@ def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
             asked.append(call)
             return super()._answer(call)
 
-    (subject,) = InProcess(Asks(returns_no_norm, "clip_by_global_norm", (dtype,))).description.subjects
+    (subject,) = InProcess(Asks(return_unchanged, "clip_by_global_norm", (dtype,))).description.subjects
 
     assert len(asked) == 2
     assert all(call in [case.call(subject.name) for case in all_cases()] for call in asked)
 
 
 def test_function_that_ends_the_process_at_once_costs_its_cells() -> None:
-    results = check_clipper(ends_at_once, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.at-threshold")
+    results = check_clipper(exit_at_once, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.at-threshold")
 
     assert {result["status"] for result in results} == {"crash"}
 
 
 def test_interruption_ends_the_check() -> None:
     with pytest.raises(KeyboardInterrupt):
-        check_clipper(is_interrupted, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold", isolated=False)
+        check_clipper(interrupt, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold", isolated=False)
 
 
 MISBEHAVING = """
@@ -186,7 +186,7 @@ def test_answer_of_gigabytes_is_not_packed(misbehaving: Any) -> None:
 @pytest.mark.parametrize("memory", ["much", "4X", "-1G", "1", "9" * 400, 0])
 def test_invalid_size_of_memory_is_refused(memory: Any) -> None:
     with pytest.raises(ValueError, match="of memory"):
-        check_clipper(returns_no_norm, "clip_by_norm", memory=memory)
+        check_clipper(return_unchanged, "clip_by_norm", memory=memory)
 
 
 def test_closure_runs_in_this_process_and_says_why() -> None:
@@ -275,7 +275,7 @@ def test_function_that_another_module_would_hide_is_not_imported(
         import_target(misbehaving.right)
 
 
-@pytest.mark.parametrize("function", [functools.partial(returns_no_norm), "text", [].append])
+@pytest.mark.parametrize("function", [functools.partial(return_unchanged), "text", [].append])
 def test_callable_without_a_name_in_a_module_is_not_imported(function: Any) -> None:
     with pytest.raises(CannotIsolate, match=r"no name by which|names something else"):
         import_target(function)

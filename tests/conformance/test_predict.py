@@ -28,13 +28,13 @@ from gradclip_conformance.oracle.question import narrowest
 NUMPY = ("float16", "float32", "float64")
 
 
-def case_of(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
+def make_case(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
     """Return a case of these arrays."""
     gradients = [Gradient("", array) for array in arrays]
     return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
-def naive_norm(arrays: list[Any], p: float) -> Any:
+def compute_naive_norm(arrays: list[Any], p: float) -> Any:
     """Compute the norm in the dtype itself, with running sums: first of each tensor, then over these norms."""
     kind = arrays[0].dtype.type
     norms: list[Any] = []
@@ -56,10 +56,10 @@ class TestErrorBounds:
         for count in (1, 3, 30, 60) * 8:
             # All elements have one sign and one binade, so that the rounding errors of the running sum add up.
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
-            asked = case_of(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
+            asked = make_case(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
             exact = predict(asked).norms[0]
             assert exact is not None
-            distance = norm_distance(Array.of(np.asarray(naive_norm(arrays, p))), exact.middle, dtype)
+            distance = norm_distance(Array.of(np.asarray(compute_naive_norm(arrays, p))), exact.middle, dtype)
 
             assert distance <= predict(asked).widest.norm_bound
             largest = max(largest, distance / predict(asked).widest.norm_bound)
@@ -89,7 +89,7 @@ class TestErrorBounds:
 
     def test_squares_in_half_precision_added_up_in_single_precision_keep_the_bound(self) -> None:
         values = np.random.default_rng(20260729).uniform(0.5, 2.0, 60_000).astype(np.float16)
-        asked = case_of(Array.of(values), clip_norm=1.0)
+        asked = make_case(Array.of(values), clip_norm=1.0)
         exact = predict(asked).norms[0]
         assert exact is not None
         naive = np.sqrt(np.add.accumulate(values * values, dtype=np.float32)[-1]).astype(np.float16)
@@ -111,11 +111,11 @@ class TestErrorBounds:
         )
 
         assert (
-            predict(case_of(few, clip_norm=1.0)).widest.norm_bound
+            predict(make_case(few, clip_norm=1.0)).widest.norm_bound
             == predict(excluded).widest.norm_bound
-            < predict(case_of(few, many, clip_norm=1.0)).widest.norm_bound
+            < predict(make_case(few, many, clip_norm=1.0)).widest.norm_bound
         )
-        alone = predict(case_of(few, many, operation="norm", clip_norm=1.0)).errors
+        alone = predict(make_case(few, many, operation="norm", clip_norm=1.0)).errors
         assert alone[0].norm_bound < alone[1].norm_bound
 
     def test_no_gradients_have_no_rounding_error(self) -> None:
@@ -148,13 +148,13 @@ class TestOracles:
     def test_other_orders_need_the_second_oracle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         array = Array.of(np.array([1.0, 2.0]))
         if oracles.SECOND is not None:
-            bounds = predict(case_of(array, clip_norm=1.0, norm_type=2.2)).norms[0]
+            bounds = predict(make_case(array, clip_norm=1.0, norm_type=2.2)).norms[0]
             assert bounds is not None
             assert float(bounds.middle) == pytest.approx((1 + 2**2.2) ** (1 / 2.2), rel=1e-14)
         monkeypatch.setattr(oracles, "SECOND", None)
 
         with pytest.raises(NoExactNormError):
-            predict(case_of(array, clip_norm=1.0, norm_type=2.3))
+            predict(make_case(array, clip_norm=1.0, norm_type=2.3))
         assert oracles.second_oracle() == "not installed"
 
     def test_clip_by_value_on_which_the_oracles_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ PASSED = (
 EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
 
 
-def published(adapter: str) -> Run:
+def read_published(adapter: str) -> Run:
     (run,) = read_runs(PUBLISHED / f"{adapter}.jsonl.gz")
     return run
 
@@ -70,9 +70,9 @@ def connect(adapter: str, python: str) -> HostProcess:
     return HostProcess([*host_command(python, None), adapter])
 
 
-def published_of_the_same_version(adapter: str, python: str) -> Run:
+def read_published_of_this_version(adapter: str, python: str) -> Run:
     """Return the published record; skip the test if another version of the framework is installed."""
-    run = published(adapter)
+    run = read_published(adapter)
     host = connect(adapter, python)
     host.close()
     there, here = run.header.framework["version"], host.description.version
@@ -81,7 +81,7 @@ def published_of_the_same_version(adapter: str, python: str) -> Run:
     return run
 
 
-def one_of_each(cells: Iterable[Cell]) -> list[Cell]:
+def choose_one_of_each(cells: Iterable[Cell]) -> list[Cell]:
     """Return the first cell for each subject, rule and behaviour."""
     found: dict[tuple[str, str, str | None], Cell] = {}
     for cell in cells:
@@ -89,7 +89,7 @@ def one_of_each(cells: Iterable[Cell]) -> list[Cell]:
     return list(found.values())
 
 
-def outcomes(
+def run_scripts(
     adapter: str, python: str, scripts: Mapping[tuple[str, str], str], folder: Path
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Run scripts, and return how each ended and what it printed, by case and subject."""
@@ -111,7 +111,7 @@ def outcomes(
     return {paths[line["path"]]: (line["outcome"], line["said"]) for line in lines}
 
 
-def how_it_must_end(cell: Cell) -> str:
+def expect_ending(cell: Cell) -> str:
     """Return how the script of a cell must end: it raises what the framework raised, or it fails."""
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     return f"raises {str(cell.behaviour).partition(':')[2]}" if raised else "fails"
@@ -121,13 +121,13 @@ def how_it_must_end(cell: Cell) -> str:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) -> None:
     python = python_with(adapter)
-    run = published_of_the_same_version(adapter, python)
+    run = read_published_of_this_version(adapter, python)
     cells = {(cell.case, cell.subject): cell for cell in run.cells if cell.status in ("deviation", "fail")}
 
-    found = outcomes(adapter, python, {key: script(run.header, cell) for key, cell in cells.items()}, tmp_path)
+    found = run_scripts(adapter, python, {key: script(run.header, cell) for key, cell in cells.items()}, tmp_path)
 
     assert found
-    others = {cell: outcome for cell, (outcome, _) in found.items() if outcome != how_it_must_end(cells[cell])}
+    others = {cell: outcome for cell, (outcome, _) in found.items() if outcome != expect_ending(cells[cell])}
     assert others == {}
     silent = [cell for cell, (_, said) in found.items() if not EXPECTED.search(said)]
     silent += [cell for cell, (end, said) in found.items() if end == "fails" and not OBSERVED.search(said)]
@@ -138,12 +138,12 @@ def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) ->
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_a_cell_that_passed_does_not_fail(adapter: str, tmp_path: Path) -> None:
     python = python_with(adapter)
-    run = published_of_the_same_version(adapter, python)
+    run = read_published_of_this_version(adapter, python)
     passed = [cell for cell in run.cells if cell.status == "pass" and cell.dtype == "float32"]
-    chosen = one_of_each(cell for cell in passed if cell.rule.partition(".")[2] in PASSED)
+    chosen = choose_one_of_each(cell for cell in passed if cell.rule.partition(".")[2] in PASSED)
     scripts = {(cell.case, cell.subject): script(run.header, cell) for cell in chosen}
 
-    found = outcomes(adapter, python, scripts, tmp_path)
+    found = run_scripts(adapter, python, scripts, tmp_path)
 
     assert found
     assert {cell: outcome for cell, outcome in found.items() if outcome[0] != "passes"} == {}
@@ -152,7 +152,7 @@ def test_script_of_a_cell_that_passed_does_not_fail(adapter: str, tmp_path: Path
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("adapter", MODULES)
 def test_each_published_failure_has_a_script(adapter: str) -> None:
-    run = published(adapter)
+    run = read_published(adapter)
     failures = [cell for cell in run.cells if cell.status in ("deviation", "fail")]
 
     assert failures
@@ -468,7 +468,7 @@ def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("adapter", MODULES)
 def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
-    run = published(adapter)
+    run = read_published(adapter)
     cells = [cell for cell in run.cells if cell.rule.endswith(".layout") and cell.status != "unsupported"]
 
     missing = []

@@ -13,7 +13,7 @@ def whole() -> score.Outcomes:
     """Return an exam in which everything went well, in the form that pytest reports."""
     outcomes = score.Outcomes()
     tests = [(score.WRONG_TEST, wrong.name) for wrong in WRONG]
-    tests += [(score.RIGHT_TEST, score.name_of(right)) for right in RIGHT]
+    tests += [(score.RIGHT_TEST, score.get_name(right)) for right in RIGHT]
     tests += [(score.CANARY_TEST, canary) for canary in score.CANARIES]
     outcomes.found = {("file.py::" + test, name): ("passed", {}) for test, name in tests}
     outcomes.found["test_hosts.py::test_one", "hangs"] = ("passed", {})
@@ -24,17 +24,17 @@ def whole() -> score.Outcomes:
 def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
     result = score.score(whole)
 
-    assert whole.not_run() == []
-    assert score.faults(result) == []
+    assert whole.list_not_run() == []
+    assert score.list_faults(result) == []
     assert result["wrong"]["caught"] == len(WRONG)
-    assert "Wrong here" not in score.markdown(result)
+    assert "Wrong here" not in score.write_markdown(result)
 
 
 @pytest.mark.parametrize(
     ("test", "name", "says"),
     [
         (f"file.py::{score.WRONG_TEST}", WRONG[0].name, f"not caught: {WRONG[0].name}"),
-        (f"file.py::{score.RIGHT_TEST}", score.name_of(RIGHT[0]), "blamed, though right"),
+        (f"file.py::{score.RIGHT_TEST}", score.get_name(RIGHT[0]), "blamed, though right"),
         (f"file.py::{score.CANARY_TEST}", "numpy-identity", "a green canary: numpy-identity"),
         ("test_hosts.py::test_one", "hangs", "not recorded as expected: hangs"),
         ("test_canaries.py::test_other", "", "a test that failed: test_canaries.py::test_other"),
@@ -43,10 +43,10 @@ def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
 def test_each_fault_is_listed(whole: score.Outcomes, test: str, name: str, says: str) -> None:
     whole.found[test, name] = ("failed", {})
 
-    (fault,) = score.faults(score.score(whole))
+    (fault,) = score.list_faults(score.score(whole))
 
     assert says in fault
-    assert f"**Wrong here:** {fault}" in score.markdown(score.score(whole))
+    assert f"**Wrong here:** {fault}" in score.write_markdown(score.score(whole))
 
 
 def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
@@ -54,11 +54,11 @@ def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
         if wrong.rule == "value.bounds":
             whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})
 
-    assert "a rule that catches none: value.bounds" in score.faults(score.score(whole))
+    assert "a rule that catches none: value.bounds" in score.list_faults(score.score(whole))
 
 
 def test_missing_test_is_listed(whole: score.Outcomes) -> None:
     del whole.found[f"file.py::{score.WRONG_TEST}", WRONG[0].name]
     del whole.found["test_hosts.py::test_one", "hangs"]
 
-    assert whole.not_run() == [WRONG[0].name, "test_hosts.py"]
+    assert whole.list_not_run() == [WRONG[0].name, "test_hosts.py"]

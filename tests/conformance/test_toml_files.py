@@ -1,4 +1,4 @@
-"""Check that whatever is wrong with a TOML file is told with the names of the file, the entry and the field."""
+"""Check that an error in a TOML file names the file, the entry and the field."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ FIND = {
 }
 
 
-def entry_of(kind: str, usual: dict[str, str], **changes: str) -> str:
-    """Return the text of an entry with some other values."""
+def write_entry(kind: str, usual: dict[str, str], **changes: str) -> str:
+    """Return the text of an entry with some changed values."""
     return "\n".join([f"[[{kind}]]", *(f"{key} = {value}" for key, value in {**usual, **changes}.items())]) + "\n"
 
 
@@ -69,16 +69,16 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
         ('deviation = ""', r"\$\.deviation: '' is not of type 'array'"),
         ("deviation = [1]", r"\$\.deviation\[0\]: 1 is not of type 'object'"),
         ("deviations = []", "'deviations' was unexpected"),
-        (entry_of("deviation", PIN, subjects='"*"'), r"\$\.deviation\[0\]\.subjects"),
-        (entry_of("deviation", PIN) + entry_of("deviation", PIN, cases="[1]"), r"\$\.deviation\[1\]\.cases\[0\]"),
-        (entry_of("deviation", PIN, reason="1"), r"\$\.deviation\[0\]\.reason: 1 is not of type 'string'"),
-        (entry_of("deviation", PIN, until="2027-01-31"), r"\$\.deviation\[0\]\.until"),
-        (entry_of("deviation", PIN, until='"2027-13-31"'), r"\[\[deviation\]\] 1: month must be"),
-        (entry_of("deviation", PIN, version='"~=2"'), r"\[\[deviation\]\] 1: The version specifier '~=2'"),
-        (entry_of("deviation", PIN, observed='"formula"', formula='"plain"'), r"\$\.deviation\[0\]\.formula"),
-        (entry_of("deviation", PIN, observed='"formula"', formula='{ kind = "x" }'), r"formula\.kind: 'x' is not"),
+        (write_entry("deviation", PIN, subjects='"*"'), r"\$\.deviation\[0\]\.subjects"),
+        (write_entry("deviation", PIN) + write_entry("deviation", PIN, cases="[1]"), r"\$\.deviation\[1\]\.cases\[0\]"),
+        (write_entry("deviation", PIN, reason="1"), r"\$\.deviation\[0\]\.reason: 1 is not of type 'string'"),
+        (write_entry("deviation", PIN, until="2027-01-31"), r"\$\.deviation\[0\]\.until"),
+        (write_entry("deviation", PIN, until='"2027-13-31"'), r"\[\[deviation\]\] 1: month must be"),
+        (write_entry("deviation", PIN, version='"~=2"'), r"\[\[deviation\]\] 1: The version specifier '~=2'"),
+        (write_entry("deviation", PIN, observed='"formula"', formula='"plain"'), r"\$\.deviation\[0\]\.formula"),
+        (write_entry("deviation", PIN, observed='"formula"', formula='{ kind = "x" }'), r"formula\.kind: 'x' is not"),
         (
-            entry_of("deviation", PIN, observed='"formula"', formula='{ kind = "plain", eps = nan }'),
+            write_entry("deviation", PIN, observed='"formula"', formula='{ kind = "plain", eps = nan }'),
             r"\[\[deviation\]\] 1: A formula's `eps` must be a finite number",
         ),
     ],
@@ -92,10 +92,10 @@ def test_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
     ("text", "said"),
     [
         ('claim = ""', r"\$\.claim: '' is not of type 'array'"),
-        (entry_of("claim", CLAIM, subject="1"), r"\$\.claim\[0\]\.subject: 1 is not of type 'string'"),
-        (entry_of("claim", CLAIM, rules='"norm.*"'), r"\$\.claim\[0\]\.rules"),
-        (entry_of("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
-        (entry_of("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
+        (write_entry("claim", CLAIM, subject="1"), r"\$\.claim\[0\]\.subject: 1 is not of type 'string'"),
+        (write_entry("claim", CLAIM, rules='"norm.*"'), r"\$\.claim\[0\]\.rules"),
+        (write_entry("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
+        (write_entry("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
     ],
 )
 def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -
     [
         ("[[found", " is not TOML"),
         ('found = ""', ": found must be of the type list"),
-        ("fund = []", ": the key 'fund' is unknown: did you mean 'found'"),
-        (entry_of("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
-        (entry_of("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' has other characters"),
-        (entry_of("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),
-        (entry_of("found", FIND, options='{ clip_norm = "0x1p+99999" }'), r", \[\[found\]\] 1: "),
+        ("fund = []", ": the key 'fund' is unknown. Did you mean found"),
+        (write_entry("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
+        (write_entry("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' has other characters"),
+        (write_entry("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),
+        (write_entry("found", FIND, options='{ clip_norm = "0x1p+99999" }'), r", \[\[found\]\] 1: "),
         (
-            entry_of("found", FIND) + entry_of("found", FIND, gradients="[{}]"),
+            write_entry("found", FIND) + write_entry("found", FIND, gradients="[{}]"),
             r", \[\[found\]\] 2: 'values' is missing",
         ),
     ],
@@ -130,7 +130,7 @@ def test_invalid_kept_case_is_refused(text: str, said: str, tmp_path: Path) -> N
 
 @pytest.fixture
 def no_recipes() -> Iterator[None]:
-    """Forget the recipes that were read, before and after."""
+    """Clear the cache of recipes before and after the test."""
     environments.recipes.cache_clear()
     yield
     environments.recipes.cache_clear()
@@ -210,7 +210,7 @@ def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str
     assert "'mine'" in str(caught.value)
 
 
-def test_formula_that_is_one_is_taken() -> None:
+def test_valid_formula_of_a_host_is_accepted() -> None:
     check_formulas([Subject("mine", "clip_by_norm", ("float32",), (), formula={"kind": "coefficient", "eps": 1e-6})])
 
     assert Formula.of({"kind": "plain", "eps": 0}) == Formula()

@@ -15,7 +15,7 @@ from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
 
-def cells_of(wrong: Wrong) -> list[Cell]:
+def run_cells(wrong: Wrong) -> list[Cell]:
     """Return the cells of the one rule that must catch it."""
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
@@ -27,7 +27,7 @@ def cells_of(wrong: Wrong) -> list[Cell]:
 @pytest.mark.exam(sample=80)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong) -> None:
-    cells = cells_of(wrong)
+    cells = run_cells(wrong)
 
     statuses = Counter(cell.status for cell in cells)
     assert statuses[wrong.caught_as] > 0, f"{wrong.function.__doc__} Its rule {wrong.rule} gave {dict(statuses)}."

@@ -26,25 +26,25 @@ INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 STRINGS = {"type": "array", "items": STRING, "minItems": 1}
 
 
-def closed(required: list[str], **properties: Any) -> dict[str, Any]:
+def close_schema(required: list[str], **properties: Any) -> dict[str, Any]:
     """Return the schema of an object with these members and no others."""
     return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
 
 
 SUMMARY = ["tests", "passed", "failed", "skipped", "pending", "other", "start", "stop"]
-CTRF = closed(
+CTRF = close_schema(
     ["reportFormat", "specVersion", "results"],
     reportFormat={"const": "CTRF"},
     specVersion={"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"},
     generatedBy=STRING,
-    results=closed(
+    results=close_schema(
         ["tool", "summary", "tests"],
-        tool=closed(["name"], name={"type": "string", "minLength": 1}, version=STRING),
-        summary=closed(SUMMARY, suites=INTEGER, **dict.fromkeys(SUMMARY, INTEGER)),
-        environment=closed([], extra={"type": "object"}),
+        tool=close_schema(["name"], name={"type": "string", "minLength": 1}, version=STRING),
+        summary=close_schema(SUMMARY, suites=INTEGER, **dict.fromkeys(SUMMARY, INTEGER)),
+        environment=close_schema([], extra={"type": "object"}),
         tests={
             "type": "array",
-            "items": closed(
+            "items": close_schema(
                 ["name", "status", "duration"],
                 name={"type": "string", "minLength": 1},
                 status={"enum": ["passed", "failed", "skipped", "pending", "other"]},
@@ -61,7 +61,7 @@ CTRF = closed(
 )
 
 
-def outcome_counts(runs: list[Run]) -> Counter[str]:
+def count_outcomes(runs: list[Run]) -> Counter[str]:
     """Count the planned cells of each outcome from the footers."""
     counts: Counter[str] = Counter()
     for run in runs:
@@ -90,7 +90,7 @@ class TestJunit:
     def test_counts_agree_with_the_tests_and_with_the_records(self, several_runs: list[Run], small_run: Run) -> None:
         runs = [*several_runs, small_run]
         root = ElementTree.fromstring(render(runs, "junit"))
-        expected = outcome_counts(runs)
+        expected = count_outcomes(runs)
 
         assert int(root.attrib["tests"]) == len(root.findall(".//testcase")) == sum(run.footer.planned for run in runs)
         for attribute, tag, outcome in (
@@ -123,7 +123,7 @@ class TestCtrf:
         document = json.loads(render(runs, "ctrf"))
         jsonschema.Draft202012Validator(CTRF).validate(document)
         summary, tests = document["results"]["summary"], document["results"]["tests"]
-        expected = outcome_counts(runs)
+        expected = count_outcomes(runs)
 
         assert summary["tests"] == len(tests) == sum(run.footer.planned for run in runs)
         assert summary["failed"] == expected["failed"] + expected["error"]

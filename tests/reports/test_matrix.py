@@ -13,7 +13,7 @@ from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
 
-def total_of(matrix: Matrix) -> Counter[str]:
+def count_total(matrix: Matrix) -> Counter[str]:
     """Count the statuses in all places of all tables."""
     rows = [row for table in matrix.tables for section in table.sections for row in section.rows]
     tallies = [tally for row in rows for tally in row.tallies if tally is not None]
@@ -74,7 +74,7 @@ class TestMatrix:
             planned = sum(run.footer.planned for run in runs)
             matrix = matrix_of(runs)
 
-            assert total_of(matrix) == Counter(matrix.tally.counts)
+            assert count_total(matrix) == Counter(matrix.tally.counts)
             assert matrix.tally.total == sum(column.tally.total for column in matrix.columns) == planned
 
     def test_themes_and_rules_stand_as_the_record_names_them(self, torch_run: Run) -> None:

@@ -37,7 +37,7 @@ def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def text_of(record: list[dict[str, Any]]) -> str:
+def write_text(record: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in record)
 
 
@@ -240,46 +240,46 @@ class TestDamaged:
     @pytest.mark.parametrize("cut", [1, 20, 100])
     def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write, cut: int) -> None:
         with pytest.raises(RecordError, match=r"record\.jsonl, line 5: not JSON .*cut short.*gradclip check"):
-            read_runs(write_record(text_of(record)[: -1 - cut]))
+            read_runs(write_record(write_text(record)[: -1 - cut]))
 
     def test_missing_footer_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match=r"line 4: the run of 'torch' has no footer: .* after 3 cells"):
-            read_runs(write_record(text_of(record[:-1])))
+            read_runs(write_record(write_text(record[:-1])))
 
     def test_missing_footer_before_the_next_run_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         with pytest.raises(RecordError, match="line 5: a new run begins, but the run before it has no footer"):
-            read_runs(write_record(text_of(record[:-1] + record)))
+            read_runs(write_record(write_text(record[:-1] + record)))
 
     def test_missing_header_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match="line 1: a cell stands outside any run"):
-            read_runs(write_record(text_of(record[1:])))
+            read_runs(write_record(write_text(record[1:])))
         with pytest.raises(RecordError, match="line 1: a footer stands outside any run"):
-            read_runs(write_record(text_of(record[-1:])))
+            read_runs(write_record(write_text(record[-1:])))
 
     def test_duplicate_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["finished"] += 1
         with pytest.raises(RecordError, match=r"has the cell clip norm\.scaled-above/one-tensor/float32 2 times"):
-            read_runs(write_record(text_of([*record[:2], record[1], *record[2:]])))
+            read_runs(write_record(write_text([*record[:2], record[1], *record[2:]])))
 
     def test_missing_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match="lacks cells: its footer says 3 finished, and 2 are there"):
-            read_runs(write_record(text_of([record[0], *record[2:]])))
+            read_runs(write_record(write_text([record[0], *record[2:]])))
 
     def test_missing_cell_with_fitting_counts_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}}
         with pytest.raises(RecordError, match="lacks cells: 3 were planned, 2 finished, and 0 are named as not run"):
-            read_runs(write_record(text_of([record[0], *record[2:]])))
+            read_runs(write_record(write_text([record[0], *record[2:]])))
 
     def test_incomplete_run_that_names_too_few_cells_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}, "incomplete": True}
         with pytest.raises(RecordError, match="0 are named as not run"):
-            read_runs(write_record(text_of([record[0], *record[2:]])), allow_incomplete=True)
+            read_runs(write_record(write_text([record[0], *record[2:]])), allow_incomplete=True)
 
     def test_interrupted_run_declared_complete_is_refused(
         self, small_run: Run, record_of: Callable[..., str], write_record: Write
@@ -291,29 +291,29 @@ class TestDamaged:
     def test_counts_that_disagree_are_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["counts"] = {"pass": 2, "fail": 1}
         with pytest.raises(RecordError, match=r"disagrees with its footer: found 3 cells, .*'pass': 3"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_plan_that_disagrees_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1]["case"] = "norm.scaled-above/edited/float32"
         with pytest.raises(RecordError, match="fingerprint of the plan differs"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_subject_missing_from_the_header_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         record[1]["subject"] = "other"
         with pytest.raises(RecordError, match="a cell of 'other' for clip_by_norm, which its header does not list"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_newer_schema_is_reported_first(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0] |= {"schema": 2, "members": "unknown here"}
         with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* 1 only. Upgrade gradclip-spec"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_nonexistent_schema_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0] |= {"schema": 0}
         with pytest.raises(RecordError, match=r"line 1: written in record schema 0, .* 1 only. Make the record again"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),
@@ -339,12 +339,12 @@ class TestDamaged:
     ) -> None:
         record[line] |= members
         with pytest.raises(RecordError, match=f"violates its schema: .*{problem}"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_problems_of_a_line_are_in_one_message(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1] |= {"status": "passed", "level": "may"}
         with pytest.raises(RecordError, match=r"\$\.level.*; \$\.status|\$\.status.*; \$\.level"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize(
         ("text", "problem"),
@@ -391,7 +391,7 @@ class TestDamaged:
         reading._validator.cache_clear()
         monkeypatch.setitem(sys.modules, "jsonschema", None)
         with pytest.raises(ModuleNotFoundError, match=r"install gradclip-spec\[check\]"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
 
 class TestOrder:
@@ -419,7 +419,7 @@ class TestOrder:
         assert [cell.case for cell in run.cells] == [PLAN[2][1]]
 
 
-def nested(levels: int) -> str:
+def nest(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
@@ -445,7 +445,7 @@ class TestLimits:
         self, record: list[dict[str, Any]], write_record: Write, line: int, members: dict[str, Any], problem: str | None
     ) -> None:
         record[line] |= members
-        path = write_record(text_of(record))
+        path = write_record(write_text(record))
         if problem is None:
             assert read_runs(path)
             return
@@ -461,7 +461,7 @@ class TestLimits:
         ],
     )
     def test_numbers(self, record: list[dict[str, Any]], write_record: Write, ulp: str, problem: str) -> None:
-        text = text_of(record).replace('"ulp": null', f'"ulp": {ulp}', 1)
+        text = write_text(record).replace('"ulp": null', f'"ulp": {ulp}', 1)
 
         with pytest.raises(RecordError, match=f"line 2: {problem}"):
             read_runs(write_record(text))
@@ -469,7 +469,7 @@ class TestLimits:
     def test_nesting(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1]["observed"] = "NESTED"
         for levels, refused in ((30, False), (450, True)):
-            path = write_record(text_of(record).replace('"NESTED"', nested(levels)))
+            path = write_record(write_text(record).replace('"NESTED"', nest(levels)))
             if refused:
                 with pytest.raises(RecordError, match="451 levels of nesting, and the limit is 32"):
                     read_runs(path)
@@ -481,20 +481,20 @@ class TestLimits:
     ) -> None:
         record[1]["detail"] = '"' + "[" * 1000 + '\\"'
 
-        assert read_runs(write_record(text_of(record)))
+        assert read_runs(write_record(write_text(record)))
 
     def test_subjects(self, record: list[dict[str, Any]], write_record: Write) -> None:
         (one,) = record[0]["subjects"]
         record[0]["subjects"] = [one | {"name": f"clip{number}"} for number in range(10_000)]
 
         with pytest.raises(RecordError, match="10000 subjects in one run, and the limit is 256"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize(("name", "number"), [("file", 100), ("line", 100), ("values", 3), ("cells", 2)])
     def test_sizes(
         self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write, name: str, number: int
     ) -> None:
-        path = write_record(text_of(record))
+        path = write_record(write_text(record))
         limit = dataclasses.replace(LIMITS[name], number=number)
         monkeypatch.setattr(limits, "LIMITS", {**LIMITS, name: limit})
         monkeypatch.setattr(reading, "LIMITS", {**LIMITS, name: limit})
@@ -527,7 +527,7 @@ class TestLimits:
 
 class TestContradictions:
     def test_duplicate_key_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        text = text_of(record).replace('"status": "pass"', '"status": "fail", "status": "pass"', 1)
+        text = write_text(record).replace('"status": "pass"', '"status": "fail", "status": "pass"', 1)
 
         with pytest.raises(RecordError, match="the key 'status' stands twice in one object"):
             read_runs(write_record(text))
@@ -536,7 +536,7 @@ class TestContradictions:
         record[0]["subjects"] *= 2
 
         with pytest.raises(RecordError, match="'clip' stands there 2 times"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize("norm_type", ["nan", "0x1p+99999", "-0x1p+0", "two"])
     def test_invalid_order_of_a_norm_is_refused(
@@ -545,7 +545,7 @@ class TestContradictions:
         record[0]["subjects"][0]["norm_types"] = [norm_type]
 
         with pytest.raises(RecordError, match="is no order of a norm"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize("number", ["0x1p+99999", "one", None])
     def test_invalid_number_of_a_formula_is_refused(
@@ -554,12 +554,12 @@ class TestContradictions:
         record[0]["subjects"][0]["formula"] = {"kind": "coefficient", "eps": {"hex": number}}
 
         with pytest.raises(RecordError, match="is no number of a formula"):
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
 
     def test_messages_have_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0]["adapter"] = "\x1b[2J\u202etorch"
         del record[-1]
 
         with pytest.raises(RecordError) as refused:
-            read_runs(write_record(text_of(record)))
+            read_runs(write_record(write_text(record)))
         assert str(refused.value).isprintable()

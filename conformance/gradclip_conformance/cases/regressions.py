@@ -99,7 +99,7 @@ def _kept_gradient(one: Mapping[str, Any], dtype: str) -> Gradient:
 def _refuse_other_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
     for name in _as(dict, table, "an entry"):
         if name not in known:
-            msg = f"the key {name!r} is unknown: {did_you_mean(name, known)}"
+            msg = f"the key {name!r} is unknown.{did_you_mean(name, known)}"
             raise ValueError(msg)
 
 

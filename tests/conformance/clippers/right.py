@@ -34,7 +34,7 @@ class Right:
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
-#: Takes seconds for a million elements, which is the largest float32 case.
+#: This norm takes seconds for a million elements, the size of the largest float32 case.
 SLOW = "decimal_digits"
 #: The library's matrix product computes these norms with a few running sums over the whole length.
 GROWING = ("dot_product", "matrix_product")
@@ -97,7 +97,7 @@ def _p_norms(
     largest = np.max(np.abs(buffer), initial=np.longdouble(0))
     total = largest
     if math.isfinite(largest) and largest > 0 and norm_type != math.inf:
-        # If the sum of powers is exact in this format, so is a root that can be exact.
+        # If the sum of powers is exact in this format and has an exact root, this root is found.
         powers = np.sum(np.abs(buffer) ** np.longdouble(norm_type))
         total = np.sqrt(powers) if norm_type == 2 else powers ** (1 / np.longdouble(norm_type))
     total = np.float64(total)

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .steps import Array, times_power_of_two
+from .steps import Array, multiply_by_power_of_two
 
 __all__ = ["NORMS", "Norm"]
 
@@ -53,7 +53,7 @@ def exact_sum(tensors: Sequence[Array]) -> float:
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        return times_power_of_two(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
+        return multiply_by_power_of_two(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -100,7 +100,7 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         squares = [np.linalg.norm(np.ldexp(np.asarray(t, np.longdouble), -exponent)) ** 2 for t in tensors]
-        return times_power_of_two(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
+        return multiply_by_power_of_two(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -112,7 +112,7 @@ def dot_product(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         unit = np.ldexp(values, -exponent)
-        return times_power_of_two(math.sqrt(float(unit @ unit)), exponent)
+        return multiply_by_power_of_two(math.sqrt(float(unit @ unit)), exponent)
 
     return _guarded(tensors, finite)
 
@@ -124,7 +124,7 @@ def rows_of_blocks(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         blocks = np.pad(np.ldexp(values, -exponent), (0, -values.size % 512)).reshape(-1, 512)
-        return times_power_of_two(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
+        return multiply_by_power_of_two(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -192,7 +192,7 @@ def complex_magnitudes(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         pairs = np.pad(np.ldexp(values, -exponent), (0, values.size % 2)).view(np.complex128)
-        return times_power_of_two(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
+        return multiply_by_power_of_two(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -204,7 +204,7 @@ def sorted_squares(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         squares = np.sort(np.square(np.ldexp(values, -exponent)))
-        return times_power_of_two(math.sqrt(float(np.sum(squares))), exponent)
+        return multiply_by_power_of_two(math.sqrt(float(np.sum(squares))), exponent)
 
     return _guarded(tensors, finite)
 
@@ -216,6 +216,6 @@ def matrix_product(tensors: Sequence[Array]) -> float:
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         row = np.ldexp(values, -exponent).reshape(1, -1)
-        return times_power_of_two(math.sqrt(float((row @ row.T).item())), exponent)
+        return multiply_by_power_of_two(math.sqrt(float((row @ row.T).item())), exponent)
 
     return _guarded(tensors, finite)

@@ -21,15 +21,15 @@ __all__ = [
     "Clipper",
     "Gradients",
     "NormClipper",
-    "scaled",
-    "times_power_of_two",
+    "multiply_by_power_of_two",
+    "scale_by_quotient",
 ]
 
 Array = np.ndarray[Any, Any]
 Gradients = list[Any]
 
 
-def scaled(values: Array, numerator: float, denominator: float) -> Array:
+def scale_by_quotient(values: Array, numerator: float, denominator: float) -> Array:
     """Return `values * numerator / denominator` in float64, even if the quotient alone leaves the range."""
     above, above_exponent = math.frexp(numerator)
     below, below_exponent = math.frexp(denominator)
@@ -37,7 +37,7 @@ def scaled(values: Array, numerator: float, denominator: float) -> Array:
     return np.ldexp(wide, above_exponent - below_exponent + 1)
 
 
-def times_power_of_two(value: float, exponent: int) -> float:
+def multiply_by_power_of_two(value: float, exponent: int) -> float:
     """Return `value * 2**exponent`, or infinity if that leaves the range. `math.ldexp` would raise."""
     with np.errstate(over="ignore"):
         return float(np.ldexp(value, exponent))
@@ -50,11 +50,11 @@ class Clipper:
     short: ClassVar[str] = ""
     operation: ClassVar[str] = ""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         """Return the argument as a list. It may be an iterator, which can be read once, or a single array."""
         return [grads] if isinstance(grads, np.ndarray) else list(grads)
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         """Return the indices of the gradients to clip."""
         return [i for i, grad in enumerate(grads) if grad is not None and need_clip[i]]
 
@@ -74,7 +74,7 @@ class Clipper:
         """Clip the included gradients and leave the others."""
         pairs = zip(grads, need_clip, strict=False)
         results = [grad if grad is None or flag else self.leave(grad) for grad, flag in pairs]
-        for i in self.included(grads, need_clip):
+        for i in self.select_included(grads, need_clip):
             results[i] = self.hand_back(grads[i], clip_one(i))
         return self.answer(grads, need_clip, results)
 
@@ -87,11 +87,11 @@ class ByValue(Clipper):
 
     def __call__(self, grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Any:
         """Clip each element to [min, max]."""
-        grads = self.taken(grads)
-        low, high = self.bounds(min, max)
+        grads = self.take(grads)
+        low, high = self.fill_bounds(min, max)
         return self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], low, high))
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         """Return both bounds; the lower one defaults to minus the upper one."""
         return (-high if low is None else low), high
 
@@ -113,14 +113,14 @@ class NormClipper(Clipper):
         error_if_nonfinite: bool = False,
     ) -> Any:
         """Scale gradients whose norm is above `clip_norm` down to it."""
-        grads = self.taken(grads)
+        grads = self.take(grads)
         self.check(clip_norm)
-        counted = self.counted(grads, need_clip)
-        norms = self.norms(grads, counted, norm_type)
+        counted = self.select_counted(grads, need_clip)
+        norms = self.compute_norms(grads, counted, norm_type)
         if error_if_nonfinite:
             self.refuse_nonfinite(grads, norms)
         results = self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], clip_norm, norms[i]))
-        return self.give(results, self.total(norms), clip_norm)
+        return self.finish(results, self.choose_total(norms), clip_norm)
 
     def check(self, clip_norm: float) -> None:
         """Refuse a negative threshold."""
@@ -128,36 +128,36 @@ class NormClipper(Clipper):
             message = f"clip_norm is {clip_norm}: give a number that is not negative"
             raise ValueError(message)
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         """Return the indices of the gradients that count in a norm."""
-        return self.included(grads, need_clip)
+        return self.select_included(grads, need_clip)
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         """Return, for each gradient, the norm by which it is clipped."""
         raise NotImplementedError
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         """Return the norm of all elements of some tensors."""
-        values = self.magnitudes(self.joined(tensors))
+        values = self.take_magnitudes(self.join(tensors))
         largest = float(np.max(values, initial=0.0))
         if p == math.inf or largest == 0 or not math.isfinite(largest):
             return largest
         exponent = math.frexp(largest)[1]
-        return times_power_of_two(self.root(self.power_sum(np.ldexp(values, -exponent), p), p), exponent)
+        return multiply_by_power_of_two(self.take_root(self.sum_powers(np.ldexp(values, -exponent), p), p), exponent)
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
+    def join(self, tensors: Sequence[Array]) -> Array:
         """Return all elements of some tensors as one float64 vector."""
         return np.concatenate([np.zeros(0), *(tensor.astype(np.float64).ravel() for tensor in tensors)])
 
-    def magnitudes(self, values: Array) -> Array:
+    def take_magnitudes(self, values: Array) -> Array:
         """Return the magnitudes of the elements."""
         return np.abs(values)
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         """Return the sum of the magnitudes raised to the power p."""
         return float(np.sum(values * values if p == 2 else values**p))
 
-    def root(self, power_sum: float, p: float) -> float:
+    def take_root(self, power_sum: float, p: float) -> float:
         """Return the norm that belongs to a sum of powers."""
         return float(math.sqrt(power_sum) if p == 2 else power_sum ** (1 / p))
 
@@ -183,13 +183,13 @@ class NormClipper(Clipper):
         """Scale one gradient in float64."""
         if not math.isfinite(norm):
             return grad.astype(np.float64) * (clip_norm / norm)
-        return scaled(grad, clip_norm, norm)
+        return scale_by_quotient(grad, clip_norm, norm)
 
-    def total(self, norms: Sequence[float]) -> float:
+    def choose_total(self, norms: Sequence[float]) -> float:
         """Return the total norm, which is 0 over nothing."""
         return norms[0] if norms else 0.0
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
         """Return what the caller gets in the end."""
         return results
 
@@ -200,9 +200,9 @@ class ByNorm(NormClipper):
     short = "norm"
     operation = "clip_by_norm"
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         """Return each gradient's own norm."""
-        return [self.norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
+        return [self.compute_norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
 
 
 class ByGlobalNorm(NormClipper):
@@ -211,23 +211,23 @@ class ByGlobalNorm(NormClipper):
     short = "global-norm"
     operation = "clip_by_global_norm"
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         """Return the global norm once for each gradient."""
-        return [self.global_norm([grads[i] for i in counted], p)] * max(len(grads), 1)
+        return [self.compute_global_norm([grads[i] for i in counted], p)] * max(len(grads), 1)
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         """Return the norm over all included gradients."""
-        return self.norm(tensors, p)
+        return self.compute_norm(tensors, p)
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
         """Return the clipped gradients and the norm before clipping."""
-        return results, self.returned_norm(total, clip_norm)
+        return results, self.report_norm(total, clip_norm)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         """Return the total norm that the caller gets."""
         return total
 
 
-def concrete() -> Iterator[type[Clipper]]:
+def list_concrete() -> Iterator[type[Clipper]]:
     """Yield the clippers of the three operations."""
     yield from (ByValue, ByNorm, ByGlobalNorm)

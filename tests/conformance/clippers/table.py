@@ -10,7 +10,7 @@ from gradclip_adapters.contract import Adapter
 from gradclip_adapters.plain import PlainFunction
 from gradclip_spec import rules
 
-from .steps import Clipper, concrete
+from .steps import Clipper, list_concrete
 
 __all__ = ["WRONG", "Wrong", "caught_by"]
 
@@ -65,8 +65,8 @@ def caught_by(
         covered = next(parent for parent in mutation.__mro__ if parent.__module__ == Clipper.__module__)
         for name in names:
             found = [
-                (_made(mutation, base), base)
-                for base in concrete()
+                (_combine(mutation, base), base)
+                for base in list_concrete()
                 if issubclass(base, covered)
                 and (f"{base.short}.{name}" in RULES or (name in RULES and name.startswith(f"{base.short}.")))
             ]
@@ -80,7 +80,7 @@ def caught_by(
     return register
 
 
-def _made(mutation: type[Clipper], base: type[Clipper]) -> Clipper:
+def _combine(mutation: type[Clipper], base: type[Clipper]) -> Clipper:
     """Combine a wrong clipper with the right clipper of one operation. The instance is called like a function."""
     if issubclass(mutation, base):
         return mutation()

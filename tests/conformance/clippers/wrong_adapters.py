@@ -41,19 +41,19 @@ class _WithAbilities(Adapter):
     def call(self, call: Call) -> Reply:
         """Call the function in its own way."""
         plain = {name: value for name, value in call.options.items() if name not in UNSEEN}
-        gradients = self.dense(call)
+        gradients = self.make_dense(call)
 
         @functools.wraps(self._function.__call__)
         def function(grads: Gradients, **options: Any) -> Any:
-            return self.called(grads, call, options)
+            return self.call_function(grads, call, options)
 
         return self._plain(function).call(replace(call, options=plain, gradients=gradients))
 
-    def dense(self, call: Call) -> tuple[Gradient, ...]:
+    def make_dense(self, call: Call) -> tuple[Gradient, ...]:
         """Return the gradients in the form that the function takes."""
         return call.gradients
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Return what the function returns for these gradients."""
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class TakesIterators(_WithAbilities):
 
     features = ("generator",)
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Call the function on an iterator."""
         return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
 
@@ -73,7 +73,7 @@ class TakesOne(_WithAbilities):
 
     features = ("single",)
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Call the function on a single array."""
         return self._function(grads[0] if call.options.get("as_single") else grads, **options)
 
@@ -83,7 +83,7 @@ class Descends(_WithAbilities):
 
     features = ("optimizer", "learning_rate")
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Return what the step subtracts from the parameters."""
 
         def clip(passed: Gradients) -> Gradients:
@@ -98,7 +98,7 @@ class Compiles(_WithAbilities):
 
     features = ("compiles",)
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Call the form of the function that the call asks for."""
         self._function.is_compiled = call.options.get("compiled", False)
         return self._function(grads, **options)
@@ -109,11 +109,11 @@ class TakesRows(_WithAbilities):
 
     features = ("sparse",)
 
-    def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
+    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Call the function on dense gradients."""
         return self._function(grads, **options)
 
-    def dense(self, call: Call) -> tuple[Gradient, ...]:
+    def make_dense(self, call: Call) -> tuple[Gradient, ...]:
         """Return each gradient as a dense array, which the function fills from its rows."""
         return tuple(gradient if gradient.rows is None else self._full(gradient) for gradient in call.gradients)
 
@@ -131,7 +131,7 @@ class TakesRows(_WithAbilities):
 class ReadsTwice(Clipper):
     """Read the iterator once to count the gradients, then find it empty."""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         sum(1 for _ in grads)
         return list(grads)
 
@@ -140,7 +140,7 @@ class ReadsTwice(Clipper):
 class ListsOnly(Clipper):
     """Ask for the length of the gradients, which an iterator does not have."""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         len(grads)
         return list(grads)
 
@@ -149,7 +149,7 @@ class ListsOnly(Clipper):
 class LooksAtTheFirst(Clipper):
     """Take the first gradient from the iterator to look at it, and lose it."""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         next(iter(grads), None)
         return list(grads)
 
@@ -158,7 +158,7 @@ class LooksAtTheFirst(Clipper):
 class TakesRowsForGradients(Clipper):
     """Treat each row of a single array as a gradient of its own."""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         return [np.asarray(grad) for grad in np.atleast_1d(grads)] if isinstance(grads, np.ndarray) else list(grads)
 
 
@@ -166,7 +166,7 @@ class TakesRowsForGradients(Clipper):
 class RefusesOne(Clipper):
     """Refuse a single array; accept only lists."""
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         if isinstance(grads, np.ndarray):
             message = "give a list of arrays"
             raise TypeError(message)

@@ -16,12 +16,12 @@ class _Remembers(Clipper):
         self.kept: dict[Any, tuple[Gradients, Any]] = {}
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
-        name = self.name_of(grads)
+        name = self.make_key(grads)
         if name not in self.kept:
             self.kept[name] = (grads, super().clip_all(grads, need_clip, clip_one))
         return self.kept[name][1]
 
-    def name_of(self, grads: Gradients) -> Any:
+    def make_key(self, grads: Gradients) -> Any:
         """Return the key under which the result of a call is kept."""
         return tuple(map(id, grads))
 
@@ -35,7 +35,7 @@ class RemembersByObject(_Remembers):
 class RemembersByObjectAndElements(_Remembers):
     """Repeat the first result for the same arrays and elements, even if the threshold has changed."""
 
-    def name_of(self, grads: Gradients) -> Any:
+    def make_key(self, grads: Gradients) -> Any:
         return tuple((id(grad), None if grad is None else grad.tobytes()) for grad in grads)
 
 
@@ -45,13 +45,13 @@ class _RemembersNorms(NormClipper):
     def __init__(self) -> None:
         self.kept: dict[Any, tuple[Sequence[Array], float]] = {}
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        name = (self.name_of(tensors), p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        name = (self.make_key(tensors), p)
         if name not in self.kept:
-            self.kept[name] = (list(tensors), super().norm(tensors, p))
+            self.kept[name] = (list(tensors), super().compute_norm(tensors, p))
         return self.kept[name][1]
 
-    def name_of(self, tensors: Sequence[Array]) -> Any:
+    def make_key(self, tensors: Sequence[Array]) -> Any:
         """Return the key under which a norm is kept."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class _RemembersNorms(NormClipper):
 class RemembersNormsByObject(_RemembersNorms):
     """Reuse the first norm of the same array objects, even if their elements have changed."""
 
-    def name_of(self, tensors: Sequence[Array]) -> Any:
+    def make_key(self, tensors: Sequence[Array]) -> Any:
         return tuple(map(id, tensors))
 
 
@@ -68,7 +68,7 @@ class RemembersNormsByObject(_RemembersNorms):
 class RemembersNormsByShape(_RemembersNorms):
     """Reuse the first norm for all gradients of the same shapes and dtypes."""
 
-    def name_of(self, tensors: Sequence[Array]) -> Any:
+    def make_key(self, tensors: Sequence[Array]) -> Any:
         return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
 
 
@@ -76,5 +76,5 @@ class RemembersNormsByShape(_RemembersNorms):
 class RemembersNormsByFirstElements(_RemembersNorms):
     """Reuse the first norm for all lists whose gradients have the same first elements."""
 
-    def name_of(self, tensors: Sequence[Array]) -> Any:
+    def make_key(self, tensors: Sequence[Array]) -> Any:
         return tuple(float(tensor.flat[0]) if tensor.size else 0.0 for tensor in tensors)

@@ -55,8 +55,8 @@ class AddsToZeros(_Compiled):
 class LosesFlags(_Compiled):
     """Ignore `need_clip` when compiled."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, [flag or self.is_compiled for flag in need_clip])
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, [flag or self.is_compiled for flag in need_clip])
 
 
 @caught_by("compiled-agrees", adapter=Compiles)
@@ -113,7 +113,7 @@ class BothBranches(NormClipper, _Compiled):
 class NormAfterTheClip(ByGlobalNorm, _Compiled):
     """Return the norm after clipping when compiled."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, clip_norm) if self.is_compiled else total
 
 
@@ -121,5 +121,5 @@ class NormAfterTheClip(ByGlobalNorm, _Compiled):
 class NoNormCompiled(ByGlobalNorm, _Compiled):
     """Return no norm when compiled."""
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
-        return results if self.is_compiled else super().give(results, total, clip_norm)
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
+        return results if self.is_compiled else super().finish(results, total, clip_norm)

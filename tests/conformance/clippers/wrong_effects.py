@@ -25,8 +25,8 @@ class _ChecksNothing(NormClipper):
 class AnswersWithAStatus(_ChecksNothing):
     """Return a status for a negative threshold instead of raising an error."""
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
-        return {"status": "bad"} if clip_norm < 0 else super().give(results, total, clip_norm)
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
+        return {"status": "bad"} if clip_norm < 0 else super().finish(results, total, clip_norm)
 
 
 @caught_by("negative-threshold-refused")
@@ -118,9 +118,9 @@ class _Counts(Clipper):
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         self.calls += 1
-        return self.changed(results) if self.calls % 2 else results
+        return self.change(results) if self.calls % 2 else results
 
-    def changed(self, results: Gradients) -> Gradients:
+    def change(self, results: Gradients) -> Gradients:
         raise NotImplementedError
 
 
@@ -128,7 +128,7 @@ class _Counts(Clipper):
 class EveryOtherCallDiffers(_Counts):
     """Return the next larger floating-point numbers at every other call."""
 
-    def changed(self, results: Gradients) -> Gradients:
+    def change(self, results: Gradients) -> Gradients:
         return [None if one is None else np.nextafter(one, one.dtype.type(np.inf)) for one in results]
 
 
@@ -136,7 +136,7 @@ class EveryOtherCallDiffers(_Counts):
 class LosesSignOfZeroEveryOtherCall(_Counts):
     """Flip the sign of zeros at every other call."""
 
-    def changed(self, results: Gradients) -> Gradients:
+    def change(self, results: Gradients) -> Gradients:
         return [None if one is None else np.where(one == 0, -one, one) for one in results]
 
 
@@ -144,7 +144,7 @@ class LosesSignOfZeroEveryOtherCall(_Counts):
 class RaisesAtEveryOtherCall(_Counts):
     """Raise an error at every other call."""
 
-    def changed(self, results: Gradients) -> Gradients:
+    def change(self, results: Gradients) -> Gradients:
         message = "used up"
         raise RuntimeError(message)
 
@@ -166,6 +166,6 @@ class ReturnsAnotherNorm(ByGlobalNorm):
 
     calls = 0
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         self.calls += 1
         return total + self.calls

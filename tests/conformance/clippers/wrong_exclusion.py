@@ -25,39 +25,39 @@ class NoFlagsForNone(Clipper):
 class ClipsTheExcluded(Clipper):
     """Clip excluded gradients too."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, [True] * len(grads))
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, [True] * len(grads))
 
 
 @caught_by("excluded-untouched")
 class FlagsTheWrongWayRound(Clipper):
     """Clip only the excluded gradients."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, [not flag for flag in need_clip])
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, [not flag for flag in need_clip])
 
 
 @caught_by("excluded-untouched")
 class FirstFlagForAll(Clipper):
     """Use the first flag for all gradients."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, [need_clip[0]] * len(grads) if need_clip else need_clip)
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, [need_clip[0]] * len(grads) if need_clip else need_clip)
 
 
 @caught_by("excluded-untouched")
 class AnyFlagForAll(Clipper):
     """Clip all gradients if any of them is included."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, [any(need_clip)] * len(grads))
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, [any(need_clip)] * len(grads))
 
 
 @caught_by("excluded-untouched")
 class FlagsSlipAfterNone(Clipper):
     """Drop missing gradients before matching the flags, so that the flags shift."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         existing = [i for i, grad in enumerate(grads) if grad is not None]
         return [i for i, flag in zip(existing, need_clip, strict=False) if flag]
 
@@ -132,7 +132,7 @@ class RaisesWithoutIncluded(Clipper):
     """Raise if no gradient is included."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        if not self.included(grads, need_clip):
+        if not self.select_included(grads, need_clip):
             message = "nothing to clip"
             raise ValueError(message)
         return results
@@ -142,8 +142,8 @@ class RaisesWithoutIncluded(Clipper):
 class AllExcludedMeansNone(Clipper):
     """Clip all gradients if all of them are excluded."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, need_clip if any(need_clip) else [True] * len(grads))
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, need_clip if any(need_clip) else [True] * len(grads))
 
 
 @caught_by("all-excluded")
@@ -158,54 +158,54 @@ class NothingForAllExcluded(Clipper):
 class NanForAllExcluded(ByGlobalNorm):
     """Return NaN for the norm if no gradient is included."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().global_norm(tensors, p) if tensors else math.nan
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_global_norm(tensors, p) if tensors else math.nan
 
 
 @caught_by("global-norm.all-excluded")
 class LargestOfNothing(ByGlobalNorm):
     """Raise if no gradient is included, because `max` gets an empty sequence."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         max(float(np.max(np.abs(tensor), initial=0.0)) for tensor in tensors)
-        return super().global_norm(tensors, p)
+        return super().compute_global_norm(tensors, p)
 
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsTheExcluded(ByGlobalNorm):
     """Count excluded gradients in the norm."""
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().counted(grads, [True] * len(grads))
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_counted(grads, [True] * len(grads))
 
 
 @caught_by("global-norm.excluded-not-counted")
 class ExcludedTimesZero(ByGlobalNorm):
     """Multiply excluded gradients by 0 in the norm, so that their NaN stays in it."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         with np.errstate(invalid="ignore"):
             flagged = [grad * grad.dtype.type(i in counted) for i, grad in enumerate(grads) if grad is not None]
-        return [self.global_norm(flagged, p)] * max(len(grads), 1)
+        return [self.compute_global_norm(flagged, p)] * max(len(grads), 1)
 
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsTheFirstAlways(ByGlobalNorm):
     """Count the first gradient in the norm even if it is excluded."""
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().counted(grads, [True, *need_clip[1:]])
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_counted(grads, [True, *need_clip[1:]])
 
 
 @caught_by("global-norm.excluded-not-counted")
 class ReturnsTheNormOfAll(ByGlobalNorm):
     """Count excluded gradients in the returned norm."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.all = self.norm([grad for grad in grads if grad is not None], p)
-        return super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.all = self.compute_norm([grad for grad in grads if grad is not None], p)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return self.all
 
 
@@ -213,9 +213,9 @@ class ReturnsTheNormOfAll(ByGlobalNorm):
 class ExcludedAsOnes(ByGlobalNorm):
     """Count each excluded gradient as 1 in the norm."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         stand_ins = [np.ones(1) for i, grad in enumerate(grads) if grad is not None and i not in counted]
-        return [self.global_norm([*(grads[i] for i in counted), *stand_ins], p)] * max(len(grads), 1)
+        return [self.compute_global_norm([*(grads[i] for i in counted), *stand_ins], p)] * max(len(grads), 1)
 
 
 # Missing gradients.
@@ -249,11 +249,11 @@ class NoneToTheEnd(Clipper):
 class RaisesForNone(Clipper):
     """Raise if a gradient is missing."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         if any(grad is None for grad in grads):
             message = "a parameter has no gradient"
             raise TypeError(message)
-        return super().included(grads, need_clip)
+        return super().select_included(grads, need_clip)
 
 
 @caught_by("none-stays-none")
@@ -268,26 +268,26 @@ class StopsAtNone(Clipper):
 class NoneCountsAsOne(ByGlobalNorm):
     """Count each missing gradient as 1 in the norm."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         ones = [np.ones(1) for grad in grads if grad is None]
-        return [self.global_norm([*(grads[i] for i in counted), *ones], p)] * max(len(grads), 1)
+        return [self.compute_global_norm([*(grads[i] for i in counted), *ones], p)] * max(len(grads), 1)
 
 
 @caught_by("global-norm.none-not-counted")
 class NoneEndsTheNorm(ByGlobalNorm):
     """Count only the gradients before the first missing one."""
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, grad in enumerate(grads) if grad is None), len(grads))
-        return [i for i in super().counted(grads, need_clip) if i < end]
+        return [i for i in super().select_counted(grads, need_clip) if i < end]
 
 
 @caught_by("global-norm.none-not-counted")
 class NanForOnlyNone(ByGlobalNorm):
     """Raise if no gradient is left to count."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         if not tensors:
             message = "max() arg is an empty sequence"
             raise ValueError(message)
-        return super().global_norm(tensors, p)
+        return super().compute_global_norm(tensors, p)

@@ -40,9 +40,9 @@ class _CountsExcluded(ByGlobalNorm):
 
     form: Form
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         of_form = [i for i, grad in enumerate(grads) if grad is not None and type(self).form(grad)]
-        return sorted({*super().counted(grads, need_clip), *of_form})
+        return sorted({*super().select_counted(grads, need_clip), *of_form})
 
 
 @caught_by("excluded-not-counted", dtypes=EVERY_DTYPE)
@@ -63,11 +63,11 @@ class CountsExcludedLongOnes(_CountsExcluded):
 class NormOfAllWhereNothingIsClipped(ByGlobalNorm):
     """Count excluded gradients in the returned norm if nothing is clipped."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.all = self.norm([grad for grad in grads if grad is not None], p) if counted else 0.0
-        return super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.all = self.compute_norm([grad for grad in grads if grad is not None], p) if counted else 0.0
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else self.all
 
 
@@ -86,12 +86,12 @@ class MinusMaxForMatrices(ByValue):
 class MinusMaxForSeveral(ByValue):
     """Use -max as the lower bound if there are several gradients."""
 
-    def taken(self, grads: Any) -> Gradients:
-        self.count = len(taken := super().taken(grads))
+    def take(self, grads: Any) -> Gradients:
+        self.count = len(taken := super().take(grads))
         return taken
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return super().bounds(None if self.count > 1 and high > 0 else low, high)
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        return super().fill_bounds(None if self.count > 1 and high > 0 else low, high)
 
 
 @caught_by("value.bounds", dtypes=("float16", "float64"))
@@ -126,9 +126,9 @@ class _LosesNonfinite(NormClipper):
 
     form: Form
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
+    def join(self, tensors: Sequence[Array]) -> Array:
         form = type(self).form
-        return super().joined([tensor[np.isfinite(tensor)] if form(tensor) else tensor for tensor in tensors])
+        return super().join([tensor[np.isfinite(tensor)] if form(tensor) else tensor for tensor in tensors])
 
 
 @caught_by("nan-not-silent", "infinity-not-silent", dtypes=("float64",))
@@ -145,7 +145,7 @@ class LosesNonfiniteInDeepOnes(_LosesNonfinite):
     form = is_deep
 
 
-# Clipping a NaN scalar by its own norm gives NaN for every norm, so `norm.nan-not-silent` cannot catch this one.
+# `norm.nan-not-silent` cannot catch this one: a NaN scalar that is clipped by its own norm stays NaN anyway.
 @caught_by("infinity-not-silent", "global-norm.nan-not-silent")
 class LosesNonfiniteInScalars(_LosesNonfinite):
     """Leave NaN and infinity in zero-dimensional gradients out of the norm."""
@@ -201,11 +201,11 @@ class ZerosManyBeforeRaising(ByGlobalNorm):
 class MatrixNormAfterTheClip(ByGlobalNorm):
     """Return the norm after clipping if there is a matrix."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.has_matrix = any(is_matrix(grads[i]) for i in counted)
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, clip_norm) if self.has_matrix else total
 
 
@@ -213,11 +213,11 @@ class MatrixNormAfterTheClip(ByGlobalNorm):
 class MatricesInHalf(NormClipper):
     """Sum the squares of matrices in float16."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(map(is_matrix, tensors)):
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(over="ignore"):
-            squares = np.square(self.joined(tensors)).astype(np.float16)
+            squares = np.square(self.join(tensors)).astype(np.float16)
             return float(np.sqrt(np.float64(np.add.accumulate(squares)[-1])))
 
 

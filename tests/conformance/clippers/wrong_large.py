@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, NormClipper, scaled
+from .steps import Array, ByGlobalNorm, NormClipper, scale_by_quotient
 from .table import caught_by
 
 HALF_AND_SINGLE = ("float16", "float32")
@@ -41,8 +41,8 @@ class LargeOnesAreNan(NormClipper):
 class CountsTheFirstThousands(NormClipper):
     """Count only the first 50,000 elements in the norm."""
 
-    def power_sum(self, values: Array, p: float) -> float:
-        return super().power_sum(values[:50_000], p)
+    def sum_powers(self, values: Array, p: float) -> float:
+        return super().sum_powers(values[:50_000], p)
 
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
@@ -58,9 +58,9 @@ class ScalesTheFirstThousands(NormClipper):
 class LargeSumsInHalf(NormClipper):
     """Sum more than 50,000 squares in float16, where the sum stops growing."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         if values.size <= 50_000:
-            return super().power_sum(values, p)
+            return super().sum_powers(values, p)
         return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
 
 
@@ -68,11 +68,11 @@ class LargeSumsInHalf(NormClipper):
 class ReturnsNoLargeNorm(ByGlobalNorm):
     """Return a norm of 0 for more than 50,000 elements."""
 
-    def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
         self.elements = sum(grads[i].size for i in counted)
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> float:
+    def report_norm(self, total: float, clip_norm: float) -> float:
         return 0.0 if self.elements > 50_000 else total
 
 
@@ -130,4 +130,8 @@ class ProductFirst(NormClipper):
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):
             product = grad * grad.dtype.type(clip_norm)
-        return np.asarray(product / norm, grad.dtype) if np.isinf(product).any() else scaled(grad, clip_norm, norm)
+        return (
+            np.asarray(product / norm, grad.dtype)
+            if np.isinf(product).any()
+            else scale_by_quotient(grad, clip_norm, norm)
+        )

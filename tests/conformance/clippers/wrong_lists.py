@@ -93,16 +93,16 @@ class OneDtypeOnly(Clipper):
 class CountsOneDtype(ByGlobalNorm):
     """Count only gradients of the first one's dtype in the norm."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().global_norm([tensor for tensor in tensors if tensor.dtype == tensors[0].dtype], p)
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_global_norm([tensor for tensor in tensors if tensor.dtype == tensors[0].dtype], p)
 
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class ClipsOneDtype(Clipper):
     """Clip only gradients of the first one's dtype."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        found = super().included(grads, need_clip)
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().select_included(grads, need_clip)
         return [i for i in found if grads[i].dtype == grads[found[0]].dtype]
 
 
@@ -129,27 +129,27 @@ class OneForNothing(Clipper):
 class NanForNothing(ByGlobalNorm):
     """Return a norm of NaN for an empty list."""
 
-    def total(self, norms: Sequence[float]) -> float:
-        return super().total(norms)
+    def choose_total(self, norms: Sequence[float]) -> float:
+        return super().choose_total(norms)
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        return super().norms(grads, counted, p) if grads else [float("nan")]
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return super().compute_norms(grads, counted, p) if grads else [float("nan")]
 
 
 @caught_by("global-norm.empty-list")
 class NoneForNothing(ByGlobalNorm):
     """Return a norm of 1 for an empty list."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        return super().norms(grads, counted, p) if grads else [1.0]
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return super().compute_norms(grads, counted, p) if grads else [1.0]
 
 
 @caught_by("many-tensors")
 class FirstSixtyFour(Clipper):
     """Clip only the first 64 gradients."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, need_clip)[:64]
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, need_clip)[:64]
 
 
 @caught_by("many-tensors")
@@ -178,11 +178,11 @@ class Recursive(Clipper):
 class NormOfEachBatch(ByGlobalNorm):
     """Compute a separate norm for each batch of 256 gradients."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         norms: list[float] = []
         for start in range(0, max(len(grads), 1), 256):
             batch = [i for i in counted if start <= i < start + 256]
-            norms += super().norms(grads, batch, p)[: max(min(256, len(grads) - start), 1)]
+            norms += super().compute_norms(grads, batch, p)[: max(min(256, len(grads) - start), 1)]
         return norms
 
 
@@ -190,16 +190,16 @@ class NormOfEachBatch(ByGlobalNorm):
 class CountsTheFirstHundred(ByGlobalNorm):
     """Count only the first 100 gradients in the norm."""
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().counted(grads, need_clip)[:100]
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_counted(grads, need_clip)[:100]
 
 
 @caught_by("value.many-tensors")
 class OddOnesOnly(ByValue):
     """Clip only every other gradient of a list of 50 or more."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        found = super().included(grads, need_clip)
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().select_included(grads, need_clip)
         return found if len(found) < 50 else found[::2]
 
 
@@ -215,7 +215,7 @@ class ReversesLongLists(Clipper):
 class CountsExcludedScalars(ByGlobalNorm):
     """Count excluded zero-dimensional gradients in the norm."""
 
-    def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return [i for i, grad in enumerate(grads) if grad is not None and (need_clip[i] or not grad.ndim)]
 
 

@@ -18,8 +18,8 @@ from .table import caught_by
 class AnswersNotImplemented(NormClipper):
     """Return NotImplemented if a norm is NaN."""
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
-        return NotImplemented if math.isnan(total) else super().give(results, total, clip_norm)
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
+        return NotImplemented if math.isnan(total) else super().finish(results, total, clip_norm)
 
 
 @caught_by("nan-not-silent")
@@ -34,8 +34,8 @@ class NanIsNotAbove(NormClipper):
 class SkipsNan(NormClipper):
     """Leave NaN out of the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        values = super().joined(tensors)
+    def join(self, tensors: Sequence[Array]) -> Array:
+        values = super().join(tensors)
         return values[~np.isnan(values)]
 
 
@@ -51,8 +51,8 @@ class NanIsZero(NormClipper):
 class NanNormIsZero(NormClipper):
     """Treat a NaN norm as 0."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().compute_norm(tensors, p)
         return 0.0 if math.isnan(norm) else norm
 
 
@@ -68,10 +68,14 @@ class NanNormIsLarge(NormClipper):
 class NanHidesBehindTheLargest(ByGlobalNorm):
     """Take the largest norm with Python's `max`, which can skip NaN."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        norms = [super(NanHidesBehindTheLargest, self).global_norm([tensor], p) for tensor in tensors]
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norms = [super(NanHidesBehindTheLargest, self).compute_global_norm([tensor], p) for tensor in tensors]
         largest = max([0.0, *norms])
-        return super().global_norm(tensors, p) if math.isinf(largest) or not any(map(math.isnan, norms)) else largest
+        return (
+            super().compute_global_norm(tensors, p)
+            if math.isinf(largest) or not any(map(math.isnan, norms))
+            else largest
+        )
 
 
 @caught_by("infinity-not-silent", "nan-not-silent")
@@ -86,8 +90,8 @@ class LeavesNonfiniteAlone(NormClipper):
 class InfinityIsNotCounted(NormClipper):
     """Leave infinity out of the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        values = super().joined(tensors)
+    def join(self, tensors: Sequence[Array]) -> Array:
+        values = super().join(tensors)
         return values[~np.isinf(values)]
 
 
@@ -113,8 +117,8 @@ class InfinityBecomesTheThreshold(NormClipper):
 class MinusInfinityIsSilent(NormClipper):
     """Leave minus infinity out of the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        values = super().joined(tensors)
+    def join(self, tensors: Sequence[Array]) -> Array:
+        values = super().join(tensors)
         return np.asarray(values[values != -math.inf])
 
 
@@ -195,8 +199,8 @@ class RaisesAlways(ByGlobalNorm):
 class RaisesUnasked(ByGlobalNorm):
     """Raise for a nonfinite norm even if `error_if_nonfinite` is not set."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        norms = super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        norms = super().compute_norms(grads, counted, p)
         self.refuse_nonfinite(grads, norms)
         return norms
 
@@ -252,9 +256,9 @@ class CleansBeforeRaising(ByGlobalNorm):
 class NoErrorForInfinityNorm(ByGlobalNorm):
     """Ignore `error_if_nonfinite` for the infinity norm."""
 
-    def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
         self.order = p
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
     def refuse_nonfinite(self, grads: list[Array], norms: Sequence[float]) -> None:
         if self.order != math.inf:

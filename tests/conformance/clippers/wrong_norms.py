@@ -18,7 +18,7 @@ from .table import caught_by
 class ForgetsTheRoot(NormClipper):
     """Forget the square root."""
 
-    def root(self, power_sum: float, p: float) -> float:
+    def take_root(self, power_sum: float, p: float) -> float:
         return power_sum
 
 
@@ -26,31 +26,31 @@ class ForgetsTheRoot(NormClipper):
 class MeanSquare(NormClipper):
     """Use the mean of the squares instead of their sum."""
 
-    def power_sum(self, values: Array, p: float) -> float:
-        return super().power_sum(values, p) / values.size
+    def sum_powers(self, values: Array, p: float) -> float:
+        return super().sum_powers(values, p) / values.size
 
 
 @caught_by("scaled-above")
 class SumOfMagnitudes(NormClipper):
     """Use the sum of magnitudes as the norm."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, 1.0)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, 1.0)
 
 
 @caught_by("scaled-above")
 class LargestMagnitude(NormClipper):
     """Use the largest magnitude as the norm."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, math.inf)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, math.inf)
 
 
 @caught_by("scaled-above")
 class PositiveElementsOnly(NormClipper):
     """Count only positive elements in the norm."""
 
-    def magnitudes(self, values: Array) -> Array:
+    def take_magnitudes(self, values: Array) -> Array:
         return np.maximum(values, 0.0)
 
 
@@ -58,8 +58,8 @@ class PositiveElementsOnly(NormClipper):
 class SignsCancel(NormClipper):
     """Keep the signs of the squares, so that they cancel in the sum."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
         return float(math.sqrt(abs(np.sum(values * np.abs(values)))))
 
 
@@ -67,9 +67,9 @@ class SignsCancel(NormClipper):
 class SpectralNorm(NormClipper):
     """Use the largest singular value of a matrix, as `numpy.linalg.norm(g, 2)` does."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or any(tensor.ndim > 2 for tensor in tensors):
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         matrices = [np.atleast_1d(tensor).astype(np.float64) for tensor in tensors if tensor.size]
         norms = [float(np.linalg.norm(matrix, 2)) for matrix in matrices]
         return math.sqrt(sum(norm * norm for norm in norms))
@@ -79,24 +79,24 @@ class SpectralNorm(NormClipper):
 class FirstRowOnly(NormClipper):
     """Count only the first row of a matrix in the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        return super().joined([tensor[0] if tensor.ndim > 1 and len(tensor) else tensor for tensor in tensors])
+    def join(self, tensors: Sequence[Array]) -> Array:
+        return super().join([tensor[0] if tensor.ndim > 1 and len(tensor) else tensor for tensor in tensors])
 
 
 @caught_by("scaled-above")
 class LeavesOutTheLastElement(NormClipper):
     """Leave the last element of each tensor out of the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        return super().joined([tensor.ravel()[:-1] for tensor in tensors])
+    def join(self, tensors: Sequence[Array]) -> Array:
+        return super().join([tensor.ravel()[:-1] for tensor in tensors])
 
 
 @caught_by("scaled-above")
 class SampleDeviation(NormClipper):
     """Subtract the mean before squaring."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        values = super().joined(tensors)
+    def join(self, tensors: Sequence[Array]) -> Array:
+        values = super().join(tensors)
         return values - values.mean() if values.size else values
 
 
@@ -104,8 +104,8 @@ class SampleDeviation(NormClipper):
 class NormInHalf(NormClipper):
     """Round the norm to float16."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return float(np.float16(super().norm(tensors, p)))
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return float(np.float16(super().compute_norm(tensors, p)))
 
 
 class _NormsOfMatrices(NormClipper):
@@ -113,14 +113,14 @@ class _NormsOfMatrices(NormClipper):
 
     induced_by: float
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != self.induced_by:
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         each = [
-            float(np.linalg.norm(one, p)) if one.ndim == 2 else super(_NormsOfMatrices, self).norm([one], p)
+            float(np.linalg.norm(one, p)) if one.ndim == 2 else super(_NormsOfMatrices, self).compute_norm([one], p)
             for one in tensors
         ]
-        return super().norm([np.array(each)], p)
+        return super().compute_norm([np.array(each)], p)
 
 
 @caught_by("p-norm")
@@ -141,8 +141,8 @@ class LargestRow(_NormsOfMatrices):
 class HundredIsInfinity(NormClipper):
     """Use the 100-norm as the infinity norm."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, 100.0 if p == math.inf else p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, 100.0 if p == math.inf else p)
 
 
 @caught_by("intermediate-range", dtypes=("float16", "float32", "float64"))
@@ -169,7 +169,7 @@ class LongOnesByTheirOwnNorm(ByGlobalNorm):
     """Clip gradients of more than 100 elements by their own norm."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().clip(grad, clip_norm, self.norm([grad], 2.0) if grad.size > 100 else norm)
+        return super().clip(grad, clip_norm, self.compute_norm([grad], 2.0) if grad.size > 100 else norm)
 
 
 class _SumsInOneDtype(ByGlobalNorm):
@@ -177,9 +177,9 @@ class _SumsInOneDtype(ByGlobalNorm):
 
     taken_from: int
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         with np.errstate(over="ignore"):
-            return super().global_norm([one.astype(tensors[self.taken_from].dtype) for one in tensors], p)
+            return super().compute_global_norm([one.astype(tensors[self.taken_from].dtype) for one in tensors], p)
 
 
 @caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))

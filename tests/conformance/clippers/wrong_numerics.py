@@ -18,9 +18,9 @@ class _InItsOwnDtype(NormClipper):
     #: None stands for the gradients' own dtype.
     dtype: type[np.floating[Any]] | None = None
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors:
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(all="ignore"):
             dtype = np.result_type(*tensors) if self.dtype is None else np.dtype(self.dtype)
             joined = np.concatenate([tensor.astype(dtype).ravel() for tensor in tensors])
@@ -31,9 +31,9 @@ class _InItsOwnDtype(NormClipper):
 class LeavesOutTheRemainder(NormClipper):
     """Sum blocks of 4,096 elements and forget the remainder."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         whole = values.size // 4096 * 4096
-        return super().power_sum(values[:whole] if whole else values, p)
+        return super().sum_powers(values[:whole] if whole else values, p)
 
 
 @caught_by("overflow-of-squares", "underflow-of-squares")
@@ -62,8 +62,8 @@ class DoublesThroughSingle(_InItsOwnDtype):
 class LargeIsInfinite(NormClipper):
     """Treat a norm above 1e18 as infinite."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().compute_norm(tensors, p)
         return math.inf if norm > 1e18 else norm
 
 
@@ -71,10 +71,10 @@ class LargeIsInfinite(NormClipper):
 class LimitsTheSquares(NormClipper):
     """Limit each square to 3.4e38 instead of scaling."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
         if p != 2 or not np.isfinite(values).all():
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         return float(np.sqrt(np.sum(np.minimum(np.square(np.minimum(np.abs(values), 1e150)), 3.4e38))))
 
 
@@ -82,8 +82,8 @@ class LimitsTheSquares(NormClipper):
 class SmallIsZero(NormClipper):
     """Treat a norm below 1e-20 as zero."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().compute_norm(tensors, p)
         return 0.0 if norm < 1e-20 else norm
 
 
@@ -91,8 +91,8 @@ class SmallIsZero(NormClipper):
 class EpsilonUnderTheRoot(NormClipper):
     """Add 1e-30 to the sum of squares."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().compute_norm(tensors, p)
         return math.hypot(norm, 1e-15) if math.isfinite(norm) and p == 2 else norm
 
 
@@ -100,8 +100,10 @@ class EpsilonUnderTheRoot(NormClipper):
 class FlushesSubnormals(NormClipper):
     """Treat subnormal elements as zero in the norm without declaring it."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm([np.where(np.abs(t) < np.finfo(t.dtype).tiny, t.dtype.type(0), t) for t in tensors], p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(
+            [np.where(np.abs(t) < np.finfo(t.dtype).tiny, t.dtype.type(0), t) for t in tensors], p
+        )
 
 
 @caught_by("subnormal")
@@ -134,7 +136,7 @@ class CoefficientAlone(NormClipper):
 class RunningSumInHalf(NormClipper):
     """Sum the squares one by one in float16."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         with np.errstate(over="ignore"):
             return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
 
@@ -143,10 +145,10 @@ class RunningSumInHalf(NormClipper):
 class NormOfPiecesInHalf(NormClipper):
     """Add the sums of blocks of 64 squares in float16."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
         if p != 2 or values.size < 64:
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         pieces = np.array_split(np.square(values), values.size // 64)
         with np.errstate(over="ignore"):
             total = np.float16(0)
@@ -159,10 +161,10 @@ class NormOfPiecesInHalf(NormClipper):
 class SumOutOfRange(NormClipper):
     """Round the sum of squares to float16."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
         if p != 2:
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(over="ignore"):
             return float(np.sqrt(np.float64(np.float16(np.sum(np.square(values))))))
 
@@ -171,7 +173,7 @@ class SumOutOfRange(NormClipper):
 class AddsOneAfterAnother(NormClipper):
     """Sum the squares one by one in float32."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         if not values.size:
             return 0.0
         return float(np.add.accumulate(np.square(values).astype(np.float32), dtype=np.float32)[-1])
@@ -181,5 +183,5 @@ class AddsOneAfterAnother(NormClipper):
 class ReturnsARoughNorm(ByGlobalNorm):
     """Round the returned norm to five digits."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return float(f"{total:.5g}") if math.isfinite(total) else total

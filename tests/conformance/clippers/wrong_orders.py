@@ -19,16 +19,16 @@ OTHERS = (0.5, 1.5, 3.0)
 class KnownOrdersOnly(NormClipper):
     """Use the Euclidean norm for any order outside a fixed list."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, p if p in (1.0, 2.0, math.inf, *OTHERS) else 2.0)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, p if p in (1.0, 2.0, math.inf, *OTHERS) else 2.0)
 
 
 @caught_by("p-norm")
 class IntegersAreEuclidean(NormClipper):
     """Use the Euclidean norm if the order is an integer."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, p if isinstance(p, float) else 2.0)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, p if isinstance(p, float) else 2.0)
 
 
 class _PowersInOneDtype(NormClipper):
@@ -37,10 +37,10 @@ class _PowersInOneDtype(NormClipper):
     #: None stands for the gradients' own dtype.
     dtype: ClassVar[type[np.floating[Any]] | None] = None
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
         if p not in OTHERS or not values.size or not np.isfinite(values).all():
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(all="ignore"):
             powers = (np.abs(values) ** p).astype(self.dtype or tensors[0].dtype)
             return float(np.float64(np.add.accumulate(powers)[-1]) ** (1 / p))
@@ -55,11 +55,11 @@ class CubesInTheDtype(_PowersInOneDtype):
 class MagnitudesByWayOfSquares(NormClipper):
     """Compute the magnitudes for the 1-norm as roots of squares in the gradient's dtype."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 1:
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(all="ignore"):
-            return super().norm([np.sqrt(np.square(tensor)) for tensor in tensors], p)
+            return super().compute_norm([np.sqrt(np.square(tensor)) for tensor in tensors], p)
 
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
@@ -73,22 +73,22 @@ class CubesInHalf(_PowersInOneDtype):
 class CountsTheExcludedInOtherOrders(ByGlobalNorm):
     """Count excluded gradients in norms of the orders 0.5 and 1.5."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         every = [i for i, grad in enumerate(grads) if grad is not None]
-        return super().norms(grads, every if p in (0.5, 1.5) else counted, p)
+        return super().compute_norms(grads, every if p in (0.5, 1.5) else counted, p)
 
 
 @caught_by("global-norm.excluded-not-counted")
 class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
     """Count excluded gradients in the returned norm if it is not the Euclidean one."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        counted_norms = super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        counted_norms = super().compute_norms(grads, counted, p)
         every = [grad for grad in grads if grad is not None]
-        self.returned = counted_norms[0] if p == 2 else self.global_norm(every, p)
+        self.returned = counted_norms[0] if p == 2 else self.compute_global_norm(every, p)
         return counted_norms
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return self.returned
 
 
@@ -96,11 +96,11 @@ class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
 class EuclideanWhereNothingIsClipped(ByGlobalNorm):
     """Return the Euclidean norm if nothing is clipped, whatever `norm_type` says."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.euclidean = self.global_norm([grads[i] for i in counted], 2.0)
-        return super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.euclidean = self.compute_global_norm([grads[i] for i in counted], 2.0)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else self.euclidean
 
 
@@ -108,9 +108,9 @@ class EuclideanWhereNothingIsClipped(ByGlobalNorm):
 class NoErrorInOtherOrders(ByGlobalNorm):
     """Ignore `error_if_nonfinite` for the orders 0.5, 1.5 and 3."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.order = p
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if self.order not in OTHERS:
@@ -121,9 +121,9 @@ class NoErrorInOtherOrders(ByGlobalNorm):
 class InfinityForNanInOtherOrders(ByGlobalNorm):
     """Return infinity instead of NaN for norms of the orders 0.5, 1.5 and 3."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.order = p
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return math.inf if self.order in OTHERS and math.isnan(total) else total

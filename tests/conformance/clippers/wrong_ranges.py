@@ -16,16 +16,16 @@ EVERY_DTYPE = ("float16", "float32", "float64")
 class _PlainSquares(NormClipper):
     """Base of the clippers that square in the dtype unless a check tells them to scale. The check misses some cases."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(np.isfinite(tensor).all() for tensor in tensors):
-            return super().norm(tensors, p)
+            return super().compute_norm(tensors, p)
         with np.errstate(all="ignore"):
             squares = [np.square(tensor) for tensor in tensors]
             total = sum((np.sum(one, dtype=one.dtype) for one in squares), np.zeros((), tensors[0].dtype))
             largest = max((float(np.max(one, initial=0.0)) for one in squares), default=0.0)
-        return super().norm(tensors, p) if self.is_told(largest, float(total)) else math.sqrt(total)
+        return super().compute_norm(tensors, p) if self.is_out_of_range(largest, float(total)) else math.sqrt(total)
 
-    def is_told(self, largest: float, total: float) -> bool:
+    def is_out_of_range(self, largest: float, total: float) -> bool:
         """Tell whether the largest square or the sum of squares shows that a value is out of range."""
         raise NotImplementedError
 
@@ -34,7 +34,7 @@ class _PlainSquares(NormClipper):
 class LooksAtTheLargestSquare(_PlainSquares):
     """Check only the largest square for overflow, not the sum of the squares."""
 
-    def is_told(self, largest: float, total: float) -> bool:
+    def is_out_of_range(self, largest: float, total: float) -> bool:
         return largest == 0 or not math.isfinite(largest)
 
 
@@ -42,7 +42,7 @@ class LooksAtTheLargestSquare(_PlainSquares):
 class LooksAtTheSum(_PlainSquares):
     """Check whether the sum of squares is zero or infinite, but not whether it is subnormal."""
 
-    def is_told(self, largest: float, total: float) -> bool:
+    def is_out_of_range(self, largest: float, total: float) -> bool:
         return total == 0 or not math.isfinite(total)
 
 
@@ -50,14 +50,14 @@ class LooksAtTheSum(_PlainSquares):
 class AddsTheTensorsSquares(ByGlobalNorm):
     """Check only the largest of the tensors' squared norms for overflow, not their sum."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(np.isfinite(tensor).all() for tensor in tensors):
-            return super().global_norm(tensors, p)
+            return super().compute_global_norm(tensors, p)
         with np.errstate(all="ignore"):
-            squares = np.square(np.array([self.norm([tensor], p) for tensor in tensors], tensors[0].dtype))
+            squares = np.square(np.array([self.compute_norm([tensor], p) for tensor in tensors], tensors[0].dtype))
             largest = float(np.max(squares))
             total = np.sum(squares, dtype=squares.dtype)
-        return math.sqrt(total) if 0 < largest < math.inf else super().global_norm(tensors, p)
+        return math.sqrt(total) if 0 < largest < math.inf else super().compute_global_norm(tensors, p)
 
 
 class _ScalesByOneTensor(ByGlobalNorm):
@@ -65,12 +65,12 @@ class _ScalesByOneTensor(ByGlobalNorm):
 
     place: int
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         unit = float(np.max(np.abs(tensors[self.place]), initial=0.0)) if tensors else 0.0
         if p != 2 or unit == 0 or not math.isfinite(unit):
-            return super().global_norm(tensors, p)
+            return super().compute_global_norm(tensors, p)
         with np.errstate(all="ignore"):
-            return unit * super().global_norm([tensor / tensor.dtype.type(unit) for tensor in tensors], p)
+            return unit * super().compute_global_norm([tensor / tensor.dtype.type(unit) for tensor in tensors], p)
 
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)

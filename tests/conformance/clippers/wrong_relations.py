@@ -77,8 +77,8 @@ class AddsAHundredth(NormClipper):
 class SkipsTheFirst(Clipper):
     """Do not clip the first of several gradients."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        found = super().included(grads, need_clip)
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        found = super().select_included(grads, need_clip)
         return found[1:] or found
 
 
@@ -102,18 +102,18 @@ class LeavesSingleElementsAlone(ByValue):
 class StopsAtTheExcluded(Clipper):
     """Stop clipping at the first excluded gradient."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, flag in enumerate(need_clip) if not flag), len(grads))
-        return [i for i in super().included(grads, need_clip) if i < end]
+        return [i for i in super().select_included(grads, need_clip) if i < end]
 
 
 @caught_by("none-added")
 class ClipsUpToNone(Clipper):
     """Stop clipping at the first missing gradient."""
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, grad in enumerate(grads) if grad is None), len(grads))
-        return [i for i in super().included(grads, need_clip) if i < end]
+        return [i for i in super().select_included(grads, need_clip) if i < end]
 
 
 @caught_by("signs-kept")
@@ -128,8 +128,8 @@ class ZerosBecomeSmall(Clipper):
 class NormOfTheDtypeItself(NormClipper):
     """Treat a norm beyond the range of float32 as infinite."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        norm = super().compute_norm(tensors, p)
         return norm if norm <= float(np.finfo(np.float32).max) else math.inf
 
 

@@ -18,7 +18,7 @@ from .table import caught_by
 class NormAfterTheClip(ByGlobalNorm):
     """Return the norm after clipping."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, clip_norm)
 
 
@@ -26,7 +26,7 @@ class NormAfterTheClip(ByGlobalNorm):
 class ReturnsTheSquare(ByGlobalNorm):
     """Return the square of the norm."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total * total
 
 
@@ -34,7 +34,7 @@ class ReturnsTheSquare(ByGlobalNorm):
 class ReturnsTheCoefficient(ByGlobalNorm):
     """Return the coefficient instead of the norm."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return clip_norm / total if total else 1.0
 
 
@@ -42,7 +42,7 @@ class ReturnsTheCoefficient(ByGlobalNorm):
 class ReturnsTheThreshold(ByGlobalNorm):
     """Return clip_norm instead of the norm."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return clip_norm
 
 
@@ -50,7 +50,7 @@ class ReturnsTheThreshold(ByGlobalNorm):
 class ReturnsNothingBelow(ByGlobalNorm):
     """Return a norm of 0 if nothing is clipped."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else 0.0
 
 
@@ -58,11 +58,11 @@ class ReturnsNothingBelow(ByGlobalNorm):
 class ReturnsTheEuclideanNorm(ByGlobalNorm):
     """Return the Euclidean norm, whatever `norm_type` says."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.euclidean = self.norm([grads[i] for i in counted], 2.0)
-        return super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.euclidean = self.compute_norm([grads[i] for i in counted], 2.0)
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return self.euclidean
 
 
@@ -70,7 +70,7 @@ class ReturnsTheEuclideanNorm(ByGlobalNorm):
 class ReturnsOneNormEach(ByGlobalNorm):
     """Return an array that holds the norm twice."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return np.array([total, total])
 
 
@@ -78,7 +78,7 @@ class ReturnsOneNormEach(ByGlobalNorm):
 class ReturnsTheNormWithASign(ByGlobalNorm):
     """Return minus the norm."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return -total
 
 
@@ -86,7 +86,7 @@ class ReturnsTheNormWithASign(ByGlobalNorm):
 class ReturnsWholeNumbers(ByGlobalNorm):
     """Round the returned norm down to an integer."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return int(total) if math.isfinite(total) else total
 
 
@@ -98,7 +98,7 @@ class RaisesWhereItClips(ByGlobalNorm):
         """Clip without the options for the order of the norm and for errors."""
         return super().__call__(grads, clip_norm=clip_norm, need_clip=need_clip)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         if total > clip_norm:
             message = f"the norm is {total}"
             raise RuntimeError(message)
@@ -112,7 +112,7 @@ class RaisesWhereItClips(ByGlobalNorm):
 class ReturnsZeroForNan(ByGlobalNorm):
     """Return 0 if the norm is NaN."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return 0.0 if math.isnan(total) else total
 
 
@@ -120,7 +120,7 @@ class ReturnsZeroForNan(ByGlobalNorm):
 class ReturnsInfinityForNan(ByGlobalNorm):
     """Return infinity if the norm is NaN."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return math.inf if math.isnan(total) else total
 
 
@@ -128,7 +128,7 @@ class ReturnsInfinityForNan(ByGlobalNorm):
 class ReturnsNanForInfinity(ByGlobalNorm):
     """Return NaN if the norm is infinite."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if math.isfinite(total) else math.nan
 
 
@@ -136,7 +136,7 @@ class ReturnsNanForInfinity(ByGlobalNorm):
 class ReturnsTheLargestNumber(ByGlobalNorm):
     """Return the largest float32 number if the norm is infinite."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, float(np.finfo(np.float32).max))
 
 
@@ -144,7 +144,7 @@ class ReturnsTheLargestNumber(ByGlobalNorm):
 class RaisesWithoutTheFlag(ByGlobalNorm):
     """Raise for a nonfinite norm even if `error_if_nonfinite` is not set."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         if not math.isfinite(total):
             message = "the norm is not finite"
             raise RuntimeError(message)

@@ -56,8 +56,8 @@ class FillsEmptyTensors(ByNorm):
 class EmptyTensorIsNan(ByGlobalNorm):
     """Treat the norm as NaN if a tensor is empty, because its mean square is NaN."""
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().global_norm(tensors, p) if all(tensor.size for tensor in tensors) else float("nan")
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_global_norm(tensors, p) if all(tensor.size for tensor in tensors) else float("nan")
 
 
 @caught_by("zero-dimensional")
@@ -197,8 +197,8 @@ class MemoryOrderInRowOrder(Clipper):
 class CountsTheGaps(NormClipper):
     """Count the whole buffer of a strided gradient in the norm."""
 
-    def joined(self, tensors: Sequence[Array]) -> Array:
-        return super().joined([tensor if tensor.base is None else tensor.base for tensor in tensors])
+    def join(self, tensors: Sequence[Array]) -> Array:
+        return super().join([tensor if tensor.base is None else tensor.base for tensor in tensors])
 
 
 @caught_by("layout")

@@ -104,9 +104,9 @@ class _Counts(Clipper):
     def __init__(self) -> None:
         self.calls = 0
 
-    def taken(self, grads: Any) -> Gradients:
+    def take(self, grads: Any) -> Gradients:
         self.calls += 1
-        return super().taken(grads)
+        return super().take(grads)
 
 
 @caught_by("global-norm.one-norm-over-all")
@@ -124,7 +124,7 @@ class FirstCallDoesNothing(_Counts):
 class NoNormBelow(ByGlobalNorm):
     """Return no norm if nothing is clipped."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else None
 
 
@@ -132,7 +132,7 @@ class NoNormBelow(ByGlobalNorm):
 class NoNormWhereClipped(ByGlobalNorm):
     """Return no norm if gradients are clipped."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return None if total > clip_norm else total
 
 
@@ -140,7 +140,7 @@ class NoNormWhereClipped(ByGlobalNorm):
 class NoNormOfNothing(ByGlobalNorm):
     """Return no norm for an empty list."""
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
         return (results, total) if results else results
 
 
@@ -148,14 +148,14 @@ class NoNormOfNothing(ByGlobalNorm):
 class NoNormAtZeroThreshold(ByGlobalNorm):
     """Return a norm of 0 if the threshold is 0."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if clip_norm else 0.0
 
 
 class _ReturnsByResults(ByGlobalNorm):
     """Base of the clippers that double the returned norm for some lists."""
 
-    def give(self, results: Any, total: float, clip_norm: float) -> Any:
+    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
         return results, total * 2 if self.is_wrong(results) else total
 
     def is_wrong(self, results: Gradients) -> bool:
@@ -191,19 +191,19 @@ class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
 class InfinityBeforeNaN(ByGlobalNorm):
     """Return infinity for the norm of NaN and infinity, as `math.hypot` does."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return math.inf if np.isinf(self.joined(tensors)).any() else super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return math.inf if np.isinf(self.join(tensors)).any() else super().compute_norm(tensors, p)
 
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheEuclideanOfHalf(ByGlobalNorm):
     """Return the Euclidean norm for orders below 1."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.told = super().norms(grads, counted, 2.0 if p < 1 else p)[0]
-        return super().norms(grads, counted, p)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.told = super().compute_norms(grads, counted, 2.0 if p < 1 else p)[0]
+        return super().compute_norms(grads, counted, p)
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return self.told
 
 
@@ -269,8 +269,8 @@ class RaisesWhereItClips(_RaisesWrongly):
 class RaisesUnaskedForLargest(ByGlobalNorm):
     """Raise for a nonfinite infinity norm even if `error_if_nonfinite` is not set."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        total = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        total = super().compute_norm(tensors, p)
         if p == math.inf:
             self.refuse_nonfinite([], [total])
         return total

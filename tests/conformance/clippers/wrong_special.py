@@ -16,33 +16,33 @@ from .table import caught_by
 class LooksAtFewElements(NormClipper):
     """Leave NaN and infinity out of the norm of more than 100 elements."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.joined(tensors)
-        return super().norm([values[np.isfinite(values)]] if values.size > 100 else tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
+        return super().compute_norm([values[np.isfinite(values)]] if values.size > 100 else tensors, p)
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LooksAtVectorsAlone(NormClipper):
     """Leave NaN and infinity out of the norm of gradients with two or more dimensions."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm([np.where(np.isfinite(t), t, 0) if t.ndim > 1 else t for t in tensors], p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm([np.where(np.isfinite(t), t, 0) if t.ndim > 1 else t for t in tensors], p)
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LooksAtEuclideanNormsAlone(NormClipper):
     """Leave NaN and infinity out of all norms but the Euclidean one."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors if p == 2 else [np.where(np.isfinite(t), t, 0) for t in tensors], p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors if p == 2 else [np.where(np.isfinite(t), t, 0) for t in tensors], p)
 
 
 @caught_by("zero-gradient")
 class DividesZerosByOtherNorms(NormClipper):
     """Treat a norm of 0 as NaN unless it is the Euclidean one."""
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        total = super().norm(tensors, p)
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        total = super().compute_norm(tensors, p)
         return math.nan if total == 0 and p != 2 else total
 
 
@@ -50,28 +50,28 @@ class DividesZerosByOtherNorms(NormClipper):
 class LargestOfNoElements(NormClipper):
     """Raise for the infinity norm of no elements, because `max` gets an empty sequence."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         if p == math.inf:
             max(max(abs(each) for each in grads[i].ravel().tolist()) for i in counted)
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsExcludedInOtherNorms(ByGlobalNorm):
     """Count excluded gradients in all norms but the Euclidean one."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         everything = [i for i, grad in enumerate(grads) if grad is not None]
-        return super().norms(grads, counted if p == 2 else everything, p)
+        return super().compute_norms(grads, counted if p == 2 else everything, p)
 
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class MagnitudesInHalf(NormClipper):
     """Sum magnitudes one by one in float16 for the 1-norm."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         if p != 1:
-            return super().power_sum(values, p)
+            return super().sum_powers(values, p)
         return float(np.add.accumulate(values.astype(np.float16), dtype=np.float16)[-1])
 
 

@@ -37,7 +37,7 @@ class ResultsInAModulesBuffer(Clipper):
 class SquaresInAModulesBuffer(NormClipper):
     """Compute the powers in a buffer of the module."""
 
-    def power_sum(self, values: Array, p: float) -> float:
+    def sum_powers(self, values: Array, p: float) -> float:
         buffer = _buffer_for(values)
         np.copyto(buffer, values)
         return float(np.sum(np.power(buffer, p, out=buffer)))
@@ -49,8 +49,8 @@ class NormInAnAttribute(ByGlobalNorm):
 
     kept = 0.0
 
-    def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        self.kept = super().global_norm(tensors, p)
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        self.kept = super().compute_global_norm(tensors, p)
         return self.kept
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
@@ -83,9 +83,9 @@ class ThresholdInAModule(NormClipper):
 class BoundsInAModule(ByValue):
     """Keep the bounds in the module while clipping."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        OPTIONS["bounds"] = super().bounds(low, high)
-        return super().bounds(low, high)
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        OPTIONS["bounds"] = super().fill_bounds(low, high)
+        return super().fill_bounds(low, high)
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, *OPTIONS["bounds"])
@@ -99,17 +99,17 @@ class FlagsInAModule(Clipper):
         OPTIONS["need_clip"] = need_clip
         return super().clip_all(grads, need_clip, clip_one)
 
-    def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return super().included(grads, OPTIONS.get("need_clip", need_clip))
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, OPTIONS.get("need_clip", need_clip))
 
 
 @caught_by("threads-agree")
 class OrderInAModule(NormClipper):
     """Keep the order of the norm in the module while summing."""
 
-    def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         OPTIONS["norm_type"] = p
-        return super().norms(grads, counted, p)
+        return super().compute_norms(grads, counted, p)
 
-    def norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().norm(tensors, OPTIONS["norm_type"])
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, OPTIONS["norm_type"])

@@ -31,7 +31,7 @@ class UpperBoundOnly(ByValue):
 class LowerBoundForgotten(ByValue):
     """Use minus infinity as the lower bound."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return -math.inf, high
 
 
@@ -47,7 +47,7 @@ class LowerBoundOnly(ByValue):
 class SymmetricAlways(ByValue):
     """Ignore min and always use -max."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return -high, high
 
 
@@ -55,8 +55,8 @@ class SymmetricAlways(ByValue):
 class WidestBounds(ByValue):
     """Use the larger magnitude of the two bounds for both."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        low, high = super().bounds(low, high)
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        low, high = super().fill_bounds(low, high)
         return -max(abs(low), abs(high)), max(abs(low), abs(high))
 
 
@@ -117,8 +117,8 @@ class LimitsTheNorm(ByValue):
 class WholeNumberBounds(ByValue):
     """Truncate the bounds to integers."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        low, high = super().bounds(low, high)
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        low, high = super().fill_bounds(low, high)
         return (low if math.isinf(low) else float(int(low))), (high if math.isinf(high) else float(int(high)))
 
 
@@ -126,8 +126,8 @@ class WholeNumberBounds(ByValue):
 class FirstTensorOnly(ByValue):
     """Clip only the first tensor."""
 
-    def included(self, grads: Any, need_clip: Any) -> list[int]:
-        return super().included(grads, need_clip)[:1]
+    def select_included(self, grads: Any, need_clip: Any) -> list[int]:
+        return super().select_included(grads, need_clip)[:1]
 
 
 @caught_by("value.bounds")
@@ -210,7 +210,7 @@ class SignTimesMagnitude(ByValue):
 class ZeroByDefault(ByValue):
     """Use 0 for min if it is not passed."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (0.0 if low is None else low), high
 
 
@@ -218,7 +218,7 @@ class ZeroByDefault(ByValue):
 class MinusOneByDefault(ByValue):
     """Use -1 for min if it is not passed."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (-1.0 if low is None else low), high
 
 
@@ -226,7 +226,7 @@ class MinusOneByDefault(ByValue):
 class MaxByDefault(ByValue):
     """Use max for min if it is not passed, forgetting the minus sign."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (high if low is None else low), high
 
 
@@ -234,7 +234,7 @@ class MaxByDefault(ByValue):
 class RaisesWithoutMin(ByValue):
     """Raise if min is not passed."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         if low is None:
             message = "min is missing"
             raise TypeError(message)

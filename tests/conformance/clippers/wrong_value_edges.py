@@ -22,11 +22,11 @@ class ZeroMeansNoLimit(ByValue):
 class RefusesZeroBounds(ByValue):
     """Refuse a max of 0."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         if high == 0:
             message = "max must be positive"
             raise ValueError(message)
-        return super().bounds(low, high)
+        return super().fill_bounds(low, high)
 
 
 @caught_by("value.nan-stays")
@@ -106,7 +106,7 @@ class MinusInfinityToMax(ByValue):
 class ZeroMeansNoMin(ByValue):
     """Treat a min of 0 as not passed."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return low or -high, high
 
 
@@ -114,8 +114,8 @@ class ZeroMeansNoMin(ByValue):
 class MagnitudeOfMax(ByValue):
     """Ignore the sign of max."""
 
-    def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return super().bounds(low, abs(high))
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        return super().fill_bounds(low, abs(high))
 
 
 @caught_by("value.bounds", dtypes=("float64",))

@@ -55,7 +55,7 @@ class EpsilonForZeros(NormClipper):
 class NanForZeroNorm(ByGlobalNorm):
     """Return NaN for the norm if it is 0."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total else math.nan
 
 
@@ -63,7 +63,7 @@ class NanForZeroNorm(ByGlobalNorm):
 class EpsilonForZeroNorm(ByGlobalNorm):
     """Return 1e-12 for the norm if it is 0."""
 
-    def returned_norm(self, total: float, clip_norm: float) -> Any:
+    def report_norm(self, total: float, clip_norm: float) -> Any:
         return total or 1e-12
 
 

@@ -16,7 +16,7 @@ ROUNDS = 21
 
 @pytest.fixture(params=WORKLOADS)
 def workload(request: pytest.FixtureRequest) -> str:
-    """The name of a workload."""
+    """Return the name of a workload."""
     return str(request.param)
 
 

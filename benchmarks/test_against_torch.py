@@ -23,7 +23,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.fixture(params=["float32", "float16", "bfloat16"])
 def dtype(request: pytest.FixtureRequest, workload: str) -> str:
-    """The dtype of the gradients; half precision for two workloads."""
+    """Return the dtype of the gradients; half precision for two workloads."""
     if request.param != "float32" and workload not in HALF_WORKLOADS:
         pytest.skip(f"{request.param} is measured for {' and '.join(HALF_WORKLOADS)} only")
     return str(request.param)

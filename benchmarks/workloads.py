@@ -14,7 +14,7 @@ Shapes = list[tuple[int, ...]]
 
 
 def _gpt2() -> Shapes:
-    """The parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
+    """Return the parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
     width, layers = 768, 12
     block: Shapes = [
         *[(width,)] * 2,
@@ -32,7 +32,7 @@ def _gpt2() -> Shapes:
 
 
 def _resnet50() -> Shapes:
-    """The parameters of ResNet-50 (He et al. 2015): convolutions, each with its normalisation's scale and shift."""
+    """Return the parameters of ResNet-50 (He et al. 2015): convolutions, each with a scale and a shift."""
 
     def convolution(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]
@@ -49,6 +49,11 @@ def _resnet50() -> Shapes:
 
 
 WORKLOADS: dict[str, Callable[[], Shapes]] = {
+    "1 x 1,000": lambda: [(1_000,)],
+    "1 x 10,000": lambda: [(10_000,)],
+    "1 x 100,000": lambda: [(100_000,)],
+    "10 x 10,000": lambda: [(10_000,)] * 10,
+    "1,000 x 10,000": lambda: [(10_000,)] * 1_000,
     "1 x 25,000,000": lambda: [(25_000_000,)],
     "100 x 250,000": lambda: [(250_000,)] * 100,
     "1,000 x 1,000": lambda: [(1_000,)] * 1_000,
@@ -61,10 +66,10 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
 HALF_WORKLOADS = ("100 x 250,000", "ResNet-50")
 
 
-def arrays(workload: str) -> list[np.ndarray[Any, Any]]:
-    """Standard normal float32 gradients, the same in every run."""
+def arrays(workload: str, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
+    """Return standard normal gradients, the same in every run."""
     generator = np.random.default_rng(20261121)
-    return [generator.standard_normal(shape, dtype=np.float32) for shape in WORKLOADS[workload]()]
+    return [generator.standard_normal(shape, dtype=np.float32).astype(dtype) for shape in WORKLOADS[workload]()]
 
 
 def threshold(workload: str, clipped: bool) -> float:

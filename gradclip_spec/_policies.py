@@ -1,22 +1,34 @@
 """The three operations as objects, called on pairs of a parameter and its gradient as Paddle's classes are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat
 
-from gradclip_spec import _arguments
-from gradclip_spec._functions import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradclip_spec._trees import one_of_each_type
+from gradclip_spec._clip import clip_by_global_norm, clip_by_norm, clip_by_value
+from gradclip_spec._inputs import check_bounds, check_number, pick_each_type
+from gradclip_spec._typing import Array
 
 __all__ = ["ClipByGlobalNorm", "ClipByNorm", "ClipByValue"]
 
 Pairs = Iterable[tuple[Any, Any]]
 
 
+class _Policy:
+    """A clip that is called on pairs."""
+
+    def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
+        """Return the pairs with their gradients clipped."""
+        parameters, gradients, flags = _take_apart(pairs)
+        return list(zip(parameters, self._clip(gradients, flags), strict=True))
+
+    def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ClipByValue:
+class ClipByValue(_Policy):
     """Clip by value, with fixed bounds.
 
     Parameters
@@ -53,16 +65,14 @@ class ClipByValue:
 
     def __post_init__(self) -> None:
         """Refuse bad bounds here, far from the training loop."""
-        _arguments.check_bounds(self.max, self.min)
+        check_bounds(self.max, self.min)
 
-    def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
-        """The pairs with their gradients clipped."""
-        parameters, gradients, flags = _taken_apart(pairs)
-        return list(zip(parameters, clip_by_value(gradients, self.max, self.min, need_clip=flags), strict=True))
+    def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
+        return clip_by_value(gradients, self.max, self.min, need_clip=flags)
 
 
 @dataclass(frozen=True)
-class ClipByNorm:
+class ClipByNorm(_Policy):
     """Clip each gradient by its own norm, with a fixed threshold.
 
     Parameters
@@ -94,16 +104,14 @@ class ClipByNorm:
 
     def __post_init__(self) -> None:
         """Refuse a bad threshold here, far from the training loop."""
-        _arguments.check_threshold("clip_norm", self.clip_norm)
+        check_number("clip_norm", self.clip_norm)
 
-    def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
-        """The pairs with their gradients clipped."""
-        parameters, gradients, flags = _taken_apart(pairs)
-        return list(zip(parameters, clip_by_norm(gradients, self.clip_norm, need_clip=flags), strict=True))
+    def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
+        return clip_by_norm(gradients, self.clip_norm, need_clip=flags)
 
 
 @dataclass(frozen=True)
-class ClipByGlobalNorm:
+class ClipByGlobalNorm(_Policy):
     """Clip all gradients by their common norm, with a fixed threshold.
 
     Parameters
@@ -138,16 +146,13 @@ class ClipByGlobalNorm:
 
     def __post_init__(self) -> None:
         """Refuse a bad threshold here, far from the training loop."""
-        _arguments.check_threshold("clip_norm", self.clip_norm)
+        check_number("clip_norm", self.clip_norm)
 
-    def __call__(self, pairs: Pairs, /) -> list[tuple[Any, Any]]:
-        """The pairs with their gradients clipped."""
-        parameters, gradients, flags = _taken_apart(pairs)
-        clipped, _ = clip_by_global_norm(gradients, self.clip_norm, need_clip=flags)
-        return list(zip(parameters, clipped, strict=True))
+    def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
+        return clip_by_global_norm(gradients, self.clip_norm, need_clip=flags)[0]
 
 
-def _taken_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
+def _take_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
     wanted = "a policy is called on pairs (parameter, gradient), got"
     if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
         message = f"{wanted} a {type(pairs).__name__}; give e.g. the items of a dict, or zip(parameters, gradients)"
@@ -162,7 +167,7 @@ def _taken_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
             message = f"{wanted} one of {len(pair)} elements; give e.g. zip(parameters, gradients)"
             raise ValueError(message)
     parameters, gradients = [pair[0] for pair in listed], [pair[1] for pair in listed]
-    for gradient in one_of_each_type(gradients):
+    for gradient in pick_each_type(gradients):
         if gradient is not None and not array_api_compat.is_array_api_obj(gradient):
             message = f"each gradient must be an array or None, got a {type(gradient).__name__}; pair each array"
             raise TypeError(message)

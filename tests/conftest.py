@@ -1,4 +1,4 @@
-"""Select the tests that belong to this session, and say in one line how many are left to others.
+"""Select the tests that belong to this session, and say in one line how many other sessions run.
 
 Left out are tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them), and all
 but a sample of the exam (`nox -s exam` runs it whole). Tests that are named on the command line, by `-k` or by their
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what this session has no library for, and what the sample of the exam does not hold."""
+    """Leave out tests whose library is missing here, and tests outside the sample of the exam."""
     reasons = {item: f"of {name}" for item in items if (name := missing_for(item))}
     left = [item for item in items if item not in reasons]
     reasons |= dict.fromkeys(outside_the_sample(config, left), "of the exam")
@@ -44,7 +44,7 @@ def missing_for(item: pytest.Item) -> str:
     """Name the first framework or library that a test needs and this session lacks; empty if it has all."""
     needs = [(mark.args[0], has_framework) for mark in item.iter_markers("framework")]
     needs += [(mark.args[0], has_library) for mark in item.iter_markers("array_library")]
-    # A required one that is missing is an error, which the test itself raises.
+    # If a required framework is missing, the test itself raises the error.
     return next((name for name, is_there in needs if not is_there(name) and not is_required(name)), "")
 
 

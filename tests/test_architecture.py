@@ -89,7 +89,7 @@ def test_module_imports_only_allowed_packages(module: str) -> None:
     assert not bad, f"{module} imports {bad}, and may import {allowed}"
 
 
-def test_the_two_oracles_do_not_import_each_other() -> None:
+def test_oracles_do_not_import_each_other() -> None:
     oracles = ("integers", "balls")
     texts = {name: MODULES[f"gradclip_conformance.oracle.{name}"].read_text("utf-8") for name in oracles}
 
@@ -116,7 +116,7 @@ SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradcl
 
 
 def edges_of(module: str) -> set[str]:
-    """Return the modules of the suite that a module imports, wherever in its file."""
+    """Return the modules of the suite that a module imports anywhere in its file."""
     path = SUITE[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
@@ -126,7 +126,7 @@ def edges_of(module: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            # What is imported of a package may be one of its modules.
+            # A name that is imported from a package may be one of its modules.
             names = [f"{base}.{a.name}" if f"{base}.{a.name}" in SUITE else base for a in node.names]
         else:
             continue
@@ -138,7 +138,7 @@ EDGES = {module: edges_of(module) for module in SUITE}
 
 
 def room_of(module: str) -> str:
-    """Return the folder right below the suite's in which a module lies; empty for those in none."""
+    """Return the suite's room in which a module lies, or an empty text if it lies in none."""
     parts = module.split(".")
     return parts[1] if len(parts) > 2 or (SUITE[module].name == "__init__.py" and len(parts) > 1) else ""
 
@@ -159,7 +159,7 @@ def test_rooms_import_the_rooms_below_them() -> None:
 
 
 def chain_from(module: str, above: tuple[str, ...] = (), known: dict[str, list[str]] | None = None) -> list[str]:
-    """Return the longest chain of imports from a module down; a circle is an error."""
+    """Return the longest chain of imports from a module downwards; a circle is an error."""
     known = {} if known is None else known
     assert module not in above, f"a circle: {' > '.join([*above, module])}"
     if module not in known:
@@ -168,20 +168,20 @@ def chain_from(module: str, above: tuple[str, ...] = (), known: dict[str, list[s
     return known[module]
 
 
-def test_imports_of_the_suite_are_no_circle_and_not_deep() -> None:
+def test_imports_of_the_suite_are_shallow_and_without_circles() -> None:
     known: dict[str, list[str]] = {}
     longest = max((chain_from(module, (), known) for module in SUITE), key=len)
 
     assert len(longest) <= DEEPEST, " > ".join(longest)
 
 
-def test_no_room_has_too_many_modules() -> None:
+def test_rooms_have_few_modules() -> None:
     folders = Counter(path.parent for path in SUITE.values())
 
     assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_ROOM} == {}
 
 
-# What is public.
+# Public names.
 
 
 def names_of(tree: ast.Module) -> tuple[list[str], set[str]]:
@@ -231,7 +231,7 @@ def test_reference_exports_its_four_functions() -> None:
     assert all(hasattr(gradclip_spec, name) for name in gradclip_spec.__all__)
 
 
-# What runs without the extras.
+# Programs that run without the extras.
 
 #: Packages that `pip install gradclip-spec` does not install. None in `sys.modules` makes an import fail.
 EXTRAS = ["click", "rich", "jsonschema", "ml_dtypes", "pytest", "hypothesis", "optree", "flint"]
@@ -272,7 +272,7 @@ def test_command_line_names_the_missing_extra() -> None:
     assert "Traceback" not in done.stderr
 
 
-# What must agree.
+# Lists that must agree.
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
@@ -334,7 +334,7 @@ def test_every_message_has_a_schema() -> None:
     assert {path.stem for path in (PACKAGES["gradclip_adapters"] / "schemas").glob("*.json")} == documented
 
 
-# What runs on Python 3.7.
+# Modules that run on Python 3.7.
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +343,7 @@ def old_python() -> str:
     if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
         return named
     try:
-        # This function is private, because only this test needs an interpreter without an environment.
+        # The function is private because only this test needs an interpreter without an environment.
         return environments._interpreter("3.7", "paddle-fluid")
     except environments.EnvironmentProblem:
         pytest.skip("a Python 3.7 is missing")
@@ -401,7 +401,7 @@ def test_suite_talks_to_a_host_on_python_3_7(old_python: str, tmp_path: Path) ->
     assert (refused.kind, refused.text) == ("ValueError", "negative")
 
 
-# What files may hold.
+# The contents of files.
 
 
 @pytest.fixture(scope="module")
@@ -415,7 +415,7 @@ def published() -> dict[str, bytes]:
     return {name: gzip.decompress(held) if name.endswith(".jsonl.gz") else held for name, held in contents.items()}
 
 
-def test_no_file_holds_a_path_of_a_machine(published: dict[str, bytes]) -> None:
+def test_files_hold_no_path_of_a_machine(published: dict[str, bytes]) -> None:
     # The paths are written in two parts, so that this file does not match.
     paths = re.compile(b"/wo" + b"rk/|/ro" + b"ot/|/t" + b"mp/|/home/[a-z]+/")
     assert not [name for name, content in published.items() if paths.search(content)]

@@ -1,4 +1,4 @@
-"""The files for maintainers agree with each other."""
+"""Check that the files for maintainers agree with each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that each version that the project tries is written once."""
+"""Check that each version that the project uses is written once."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def list_requirements() -> Iterator[str]:
     yield from VERSIONS.values()
 
 
-def test_no_requirement_with_a_version_stands_twice() -> None:
+def test_requirements_with_a_version_are_written_once() -> None:
     with_version = [requirement for requirement in list_requirements() if re.search(r"[<>=~!]", requirement)]
 
     assert [requirement for requirement, count in Counter(with_version).items() if count > 1] == []
 
 
-def test_no_version_is_pinned_outside_the_table() -> None:
+def test_versions_are_pinned_only_in_the_table() -> None:
     # A new release of a linter finds new faults in old code, so the linters are pinned as well.
     linters = PYPROJECT["dependency-groups"]["lint"]
     pinned = [requirement for requirement in list_requirements() if "==" in requirement and requirement not in linters]
@@ -43,7 +43,7 @@ def test_no_version_is_pinned_outside_the_table() -> None:
 
 
 @pytest.mark.parametrize("path", ["noxfile.py", ".ci/run"])
-def test_no_version_of_a_framework_stands_in_a_script(path: str) -> None:
+def test_scripts_hold_no_version_of_a_framework(path: str) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
     names = {re.split(r"[<>=\[]", requirement)[0] for requirement in VERSIONS.values()}
 
@@ -59,5 +59,5 @@ def needs_of(tables: dict[str, Any]) -> Iterator[str]:
             yield from needs
 
 
-def test_every_version_is_needed_and_every_need_has_one() -> None:
+def test_every_version_is_needed_and_every_need_has_a_version() -> None:
     assert set(needs_of(ENVIRONMENTS)) == set(VERSIONS)

@@ -22,6 +22,9 @@ DATA = (
     "gradclip_adapters/launch.py",
     "gradclip_conformance/known/expectations/*.toml",
     "gradclip_conformance/cases/*.toml",
+    "gradclip_conformance/known/schemas/*.json",
+    "gradclip_conformance/repro/schemas/*.json",
+    "gradclip_conformance/run/schemas/*.json",
     "gradclip_conformance/test_conformance.py",
     "gradclip_reports/schemas/*.json",
 )

@@ -12,6 +12,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
 import numpy as np
@@ -51,8 +52,8 @@ ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 #: seconds, because it may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 16, 0.02
 
-#: The folders of Python's own modules and of NumPy's, which are not traced: the lines that call them are.
-TRUSTED = ("<frozen ", os.path.dirname(os.__file__) + os.sep, os.path.dirname(np.__file__) + os.sep)
+#: Lines in the folders of Python's and NumPy's modules are not traced; the lines that call them are.
+TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))
 
 Tensor = TypeVar("Tensor")
 

@@ -324,7 +324,7 @@ def text_of(error: BaseException) -> str:
     """Return what an exception says; its own code tells that, and may raise too."""
     try:
         return shorten(str(error))
-    except Exception as another:
+    except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
         return "({} cannot be shown: its text raised {})".format(type(error).__name__, type(another).__name__)
 
 

@@ -217,7 +217,7 @@ def _read(
         return Reply(_pack(clipped, allowed), packed_norm, same_object=_same(clipped, arrays))
     except MemoryError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
         message = "returned a value of type {}, which cannot be read: {}"
         return Reply((), malformed=message.format(type(result).__name__, text_of(error)))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
@@ -146,10 +146,10 @@ def _from_file(path: str) -> Adapter:
 
 def _module_of_file(path: str) -> ModuleType:
     """Import a file under a name of its own; `if __name__ == "__main__":` is false in it."""
-    if not os.path.exists(path):
-        message = "There is no file {!r} (looked in {}).".format(path, os.getcwd())
+    if not Path(path).exists():
+        message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
         raise BadTarget(message)
-    name = "_gradclip_adapter_" + os.path.splitext(os.path.basename(path))[0]
+    name = "_gradclip_adapter_" + Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         message = "{!r} is not a Python file that can be imported.".format(path)
@@ -157,7 +157,7 @@ def _module_of_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A file may import its neighbours, as a script can.
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.path.insert(0, str(Path(path).absolute().parent))
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
@@ -177,8 +177,9 @@ def _function_of(target: str) -> Any:
     if not where or not attribute:
         message = "{!r} is not of the form module:function.".format(target)
         raise BadTarget(message)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found: Any = _module_of_file(where) if where.endswith(".py") else importlib.import_module(where)
         for part in attribute.split("."):

@@ -1,6 +1,6 @@
 """The conformance suite: cases, oracle, judge, runner, pytest plugin and command line.
 
-For a plain function on NumPy arrays, :func:`check_clipper` is all there is to know::
+To check a plain function on NumPy arrays, call :func:`check_clipper`::
 
     from gradclip_conformance import check_clipper
     results = check_clipper(my_clip, op="clip_by_global_norm")
@@ -17,7 +17,7 @@ __all__ = ["check_clipper"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the suite when it is asked for: pytest loads this package for its plugin in every run."""
+    """Import the suite when it is needed, because every run of pytest loads this package for its plugin."""
     if name == "check_clipper":
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Door 3: check a plain function on NumPy arrays, in a process of its own where it can be imported there."""
+"""Check a plain function on NumPy arrays, in a process of its own if that process can import it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEFAULT_DTYPES = ("float16", "float32", "float64")
 
 
 class Results(list[dict[str, Any]]):
-    """The cells of a check, each a dict; printed, it says how many have each status, and where the function ran."""
+    """The cells of a check, one dict each; printed, they become counts of statuses, and a note if there is one."""
 
     #: Whether the function ran in a process of its own.
     isolated: bool = False
-    #: Why it did not, if it could not: a hang or an exit of it is then one of this process.
+    #: The reason why it ran in this process, if it had to.
     note: str = ""
 
     def __str__(self) -> str:
@@ -52,46 +52,48 @@ def check_clipper(
 ) -> Results:
     """Check a clip function against every case of its operation.
 
-    The function runs in a process of its own where that process can import it by name: it is defined at the top of a
-    module, or of a script that guards what it does by `if __name__ == "__main__":`. A hang, an exit or a crash then
-    costs one cell. A lambda, a closure or a function of a notebook runs in this process, where nothing stops a hang.
+    The function runs in a process of its own if that process can import it by name. For that, it must be defined at the
+    top of a module, or of a script that guards its actions by `if __name__ == "__main__":`. A hang, an exit or a crash
+    then costs one cell. A lambda, a closure or a function of a notebook runs in this process, where nothing stops a
+    hang.
 
     Parameters
     ----------
-    fn
-        Called as `fn(grads, *, clip_norm, need_clip)`, or `fn(grads, *, min, max)` by value, where `grads` is a list
-        of NumPy arrays, or None for a parameter without a gradient, and `need_clip` a list of bool, which is left out
-        where it has a default and nothing is excluded. It returns the list of clipped gradients, or
-        `(list, total_norm)`. Abilities are read off its signature: a parameter that it
-        does not take (`need_clip`, `norm_type`, `error_if_nonfinite`) makes that ability `unsupported`.
-    op
-        "clip_by_value", "clip_by_norm" or "clip_by_global_norm".
-    dtypes
-        What to call it with; float16, float32 and float64 unless narrowed.
-    in_place
-        True: its results must stand in the arrays it was given. False: it must leave them alone. None: recorded only.
-    rule
-        A shell pattern to narrow the rules or cases, such as `"*.excluded-*"`.
-
-    memory
-        How much memory the process of the function may allocate, such as `"4G"`; on Linux only.
-    isolated
-        True: the function must run in a process of its own. False: it runs in this one, with what was changed in its
-        module since the import. None: in a process of its own if it can be imported there.
+    fn : callable
+        Called as `fn(grads, *, clip_norm, need_clip)`, or as `fn(grads, *, min, max)` to clip by value. `grads` is a
+        list of NumPy arrays, with None for a parameter without a gradient. `need_clip` is a list of bool; if it has a
+        default and nothing is excluded, it is left out. The function returns the list of clipped gradients, or
+        `(list, total_norm)`. Its signature shows its abilities: if it lacks a parameter (`need_clip`, `norm_type`,
+        `error_if_nonfinite`), the cases that need it are `unsupported`.
+    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm"}
+        The operation that the function performs.
+    dtypes : sequence of str, optional
+        The dtypes of the gradients; float16, float32 and float64 by default.
+    in_place : bool, optional
+        True: the results must be written into the arrays that are passed. False: these arrays must stay as they are.
+        None: the effect on them is recorded and not judged.
+    rule : str, optional
+        A pattern of rules or cases to check, such as `"*.excluded-*"`; `*` stands for any text.
+    memory : int or str, optional
+        The memory that the process of the function may allocate, such as `"4G"`; on Linux only.
+    isolated : bool, optional
+        True: the function must run in a process of its own. False: it runs in this process, and sees changes that were
+        made to its module after the import. None: it runs in a process of its own if that process can import it.
 
     Returns
     -------
     Results
-        A list of dicts, one a cell: `rule`, `case`, `dtype`, `level`, `status`, `ulp`, `detail`, `expected`,
-        `observed` and more, as in a record. A status of "fail", "crash", "timeout" or "error" is what to look for.
-        `isolated` tells whether the function ran in a process of its own, and `note` why it did not.
+        A list of dicts, one for each cell: `rule`, `case`, `dtype`, `level`, `status`, `ulp`, `detail`, `expected`,
+        `observed` and more, as in a record. The statuses "fail", "crash", "timeout" and "error" show problems. The
+        attribute `isolated` tells whether the function ran in a process of its own, and `note` why it did not.
 
     Raises
     ------
     ValueError
-        When `op`, a dtype or `memory` is none, or a process of its own is needed and the function cannot be imported.
+        When `op`, `dtypes` or `memory` is invalid, or when the function needs a process of its own and cannot be
+        imported.
     RuntimeError
-        When the module of a function under test calls this while it is imported.
+        When the module of the function calls this while it is imported.
     TypeError
         When `fn` cannot be called in this way.
 
@@ -112,9 +114,9 @@ def check_clipper(
         msg = f"Unknown dtype {', '.join(unknown)}; choose among {', '.join(DTYPES)}."
         raise ValueError(msg)
     if HOST_MARK in os.environ:
-        msg = "This module is being imported by a check of it; put its own checks under `if __name__ == '__main__':`."
+        msg = "A check of this module is importing it. Put its own checks under `if __name__ == '__main__':`."
         raise RuntimeError(msg)
-    # Whether the function can be called as its operation needs is seen here, before any process starts.
+    # This refuses a function that cannot be called for its operation, before any process starts.
     adapter = PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
     name = adapter.subjects()[0].name
     options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory))
@@ -130,11 +132,11 @@ def check_clipper(
 def _connect(
     fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None
 ) -> tuple[Connection, str]:
-    """Return where the function runs, and why it is this process if that was not asked for."""
+    """Return a connection to the function, and the reason if it runs in this process without being asked to."""
     needed = isolated or options.memory is not None
     if isolated is False:
         if options.memory is not None:
-            msg = "`memory` limits a process of the function's own; leave out `isolated=False`."
+            msg = "`memory` limits the function's own process; leave out `isolated=False`."
             raise ValueError(msg)
         return InProcess(adapter), ""
     try:
@@ -149,7 +151,7 @@ def _connect(
 
 def _ask_all(connection: Connection, dtypes: Sequence[str], rule: str | None) -> list[dict[str, Any]]:
     selection = Selection(rules=(rule,) if rule else ())
-    # NumPy's defaults: what the caller has set is for his function, which a connection in this process calls under it.
+    # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = plan_cells(connection.description.subjects, all_cases(), selection)
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]

@@ -1,6 +1,6 @@
-"""For pytest users: `pytest --pyargs gradclip_conformance --gradclip-adapter torch`, one test a cell.
+"""A pytest plugin: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
 
-Loaded by every pytest of an environment that has this package, so it imports nothing of the suite until it is asked.
+Every pytest in an environment with this package loads the plugin, so that it imports the suite only when it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONNECTION: pytest.StashKey[Any] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `gradclip check` that make sense here."""
+    """Add the options of `gradclip check` that make sense in pytest."""
     group = parser.getgroup("gradclip", "conformance of gradient clipping")
     group.addoption("--gradclip-adapter", metavar="NAME", help="an adapter's name, a file, or module:function")
     group.addoption("--gradclip-python", metavar="EXE", help="the Python that has the adapter's framework")
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    # Of NaN no comparison is true.
+    # With NaN, no comparison is true.
     if not seconds > 0:
         msg = f"{text} is not a number of seconds above 0"
         raise ArgumentTypeError(msg)
@@ -58,13 +58,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Return the check of one cell, which ends as a pytest test does."""
+    """Return a function that checks one cell, and passes, fails or skips as a test does."""
     connection, target, planned = request.param
     return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"))
 
 
 def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
-    """Ask and judge one cell, and end as a pytest test does."""
+    """Check one cell, and pass, fail or skip as a test does."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
 
@@ -88,7 +88,7 @@ def _connection(config: pytest.Config, target: str) -> HostProcess:
     from .run.host_process import START_SECONDS, HostProcess, host_command, start_seconds
 
     if _CONNECTION not in config.stash:
-        # Of these errors, raised while tests are collected, pytest shows the text alone; of any other, the traceback.
+        # For a CollectError, pytest shows only the text; for any other error, it shows the traceback.
         operation = config.getoption("--gradclip-op")
         is_function = registry.kind_of(target) == "function"
         if operation is None and is_function:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
+from xml.etree import ElementTree
 
 from .lines import Run
 from .outcomes import Outcome, outcomes, told

@@ -1,4 +1,4 @@
-"""Check that claims are well formed, and that they quote the documentation that is installed."""
+"""Check that claims are well formed and that they quote the installed documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLAIMS = [
     for adapter, file in FILES.items()
     for number, claim in enumerate(file["claim"])
 ]
-#: Those that quote a docstring, which only an installed framework can confirm.
+#: Claims that quote a docstring, which only an installed framework can confirm.
 OF_DOCSTRINGS = [
     pytest.param(*each.values, id=each.id, marks=pytest.mark.array_library(each.values[0]))
     for each in CLAIMS
@@ -58,7 +58,7 @@ def test_phrase_stands_in_the_installed_documentation(adapter: str, claim: dict[
     module_name, *names = claim["docstring"].split(".")
     try:
         with warnings.catch_warnings():
-            # Warnings at the import of a framework do not concern this test.
+            # This test does not care about warnings at the import of a framework.
             warnings.simplefilter("ignore")
             module = importlib.import_module(module_name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The host from inside its pipes: a whole conversation, line by line, each line held against its schema."""
+"""Check a whole conversation with a host, line by line, and each line against its schema."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Fake(Adapter):
 
 
 class Conversation:
-    """A host, and what is said to it and by it."""
+    """A host process and its pipes."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -58,39 +58,39 @@ class Conversation:
         )
 
     def say(self, message: dict[str, Any]) -> None:
-        """One message to the host."""
+        """Send one message to the host."""
         assert self.process.stdin is not None
         validate(message)
         self.process.stdin.write(wire.dumps(message) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """One message of the host."""
+        """Return the next message from the host."""
         assert self.process.stdout is not None
         message: dict[str, Any] = json.loads(self.process.stdout.readline())
         validate(message)
         return message
 
     def end(self) -> tuple[str, str]:
-        """What else the host says once its input is closed."""
+        """Close the host's input and return what it still writes."""
         return self.process.communicate(timeout=30)
 
 
 def validate(message: dict[str, Any]) -> None:
-    """Hold a message against its schema."""
+    """Check a message against its schema."""
     schema = json.loads((PACKAGE / "schemas" / f"{message['message']}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
 def call_of(subject: str, number: int) -> dict[str, Any]:
-    """A call of one gradient."""
+    """Return a call with one gradient."""
     gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
     return wire.call_to_json(Call(subject, gradients, {"clip_norm": 1.0}), number)
 
 
 @pytest.fixture(params=[MODULES, LAUNCHER], ids=["module", "launcher"])
 def conversation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conversation]:
-    """A host of the adapter above."""
+    """Start a host of the adapter above."""
     path = tmp_path / "fake.py"
     path.write_text(ADAPTER, encoding="utf-8")
     conversation = Conversation([*request.param, str(path)])
@@ -147,7 +147,7 @@ def test_other_protocol_is_refused(conversation: Conversation) -> None:
     ("target", "kind"),
     [("no-such-adapter", "bad-target"), ("no_such_file.py", "bad-target"), ("math:hypot", "bad-target")],
 )
-def test_target_that_is_none_is_refused(target: str, kind: str) -> None:
+def test_invalid_target_is_refused(target: str, kind: str) -> None:
     conversation = Conversation([*MODULES, target])
     conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
 

@@ -1,4 +1,4 @@
-"""Messages that exceed a limit, or are no strict JSON, are refused by name before they are read."""
+"""Check that a message beyond a limit, or not strict JSON, is refused with the limit's name before it is parsed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_conformance.cases.catalogue import all_cases
 
 
 def nested(depth: int) -> str:
-    """Return a message of so many levels."""
+    """Return a message with this many levels of nesting."""
     return '{"a":' * depth + "0" + "}" * depth
 
 
@@ -56,12 +56,12 @@ def test_limit_is_named(line: str, said: str) -> None:
     ],
     ids=lambda value: value[:20],
 )
-def test_what_is_not_strict_json_is_refused(line: str, said: str) -> None:
+def test_json_that_is_not_strict_is_refused(line: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_message(line)
 
 
-def test_brackets_and_digits_in_texts_are_no_structure() -> None:
+def test_brackets_and_digits_in_texts_do_not_count() -> None:
     text = '[{"\\' * 1000 + "1" * 1000
 
     assert parse_message(json.dumps({"a": text})) == {"a": text}
@@ -80,13 +80,13 @@ def test_every_case_is_within_the_limits() -> None:
         call = case.call("fake")
         line = wire.dumps(wire.call_to_json(call, 1))
         back = wire.call_from_json(parse_message(line))
-        # By their texts, because NaN is not equal to itself.
+        # The options are compared as texts, because NaN does not equal itself.
         assert (back.gradients, repr(back.options)) == (call.gradients, repr(dict(call.options)))
         assert 2 * len(line) < limits.answer_line_bytes(call)
 
 
 def test_ten_million_numbers_are_within_the_limits() -> None:
-    # The accuracy table asks for so many: they come back clipped, beside what was passed.
+    # The accuracy table asks for this many. The reply holds them twice: the clipped gradients and the inputs.
     call = Call("fake", (Gradient("g", Array("float64", (10**7,), bytes(8 * 10**7))),))
 
     assert limits.answer_bytes(call) > 2 * 8 * 10**7
@@ -94,7 +94,7 @@ def test_ten_million_numbers_are_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[-1], [True], [1.0], ["1"], [None], [1 << 41], [1] * 65])
-def test_shape_that_is_none_is_refused(lengths: list[Any]) -> None:
+def test_invalid_shape_is_refused(lengths: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"no length of an axis|the limit is"):
         wire.array_from_json({"dtype": "int64", "shape": lengths, "data": ""})
 
@@ -113,7 +113,7 @@ def test_invalid_base64_is_refused(data: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0x1p+99999", "0x" + "1" * 50, "", "one"])
-def test_hexadecimal_float_that_is_none_is_refused(text: str) -> None:
+def test_invalid_hexadecimal_float_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         wire.value_from_json({"hex": text})
 

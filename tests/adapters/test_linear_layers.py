@@ -45,7 +45,7 @@ def test_bias_of_another_dtype_gets_its_own_layer() -> None:
     assert [layer.dtype for layer in build_linear_layers(mixed)] == ["float32", "float64"]
 
 
-def test_row_sparse_gradient_has_no_bias_beside_it() -> None:
+def test_row_sparse_gradient_gets_no_bias() -> None:
     some_rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(1, 4), height=5)
     gradients = [some_rows, *make_gradients((3,))]
 

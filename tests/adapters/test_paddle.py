@@ -125,7 +125,7 @@ class TestOptimizer:
         assert half[1][0] == whole[1][0] / 2
 
     @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
-    def test_shape_that_no_linear_layer_has_is_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
+    def test_shape_without_a_linear_layer_is_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
         with pytest.raises(Unsupported, match=r"2-D weights and 1-D biases"):
             ask(subject, np.ones(shape, np.float32))
 

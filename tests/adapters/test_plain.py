@@ -1,4 +1,4 @@
-"""Plain functions as adapters: what is read off a signature, what is passed, and what an answer may look like."""
+"""Check plain functions as adapters: what a signature tells, what is passed, and which answers are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THREE_FOUR = np.array([3.0, 4.0], dtype=np.float32)
 
 
 def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
-    """A call with these gradients."""
+    """Return a call with these gradients."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array)) for number, array in enumerate(arrays)
     )
@@ -26,13 +26,13 @@ def call_of(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
 
 
 def numpy_of(array: Array | None) -> np.ndarray[Any, Any]:
-    """An array of a reply, which must be there."""
+    """Return an array of a reply, which must not be None."""
     assert array is not None
     return array.numpy()
 
 
 def halve(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Not a clip: the adapter must report whatever comes back."""
+    """Halve the gradients, which is not a clip: the adapter must report whatever comes back."""
     return [None if grad is None else grad / 2 for grad in grads]
 
 
@@ -60,7 +60,7 @@ class TestSignature:
         assert bare.norm_types == (2.0,)
         assert full.norm_types == (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
 
-    def test_keywords_of_any_name_count_as_taking_every_parameter(self) -> None:
+    def test_arbitrary_keywords_count_as_every_parameter(self) -> None:
         (subject,) = PlainFunction(lambda grads, **options: grads, "clip_by_value").subjects()
 
         assert {"min_max", "excludes"} <= set(subject.features)
@@ -106,7 +106,7 @@ class TestSignature:
         assert about.framework == "numpy.linalg:clip"
         assert about.version == np.__version__
 
-    def test_a_function_of_a_module_without_a_version_has_none(self) -> None:
+    def test_version_of_a_module_without_one_is_empty(self) -> None:
         def clip(grads: Any, clip_norm: float) -> Any:
             return grads
 
@@ -114,7 +114,7 @@ class TestSignature:
 
 
 class TestWhatIsPassed:
-    def test_only_what_the_case_sets_and_the_flags(self) -> None:
+    def test_function_gets_only_the_options_of_the_case_and_the_flags(self) -> None:
         seen: dict[str, Any] = {}
 
         def record(grads: Any, *, clip_norm: float, **options: Any) -> Any:
@@ -147,17 +147,17 @@ class TestWhatIsPassed:
         assert seen == ["default", [True, False], [True], [True, False], [True], [True, False]]
 
     @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate", "as_generator"])
-    def test_option_that_is_not_taken_is_unsupported(self, option: str) -> None:
+    def test_option_without_a_parameter_is_unsupported(self, option: str) -> None:
         with pytest.raises(Unsupported, match="halve cannot do this"):
             PlainFunction(halve, "clip_by_global_norm").call(call_of(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
 
-    def test_exclusion_that_is_not_taken_is_unsupported(self) -> None:
+    def test_exclusion_without_a_parameter_is_unsupported(self) -> None:
         gradients = (Gradient("a", Array.of(THREE_FOUR), need_clip=False),)
 
         with pytest.raises(Unsupported, match="can be excluded"):
             PlainFunction(halve, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
 
-    def test_min_is_never_made_up(self) -> None:
+    def test_missing_min_is_never_invented(self) -> None:
         def clip(grads: Any, *, min: float, max: float) -> Any:
             return grads
 
@@ -191,7 +191,7 @@ class TestWhatIsPassed:
 
         assert strides == [(12, 4), (24, 8), (4, 8), (20, 4), (-12, -4), (0, 4)]
 
-    def test_a_reused_array_has_held_other_numbers_and_had_other_options(self) -> None:
+    def test_reused_array_was_called_with_other_numbers_and_options(self) -> None:
         seen = []
 
         def record(grads: Any, clip_norm: float) -> Any:
@@ -210,7 +210,9 @@ class TestWhatIsPassed:
         [(lambda c: 5.0, True), (lambda c: 5.0 if c > 5 else None, True), (lambda c: None, False)],
         ids=["always", "below-the-threshold", "never"],
     )
-    def test_whether_a_norm_is_returned_is_seen(self, returned: Callable[[float], float | None], seen: bool) -> None:
+    def test_first_calls_find_out_whether_a_norm_is_returned(
+        self, returned: Callable[[float], float | None], seen: bool
+    ) -> None:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             return list(grads), returned(clip_norm)
 
@@ -219,7 +221,7 @@ class TestWhatIsPassed:
         assert ("returns_norm" in subject.features) is seen
         assert "may_return_norm" not in subject.features
 
-    def test_of_a_function_that_raises_cases_tell(self) -> None:
+    def test_function_that_raises_at_first_may_return_a_norm(self) -> None:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             message = "never"
             raise ArithmeticError(message)
@@ -228,7 +230,7 @@ class TestWhatIsPassed:
 
         assert "returns_norm" in subject.features
 
-    def test_the_first_answers_are_those_to_the_calls_of_cases(self) -> None:
+    def test_first_answers_are_reused_for_the_same_calls(self) -> None:
         calls = []
 
         def clip(grads: Any, *, clip_norm: float) -> Any:
@@ -246,7 +248,7 @@ class TestWhatIsPassed:
         replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
         assert [numpy_of(reply.gradients[0]) for reply in replies] == [6.0, 3.0, 9.0]
 
-    def test_a_function_is_not_called_before_it_is_asked(self) -> None:
+    def test_function_is_not_called_before_the_first_call(self) -> None:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             pytest.fail("it was called")
 
@@ -273,7 +275,7 @@ class TestWhatIsPassed:
 
         assert found == [True]
 
-    def test_a_function_that_needs_both_bounds_says_so(self) -> None:
+    def test_function_that_needs_both_bounds_requires_min(self) -> None:
         def both(grads: Any, *, min: float, max: float) -> Any:
             return [np.clip(grad, min, max) for grad in grads]
 
@@ -296,7 +298,7 @@ class TestAnswer:
         np.testing.assert_array_equal(numpy_of(reply.gradients[0]), THREE_FOUR / 2)
 
     @pytest.mark.parametrize("norm", [5, 5.0, np.float32(5), np.array(5.0)])
-    def test_pair_of_list_and_norm(self, norm: Any) -> None:
+    def test_pair_of_list_and_norm_is_read(self, norm: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: (grads, norm), "clip_by_global_norm")
 
         reply = adapter.call(call_of(THREE_FOUR, THREE_FOUR, clip_norm=1.0))
@@ -315,7 +317,7 @@ class TestAnswer:
         assert reply.norm is None
 
     @pytest.mark.parametrize("returned", [None, 5.0, np.float32(5), np.array(5.0)])
-    def test_in_place_without_a_list(self, returned: Any) -> None:
+    def test_function_that_returns_no_list_works_in_place(self, returned: Any) -> None:
         def clip(grads: Any, clip_norm: float) -> Any:
             grads[0] *= 0
             return returned
@@ -326,7 +328,7 @@ class TestAnswer:
         np.testing.assert_array_equal(numpy_of(reply.gradients[0]), [0.0, 0.0])
         assert (reply.norm is None) == (returned is None)
 
-    def test_list_that_is_changed_instead_of_its_arrays(self) -> None:
+    def test_changed_list_is_the_result(self) -> None:
         def clip(grads: Any, clip_norm: float) -> None:
             grads[0] = grads[0] * 0
 
@@ -355,7 +357,7 @@ class TestAnswer:
         assert reply.gradients[0].dtype == "bfloat16"
 
     @pytest.mark.parametrize("returned", [THREE_FOUR, {"a": 1}, iter([]), NotImplemented])
-    def test_answer_that_is_no_list_was_returned_and_not_raised(self, returned: Any) -> None:
+    def test_answer_that_is_not_a_list_is_malformed(self, returned: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
 
         reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
@@ -366,7 +368,7 @@ class TestAnswer:
         assert "return the list of clipped gradients" in reply.malformed
 
     @pytest.mark.parametrize("returned", [[[[1.0], [1.0, 2.0]]], ([THREE_FOUR], [[1.0], [1.0, 2.0]])])
-    def test_ragged_answer_was_returned_and_not_raised(self, returned: Any) -> None:
+    def test_ragged_answer_is_malformed(self, returned: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
 
         reply = adapter.call(call_of(THREE_FOUR, clip_norm=1.0))
@@ -374,8 +376,8 @@ class TestAnswer:
         assert reply.malformed is not None
         assert "inhomogeneous" in reply.malformed
 
-    def test_answer_that_is_too_large_is_looked_at_and_not_copied(self) -> None:
-        # It takes four bytes, and packed two gigabytes.
+    def test_answer_that_is_too_large_is_not_copied(self) -> None:
+        # In memory this array takes four bytes. A packed copy would take two gigabytes.
         huge = np.broadcast_to(np.float32(1), (500_000_000,))
         adapter = PlainFunction(lambda grads, clip_norm: [huge], "clip_by_norm")
 
@@ -402,7 +404,7 @@ class TestAnswer:
         assert reply.malformed is not None
         assert "1,000,000 gradients in a message: the limit is 20,000" in reply.malformed
 
-    def test_what_is_raised_comes_with_the_inputs_afterwards(self) -> None:
+    def test_error_carries_the_inputs_after_the_call(self) -> None:
         def spoil(grads: Any, clip_norm: float) -> None:
             grads[0] *= 0
             message = "no"

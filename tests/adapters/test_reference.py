@@ -60,7 +60,7 @@ def make_options(subject: Subject, threshold: float) -> dict[str, Any]:
 
 
 def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
-    """Return the entry points of an operation: the functional one and the one in place."""
+    """Return the entry points of an operation: the functional one and the in-place one."""
     return [subject for subject in adapter.subjects() if subject.operation == operation]
 
 
@@ -123,8 +123,8 @@ def test_gradients_below_the_threshold_keep_every_bit(adapter: ReferenceAdapter)
     for subject in adapter.subjects():
         for dtype in subject.dtypes:
             bits = np.dtype({"float16": "u2", "bfloat16": "u2", "float32": "u4", "float64": "u8"}[dtype])
-            # Zero, minus zero, and two numbers whose last bit matters. No subnormal number: some libraries flush those
-            # to zero, which the suite's own cases show.
+            # Zero, minus zero, and two numbers whose last bit matters. There is no subnormal number, because some
+            # libraries flush those to zero. The suite's own cases show that.
             sign = 1 << (8 * bits.itemsize - 1)
             numbers = [0, sign, (0x3B << (8 * bits.itemsize - 8)) - 1, sign + (0x3B << (8 * bits.itemsize - 8)) + 1]
             array = Array.of(np.array(numbers, bits).reshape(2, 2), dtype)

@@ -1,4 +1,4 @@
-"""How a name, a file or a function becomes an adapter, and what is said when it does not."""
+"""Check how a name, a file or a function becomes an adapter, and the messages when it does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fake(Adapter):
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    """Write a file of this text and give its path."""
+    """Return a function that writes a file with this text and returns its path."""
 
     def write(text: str, name: str = "fake_adapter.py") -> str:
         path = tmp_path / name
@@ -36,7 +36,7 @@ def write(tmp_path: Path) -> Callable[..., str]:
     ("target", "kind"),
     [("torch", "name"), ("./a.py", "file"), ("a.py", "file"), ("a.b:c", "function"), ("C:/x/a.py", "file")],
 )
-def test_door_is_seen_from_the_target(target: str, kind: str) -> None:
+def test_kind_of_a_target_is_recognized(target: str, kind: str) -> None:
     assert registry.kind_of(target) == kind
 
 
@@ -65,17 +65,17 @@ def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
         ("1 / 0\n", "does not import: ZeroDivisionError"),
     ],
 )
-def test_file_that_is_no_adapter_says_why(text: str, said: str, write: Callable[..., str]) -> None:
+def test_file_without_an_adapter_says_why(text: str, said: str, write: Callable[..., str]) -> None:
     with pytest.raises(registry.BadTarget, match=said):
         registry.resolve(write(text))
 
 
-def test_file_that_imports_a_framework_that_is_missing(write: Callable[..., str]) -> None:
+def test_file_that_imports_a_missing_framework_is_refused(write: Callable[..., str]) -> None:
     with pytest.raises(registry.MissingFramework, match=r"does not have: No module named 'no_such_framework'"):
         registry.resolve(write("import no_such_framework\n" + ADAPTER))
 
 
-def test_adapter_that_needs_a_framework_when_it_is_made(write: Callable[..., str]) -> None:
+def test_adapter_that_imports_a_missing_framework_late_is_refused(write: Callable[..., str]) -> None:
     text = ADAPTER + "    def __init__(self): import no_such_framework\n"
 
     with pytest.raises(registry.MissingFramework, match=r"cannot start in .*no_such_framework"):
@@ -87,7 +87,7 @@ def test_unknown_name_names_the_known_ones() -> None:
         registry.resolve("jx")
 
 
-def test_missing_framework_is_told_from_a_missing_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_framework_differs_from_a_missing_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "adapter_of_nothing.py").write_text("import no_such_framework\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(registry.BUILT_IN, "nothing", "adapter_of_nothing:Adapter")
@@ -130,7 +130,7 @@ def test_function_that_cannot_be_used_says_why(
         registry.resolve(target, operation, dtypes)
 
 
-def test_entry_points_add_names_and_take_none_away() -> None:
+def test_entry_points_only_add_names() -> None:
     assert registry.BUILT_IN.items() <= registry.installed().items()
 
 

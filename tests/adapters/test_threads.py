@@ -1,4 +1,4 @@
-"""A call from several threads at once: they run together, and one answer that differs is seen."""
+"""Check calls from several threads at once: they overlap, and a single different answer is noticed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("
 
 
 def as_it_is(call: Call) -> Reply:
-    """The gradients, through a framework that does nothing."""
+    """Return the gradients through a framework that does nothing."""
     with framework_call():
         pass
     return Reply(tuple(gradient.array for gradient in call.gradients))
@@ -32,11 +32,11 @@ def elements(call: Call) -> list[float]:
     return values
 
 
-def test_the_reply_is_that_to_the_call_alone() -> None:
+def test_reply_equals_that_of_a_single_call() -> None:
     assert in_threads(CALL, as_it_is) == as_it_is(CALL)
 
 
-def test_half_of_the_threads_make_the_call_and_half_another_one() -> None:
+def test_half_of_the_threads_make_another_call() -> None:
     seen = []
 
     def answer(call: Call) -> Reply:
@@ -52,7 +52,7 @@ def test_half_of_the_threads_make_the_call_and_half_another_one() -> None:
     assert seen.count(same) + seen.count(other) == len(seen)
 
 
-def test_the_other_call_comes_whole_between_two_lines_of_the_call() -> None:
+def test_other_call_runs_between_two_lines_of_the_call() -> None:
     steps: list[str] = []
 
     def answer(call: Call) -> Reply:
@@ -71,7 +71,7 @@ def test_the_other_call_comes_whole_between_two_lines_of_the_call() -> None:
     assert ["same", "other", "end of other", "end of same"] in [steps[i : i + 4] for i in range(len(steps))]
 
 
-def test_a_call_that_holds_a_lock_is_not_waited_for() -> None:
+def test_call_that_holds_a_lock_does_not_block() -> None:
     lock = threading.Lock()
 
     def framework(call: Call) -> Reply:
@@ -85,7 +85,7 @@ def test_a_call_that_holds_a_lock_is_not_waited_for() -> None:
     assert in_threads(CALL, answer) == as_it_is(CALL)
 
 
-def test_the_other_call_has_another_norm_and_the_other_gradients_excluded() -> None:
+def test_other_call_has_another_norm_and_other_exclusions() -> None:
     array = CALL.gradients[0].array
     gradients = (Gradient("a", array), Gradient("b", array, need_clip=False))
     seen = set()
@@ -102,7 +102,7 @@ def test_the_other_call_has_another_norm_and_the_other_gradients_excluded() -> N
     }
 
 
-def test_the_threads_are_in_the_framework_at_once() -> None:
+def test_threads_are_in_the_framework_together() -> None:
     inside, most = [], []
 
     def answer(call: Call) -> Reply:
@@ -131,7 +131,7 @@ def test_one_answer_that_differs_is_the_reply(different: int) -> None:
     assert in_threads(CALL, answer) == other
 
 
-def test_a_norm_that_differs_is_seen() -> None:
+def test_different_norm_is_noticed() -> None:
     norms = iter(range(100))
 
     def answer(call: Call) -> Reply:
@@ -142,7 +142,7 @@ def test_a_norm_that_differs_is_seen() -> None:
     assert in_threads(CALL, answer).norm != Array.of(np.array(0.0))
 
 
-def test_what_one_thread_raises_is_raised() -> None:
+def test_error_of_one_thread_is_raised() -> None:
     def answer(call: Call) -> Reply:
         with framework_call():
             if threading.current_thread() is not threading.main_thread() and elements(call)[1] == 0:
@@ -154,7 +154,7 @@ def test_what_one_thread_raises_is_raised() -> None:
         in_threads(CALL, answer)
 
 
-def test_a_thread_that_does_not_come_to_the_framework_is_not_waited_for() -> None:
+def test_thread_that_never_calls_the_framework_does_not_block() -> None:
     def answer(call: Call) -> Reply:
         if elements(call)[1] == 0:
             message = "no zeros"
@@ -165,7 +165,7 @@ def test_a_thread_that_does_not_come_to_the_framework_is_not_waited_for() -> Non
         in_threads(CALL, answer)
 
 
-def test_warnings_are_caught_and_their_filters_as_before() -> None:
+def test_warnings_are_caught_and_filters_restored() -> None:
     def answer(call: Call) -> Reply:
         with framework_call() as seen:
             warnings.warn("loud", UserWarning, stacklevel=1)
@@ -179,7 +179,7 @@ def test_warnings_are_caught_and_their_filters_as_before() -> None:
     assert warnings.showwarning is shown
 
 
-def test_a_plain_function_is_not_told_of_the_threads() -> None:
+def test_plain_function_gets_no_option_about_threads() -> None:
     told: list[Any] = []
 
     def clip(grads: list[Any], *, max: float, **options: Any) -> list[Any]:

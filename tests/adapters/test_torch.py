@@ -1,4 +1,4 @@
-"""Compare the torch adapter with direct calls of torch; run in an environment that has torch."""
+"""Compare the torch adapter with direct calls of torch; needs torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages read back as they were written, byte for byte, and satisfy their schemas."""
+"""Check that messages read back as written, byte for byte, and satisfy their schemas."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ WIDTHS = {dtype: int(code[-1]) for dtype, code in DTYPES.items()}
 
 
 def through_json(message: Any) -> Any:
-    """What arrives at the other end."""
+    """Return the message that arrives at the other end."""
     line = wire.dumps(message)
     assert "\n" not in line
     return json.loads(line)
 
 
 def validate(message: dict[str, Any]) -> None:
-    """Hold a message against its schema."""
+    """Check a message against its schema."""
     schema = json.loads((SCHEMAS / f"{message['message']}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
 @st.composite
 def arrays(draw: st.DrawFn) -> Array:
-    """Arrays of any bits, NaN with payloads among them."""
+    """Draw arrays of any bits, including NaN with payloads."""
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
     size = math.prod(shape) * WIDTHS[dtype]
@@ -56,7 +56,7 @@ GRADIENTS = st.builds(
 
 
 def same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether options are the same, NaN and the sign of zero included."""
+    """Tell whether options are equal, including NaN and the sign of zero."""
     return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
 
 
@@ -111,7 +111,7 @@ def test_sparse_gradient_reads_back() -> None:
     assert wire.call_from_json(message) == call
 
 
-def test_about_reads_back_as_what_a_record_holds() -> None:
+def test_about_reads_back_as_a_record_holds_it() -> None:
     formula = {"kind": "coefficient", "eps": 1e-6}
     subject = Subject("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
 
@@ -129,13 +129,13 @@ def test_words_of_the_schemas_are_those_of_the_contract() -> None:
     assert subject["dtypes"]["items"]["enum"] == list(DTYPES)
 
 
-def test_number_that_is_no_json_is_never_sent() -> None:
+def test_number_outside_json_is_never_sent() -> None:
     with pytest.raises(ValueError, match="JSON"):
         wire.dumps({"message": "call", "value": math.nan})
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "float128", "complex64"])
-def test_dtype_that_is_none_of_ours_travels_under_its_own_name(dtype: str) -> None:
+def test_foreign_dtype_keeps_its_name(dtype: str) -> None:
     array = Array.of(np.ones(2, dtype))
 
     assert array.dtype == np.dtype(dtype).name
@@ -152,7 +152,7 @@ def test_big_endian_and_strided_arrays_are_packed_in_row_order() -> None:
     assert np.array_equal(array.numpy(), values)
 
 
-def test_what_was_sent_cannot_be_written_to_by_accident() -> None:
+def test_received_array_is_read_only() -> None:
     array = Array.of(np.zeros(2, np.float32))
     array.numpy()[:] = 1
 

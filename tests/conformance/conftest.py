@@ -1,4 +1,4 @@
-"""Look for processes that a test leaves behind."""
+"""Find processes that a test leaves behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARK = "GRADCLIP_TEST_RUN"
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What every process that the test starts inherits in its environment."""
+    """Mark the environment, which every process that the test starts inherits."""
     mark = str(uuid.uuid4())
     monkeypatch.setenv(MARK, mark)
     return mark
@@ -23,16 +23,16 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def nothing_left_behind(mark: str) -> Iterator[None]:
-    """No process that the test has started, its children's children among them, lives on after it."""
+    """Check after the test that no process which it started still runs, directly or indirectly."""
     yield
     left = end_marked_processes(mark)
     assert not left, f"processes that are left behind: {left}"
 
 
 def end_marked_processes(mark: str) -> list[psutil.Process]:
-    """The marked processes that do not end by themselves; they are killed."""
+    """Kill the marked processes that do not end by themselves, and return them."""
     left = marked_processes(mark)
-    # What was killed may take a moment until it is gone.
+    # A killed process takes a moment to disappear.
     for _ in range(50):
         if not left:
             return []
@@ -44,7 +44,7 @@ def end_marked_processes(mark: str) -> list[psutil.Process]:
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
-    """The processes that have inherited the mark; those that are dead already do not count."""
+    """Return the processes that inherited the mark; dead ones do not count."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -55,5 +55,5 @@ def marked_processes(mark: str) -> list[psutil.Process]:
 
 @pytest.fixture
 def left_behind(mark: str) -> Callable[[], list[psutil.Process]]:
-    """The processes that live on, for a test that looks for itself."""
+    """Return a function that finds the remaining processes, for tests that check them themselves."""
     return lambda: end_marked_processes(mark)

@@ -1,7 +1,7 @@
-"""Runs scripts, each in a process of its own that has the framework already; needs no more than Python 3.7.
+"""Run scripts, each in its own process that already has the framework imported. Python 3.7 suffices.
 
-usage: run_scripts.py MODULE; takes the paths of scripts, one a line, from standard input, and prints a line of JSON for
-each: its path, how it ended ("passes", "fails", "raises NAME" or by what else) and what it said.
+usage: run_scripts.py MODULE. It reads the paths of scripts from standard input, one a line. For each script it prints
+a line of JSON: its path, how it ended ("passes", "fails", "raises NAME" and so on) and what it printed.
 """
 
 import contextlib
@@ -13,19 +13,32 @@ import runpy
 import sys
 
 
+class Outcome:
+    """Keep how a script ends. Whatever the script raises goes no further."""
+
+    text = "passes"
+    message = ""
+
+    def __enter__(self):
+        """Return this object."""
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        """Describe what was raised."""
+        if isinstance(error, SystemExit):
+            self.text = f"exits {error.code!r}" if error.code else "passes"
+        elif error is not None:
+            self.text = "fails" if isinstance(error, AssertionError) else f"raises {type(error).__name__}"
+            self.message = str(error)
+        return True
+
+
 def run(path):
-    """How a script ends, and what it says."""
+    """Run a script, and return how it ended and what it printed."""
     said = io.StringIO()
-    outcome = "passes"
-    try:
-        with contextlib.redirect_stdout(said):
-            runpy.run_path(path)
-    except SystemExit as end:
-        outcome = f"exits {end.code!r}" if end.code else "passes"
-    except BaseException as error:
-        outcome = "fails" if isinstance(error, AssertionError) else f"raises {type(error).__name__}"
-        said.write(str(error))
-    return {"path": path, "outcome": outcome, "said": said.getvalue()}
+    with contextlib.redirect_stdout(said), Outcome() as outcome:
+        runpy.run_path(path)
+    return {"path": path, "outcome": outcome.text, "said": said.getvalue() + outcome.message}
 
 
 def main(module):
@@ -35,7 +48,7 @@ def main(module):
         child = os.fork()
         if not child:
             print(json.dumps(run(path)), flush=True)
-            # Without the framework's own clean-up, which a fork confuses.
+            # `_exit` skips the framework's own clean-up, which a fork confuses.
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         if status:

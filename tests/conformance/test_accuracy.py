@@ -1,4 +1,4 @@
-"""The accuracy table: its exact numbers are the oracle's, and it sees errors and spreads that were put in."""
+"""Check the accuracy table: its exact numbers match the oracle's, and it shows the errors that a test makes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
-def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
+def test_norm_of_arrays_equals_the_oracles(name: str, dtype: str) -> None:
     array = accuracy.INPUTS[name](1000, dtype, 3)
     ours, theirs = exact_arrays.exact_norm(array), exact.norm([decode(array.data, dtype)])
 
@@ -44,7 +44,7 @@ def test_the_norm_in_arrays_is_the_oracles(name: str, dtype: str) -> None:
 
 
 def of_all_magnitudes(dtype: str, size: int) -> Array:
-    """Finite numbers, drawn by their bits."""
+    """Return finite numbers drawn by their bit patterns."""
     form = FORMATS[dtype]
     bits = np.random.default_rng(1).integers(0, form.infinity_bits, size, dtype=np.uint64).astype(DTYPES[dtype])
     return Array(dtype, (size,), bits.tobytes())
@@ -52,13 +52,13 @@ def of_all_magnitudes(dtype: str, size: int) -> Array:
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("size", [0, 500, exact_arrays.PIECE + 500])
-def test_the_norm_of_all_finite_magnitudes_is_the_oracles(size: int, dtype: str) -> None:
+def test_norm_of_all_finite_magnitudes_equals_the_oracles(size: int, dtype: str) -> None:
     array = of_all_magnitudes(dtype, size)
 
     assert exact_arrays.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
 
 
-def test_the_norm_of_significands_of_ones_is_the_oracles() -> None:
+def test_norm_of_full_significands_equals_the_oracles() -> None:
     array = Array.of(np.full(2 * exact_arrays.PIECE, np.nextafter(2.0, 1.0)))
 
     assert exact_arrays.exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
@@ -77,8 +77,8 @@ def test_pieces_hold_every_number(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
-    # Of float64 the smallest and largest are left out: what float64 reckons with them leaves its range.
+def test_error_of_elements_equals_the_judges(dtype: str) -> None:
+    # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
     arrays = [accuracy.normal(400, dtype, 5)]
     arrays += [of_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
@@ -90,14 +90,14 @@ def test_the_error_of_elements_is_the_judges(dtype: str) -> None:
         assert exact_arrays.largest_error(array, got, Fraction(1, 7)) == pytest.approx(found, rel=1e-6)
 
 
-def test_an_error_below_the_last_bit_of_float64_is_seen() -> None:
+def test_error_below_the_last_bit_of_float64_is_measured() -> None:
     array = Array.of(np.array([1.0, 3.0]))
 
-    # A third is not a float64: what is nearest to it is off by a third of an ulp.
+    # One third is not a float64. The nearest float64 is off by a third of an ulp.
     assert exact_arrays.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
 
 
-def test_a_result_that_is_not_finite_is_infinitely_wrong() -> None:
+def test_result_that_is_not_finite_is_infinitely_wrong() -> None:
     array = Array.of(np.array([1.0]))
 
     assert exact_arrays.largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
@@ -115,26 +115,26 @@ def test_a_result_that_is_not_finite_is_infinitely_wrong() -> None:
         ([*[1.0] * exact_arrays.PIECE, 1.0], [*[1.0] * exact_arrays.PIECE, 1 - 2.0**-23], 1.0),
     ],
 )
-def test_the_gap_between_two_arrays(first: list[float], second: list[float], gap: float) -> None:
+def test_gap_between_two_arrays_in_ulp(first: list[float], second: list[float], gap: float) -> None:
     one, other = (Array.of(np.array(values, np.float32)) for values in (first, second))
 
     assert exact_arrays.largest_gap(one, other, "float32") == gap
 
 
 def measured(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
-    """One row for a plain function."""
+    """Return one row of the table for a plain function."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return accuracy.measure_accuracy(connection, connection.description.subjects[0], dtype, size)
 
 
 def careful(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-    """The formula in float64."""
+    """Clip by the formula in float64."""
     norm = np.sqrt(sum(np.sum(np.square(grad.astype(np.float64))) for grad in grads))
     return [(grad * (clip_norm / norm)).astype(grad.dtype) for grad in grads], norm
 
 
 def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
-    """The formula with one running sum in the dtype."""
+    """Clip by the formula with one running sum in the dtype."""
     total = grads[0].dtype.type(0)
     for grad in grads:
         total = total + np.cumsum(np.square(grad), dtype=grad.dtype)[-1]
@@ -142,7 +142,7 @@ def running_sum(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
     return [grad * (grad.dtype.type(clip_norm) / norm) for grad in grads], norm
 
 
-def test_a_careful_function_is_within_an_ulp_and_does_not_care_for_order() -> None:
+def test_careful_function_is_within_an_ulp_in_any_order() -> None:
     row = measured(careful)
 
     assert row.norm is not None
@@ -151,7 +151,7 @@ def test_a_careful_function_is_within_an_ulp_and_does_not_care_for_order() -> No
     assert row.spread <= 1
 
 
-def test_a_running_sum_is_caught_by_the_swamped_input() -> None:
+def test_running_sum_is_caught_by_the_swamped_input() -> None:
     row = measured(running_sum)
 
     assert row.norm is not None
@@ -161,7 +161,7 @@ def test_a_running_sum_is_caught_by_the_swamped_input() -> None:
     assert row.spread > 1
 
 
-def test_what_is_raised_is_said() -> None:
+def test_error_of_the_function_is_reported() -> None:
     def raises(grads: list[Any], *, clip_norm: float) -> list[Any]:
         msg = "too many"
         raise RuntimeError(msg)
@@ -171,13 +171,13 @@ def test_what_is_raised_is_said() -> None:
     assert row.norm is None
 
 
-def test_what_does_not_answer_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcess, "ask", lambda *_: TimedOut(300.0))
 
     assert measured(careful).problem == "normal, seed 1, one tensor: no answer within 300 s"
 
 
-def test_the_swamped_input_swamps() -> None:
+def test_swamped_input_swamps() -> None:
     for dtype in ("float16", "float32"):
         values = accuracy.swamped(100, dtype, 2).numpy()
         one = values.dtype.type(1)
@@ -190,12 +190,10 @@ def test_sizes() -> None:
     assert accuracy.sizes_up_to(10**4) == [100, 1000, 10000]
 
 
-def test_a_terminal_that_is_called_dumb_has_its_width_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_width_of_a_dumb_terminal_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"subject": "clip", "dtype": "float32", "size": 100, "spread": 0.0, "problem": "", "elements": 0.25}
     inputs = {"norm": 0.25, "norm_input": "normal, seed 1, " + "one tensor " * 6, "elements_input": ""}
-    # Rich takes every stream for a terminal then.
+    # With these variables, Rich treats every stream as a terminal.
     for name, value in {"COLUMNS": "160", "TERM": "dumb", "FORCE_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LINES", raising=False)
@@ -205,7 +203,7 @@ def test_a_terminal_that_is_called_dumb_has_its_width_too(
     assert max(map(len, capsys.readouterr().out.splitlines())) > 80
 
 
-def test_the_verb_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
+def test_command_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     arguments = ["accuracy", "numpy", "--op", "clip_by_norm", "--dtype", "float32", "--largest", "1000"]
     result = CliRunner().invoke(gradclip, [*arguments, "-o", str(tmp_path / "accuracy")])
 
@@ -221,7 +219,7 @@ def test_the_verb_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 6, 11, 16])
-def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
+def test_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     calls: list[list[np.ndarray[Any, Any]]] = []
 
     def wrong_once(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
@@ -234,12 +232,12 @@ def test_a_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     row = measured(wrong_once)
     again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
 
-    # In the first call it is seen whether a norm is returned.
+    # The first call finds out whether a norm is returned.
     assert len(calls) == 17
     assert [array.numpy().tolist() for array in again] == [grad.tolist() for grad in calls[number]]
 
 
-def test_a_norm_that_depends_on_the_grouping_is_a_spread() -> None:
+def test_norm_that_depends_on_the_grouping_has_a_spread() -> None:
     def counts_tensors(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
         results, norm = careful(grads, clip_norm=clip_norm)
         return results, norm * (1 + len(grads) * 2.0**-20)
@@ -259,13 +257,13 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
 
 
 class TestPublished:
-    def test_the_page_is_made_from_the_document(self) -> None:
+    def test_page_is_made_from_the_document(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
 
         assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == page(made)
 
     @pytest.mark.exam(sample=0)
-    def test_every_clip_by_norm_of_the_published_records_is_in_it(self) -> None:
+    def test_document_holds_every_clip_by_norm_of_the_published_records(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
         found = {(one["adapter"], row["subject"], row["dtype"]) for one in made["frameworks"] for row in one["rows"]}
         expected = set()

@@ -1,4 +1,4 @@
-"""Feed every expectation replies of every wrong form: the judge gives a verdict, and never an error of its own."""
+"""Feed every expectation malformed replies. The judge must give a verdict and never fail with an error of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEATURES = ((), ("optimizer",), ("flushes_subnormals",), ("error_if_nonfinite",)
 
 
 def filled(shape: tuple[int, ...], dtype: str, value: float) -> Array:
-    """Return an array that holds one number everywhere."""
+    """Return an array that holds the same number everywhere."""
     if dtype == "bfloat16":
         bits = np.full(shape, value, np.float32).view(np.uint32) >> np.uint32(16)
         return Array.of(bits.astype(np.uint16), dtype)
@@ -29,11 +29,11 @@ def filled(shape: tuple[int, ...], dtype: str, value: float) -> Array:
 
 
 def otherwise(dtype: str) -> str:
-    """Return another dtype of the wire."""
+    """Return a different dtype that the wire format has."""
     return "float32" if dtype == "float64" else "float64"
 
 
-#: What becomes of one gradient, or of the norm.
+#: Ways to change a gradient or the norm.
 CHANGES: dict[str, Change] = {
     "the same": lambda array: array,
     "None": lambda array: None,
@@ -63,7 +63,7 @@ CHANGES: dict[str, Change] = {
 
 
 def changed(case: Case, change: Change, where: Callable[[int], bool] = lambda place: True) -> Reply:
-    """Return a reply to a case in which some gradients, the norm and what was passed are changed."""
+    """Return a reply to a case with some gradients, inputs and the norm changed."""
     arrays = tuple(
         change(gradient.array) if gradient.array is not None and where(place) else gradient.array
         for place, gradient in enumerate(case.gradients)
@@ -72,7 +72,7 @@ def changed(case: Case, change: Change, where: Callable[[int], bool] = lambda pl
 
 
 def wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
-    """Yield answers to a case of every wrong form, with a word for each."""
+    """Yield answers of every wrong form to a case, each with a name."""
     for name, change in CHANGES.items():
         yield f"all {name}", Replied(changed(case, change))
         yield f"first {name}", Replied(changed(case, change, lambda place: place == 0))
@@ -92,7 +92,7 @@ def wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
 
 
 def sampled_cases() -> list[Case]:
-    """Return a case of each expectation with each set of parameters and each operation, small ones first."""
+    """Return one case for each expectation, set of parameters and operation; prefer small ones."""
     chosen: dict[object, Case] = {}
     cases = [case for case in all_cases() if case.dtype in ("float32", "bfloat16", "float16+float32")]
     for case in sorted(cases, key=size_of):
@@ -104,7 +104,7 @@ def sampled_cases() -> list[Case]:
 
 
 def size_of(case: Case) -> int:
-    """Return the number of elements of a case; of nothing is too little to be wrong in."""
+    """Return the number of bytes of a case. Empty cases come last, because few replies to them can be wrong."""
     count = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
     return count or 10**9
 
@@ -119,7 +119,7 @@ def test_every_expectation_is_sampled() -> None:
 
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
-def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
+def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))
     claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
     for number, (name, wrong) in enumerate(wrong_replies(case)):
@@ -139,7 +139,7 @@ def test_a_reply_of_any_form_gets_a_verdict(case: Case) -> None:
 
 @pytest.mark.exam(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
-def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> None:
+def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(changed(case, CHANGES["the same"]))
     following = follow_up(case, right)
     if following is None:
@@ -151,7 +151,7 @@ def test_a_reply_of_any_form_to_the_second_call_gets_a_verdict(case: Case) -> No
 
 
 @pytest.mark.parametrize("operation", ["global-norm", "value"])
-def test_an_empty_half_that_comes_back_in_another_dtype_is_judged(operation: str) -> None:
+def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
     case = next(case for case in all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
     single = replace(case, gradients=(replace(case.gradients[0], array=filled((1,), case.dtype, 0.5)),))
     first = Replied(changed(single, CHANGES["the same"]))

@@ -1,9 +1,9 @@
-"""Check with canaries that adapters call their frameworks: they turn red when the framework's functions are replaced.
+"""Check that adapters call their frameworks: their cells turn red when the framework's functions are replaced.
 
-Each file of `canaries/` replaces functions of one framework before its adapter is imported. The replacement is the
+Each file of `canaries/` replaces functions of one framework before it imports the adapter. The replacement is the
 identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python
-that has the framework. Without it, this Python is used where it has the framework itself. GRADCLIP_REQUIRE makes a
-framework's absence an error.
+that has the framework. Without it, this Python is used if it has the framework. A framework named in
+GRADCLIP_REQUIRE must be there; its absence is an error.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CANARIES = Path(__file__).with_name("canaries")
 ALL_ADAPTERS = ["numpy", *ADAPTERS]
 WAYS = ("identity", "doubled")
 
-#: Adapters whose static programs hold no values that NumPy could compute with: the identity alone replaces those.
+#: NumPy cannot compute in the static programs of these adapters. There, only the identity replaces the functions.
 STATIC = ("paddle", "paddle-fluid")
 
-#: All above their thresholds, in the dtype that every subject takes.
+#: Cases above the threshold, in the dtype that every subject supports.
 SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32",))
 
 CASES = {case.id: case for case in all_cases()}
@@ -48,12 +48,12 @@ def run_of(adapter: str, target: str) -> Run:
 
 
 def values_of(arrays: Any) -> list[list[float]]:
-    """Return the elements of each gradient in a cell; of a large gradient the first ones."""
+    """Return the elements of each gradient in a cell, or the first ones of a large gradient."""
     return [[float.fromhex(value) for value in array["values"]] for array in arrays["gradients"]]
 
 
 def passed_through(cell: Cell) -> bool:
-    """Tell whether the gradients came back as they were."""
+    """Tell whether the gradients came back unchanged."""
     given = [gradient.array.numpy().ravel() for gradient in CASES[cell.case].gradients if gradient.array is not None]
     observed = values_of(cell.observed)
     pairs = zip(given[: len(observed)], observed, strict=True)
@@ -61,7 +61,7 @@ def passed_through(cell: Cell) -> bool:
 
 
 def came_back_doubled(cell: Cell) -> bool:
-    """Tell whether the gradients came back twice as large as they must."""
+    """Tell whether the gradients came back twice as large as expected."""
     pairs = zip(values_of(cell.expected), values_of(cell.observed), strict=True)
     return all(np.allclose(2 * np.array(old), new, rtol=1e-5, atol=0) for old, new in pairs)
 
@@ -77,7 +77,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 ) -> None:
     run = run_of(adapter, str(CANARIES / f"{adapter.replace('-', '_')}_{way}.py"))
 
-    # A deviation that is pinned as an error is `changed` once the replaced function answers.
+    # Where an error is pinned, an answer from the replaced function gives `changed`.
     answered = [cell for cell in run.cells if cell.status in ("fail", "changed")]
     red = {cell.subject for cell in answered if SIGNS[way](cell)}
     static = {subject["name"] for subject in run.header.subjects if "compiled" in subject["features"]}
@@ -92,7 +92,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_nothing_is_red_while_the_framework_is_itself(adapter: str) -> None:
+def test_nothing_is_red_without_a_replacement(adapter: str) -> None:
     run = run_of(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []

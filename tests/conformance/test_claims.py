@@ -1,4 +1,4 @@
-"""What is quoted from documentation, and that its drift is noticed."""
+"""Check that claims about documentation apply where they should, and that changes of the documentation are noticed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The module; the package's attribute of this name is the command.
+#: The module, imported by name because the package's attribute of this name is the command.
 COMMAND = importlib.import_module("gradclip_conformance.cli.expectations")
 
 TEXT = inspect.getdoc(np.clip) or ""
@@ -46,19 +46,19 @@ def changed(**members: Any) -> Claim:
     return replace(TRUE, **members)
 
 
-def test_a_claim_speaks_of_its_subjects_and_rules_alone() -> None:
+def test_claim_applies_to_its_subjects_and_rules_only() -> None:
     claim = changed(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
     own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
 
     assert claims_for([claim], "norm.scaled-above/small/float32", own)[0] is claim
-    # What the subject itself declares comes beside it, and last.
+    # The subject's own formula comes last.
     assert [each.formula for each in claims_for([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
     assert [each.formula for each in claims_for([claim], "norm.identity-below/small/float32", own)] == [formula]
     assert claims_for([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
 
 
-def test_a_claim_may_name_a_subject_with_brackets() -> None:
+def test_claim_may_name_a_subject_with_brackets() -> None:
     name = "torch.nn.utils.clip_grad_norm_[foreach=True]"
 
     assert changed(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
@@ -66,7 +66,7 @@ def test_a_claim_may_name_a_subject_with_brackets() -> None:
     assert not changed(subject=name).speaks_of("norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f")
 
 
-def test_a_claim_leaves_out_what_it_excludes() -> None:
+def test_claim_does_not_apply_to_excluded_rules() -> None:
     claim = changed(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
 
     assert claim.speaks_of("norm.none-stays-none/first/float32", "lib.clip")
@@ -75,7 +75,7 @@ def test_a_claim_leaves_out_what_it_excludes() -> None:
     assert claim.speaks_of("norm.zero-gradient/two/float32", "lib.clip")
 
 
-def test_shipped_claims_of_torch_leave_out_what_is_no_threshold() -> None:
+def test_shipped_claims_of_torch_leave_out_invalid_thresholds() -> None:
     (claim,) = load_claims("torch")
     left_out = {rule.id for rule in rules.load() if rule.id.startswith("global-norm.")}
     left_out = {rule for rule in left_out if not claim.speaks_of(rule, "torch.nn.utils.clip_grad_norm_[foreach=None]")}
@@ -125,16 +125,16 @@ def test_shipped_claims_match_what_was_run(adapter: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ('predicts = "all-zeros"', "did you mean 'all-zero'"),
-        ('predicts = "unchanged:1"', "which no answer is called"),
-        ('predicst = "all-zero"', "did you mean 'predicts'"),
+        ('predicts = "all-zeros"', "Did you mean all-zero"),
+        ('predicts = "unchanged:1"', "which is not a behaviour"),
+        ('predicst = "all-zero"', "Did you mean predicts"),
         ('formula = { kind = "coeficient" }', "choose among plain"),
         ("formula = { eps = 1e-6 }", "has no `kind`"),
         ('formula = { kind = "plain" }\npredicts = "all-zero"', "either a formula or `predicts`"),
         ("", "either a formula or `predicts`"),
     ],
 )
-def test_a_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
+def test_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
     lines = ["[[claim]]", 'subject = "*"', 'phrase = "It clips."', 'where = "there"', entry]
     (tmp_path / "lib.claims.toml").write_text("\n".join(lines), encoding="utf-8")
 
@@ -164,7 +164,7 @@ def test_missing_phrase_and_changed_surroundings_are_noticed() -> None:
     assert hashlib.sha256((TEXT + " And more.").encode()).hexdigest() in other
 
 
-def test_claim_outside_docstrings_is_left_alone() -> None:
+def test_claim_outside_docstrings_is_not_compared() -> None:
     assert drift([changed(docstring=None)], {}) == []
 
 

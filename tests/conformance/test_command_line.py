@@ -1,4 +1,4 @@
-"""The command line from outside: exit codes, and what it says when something is wrong."""
+"""Check the commands from outside: their exit codes, and their messages when something is wrong."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 import shlex
 import sys
 import textwrap
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,7 +27,7 @@ NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
 def run(*arguments: str | Path) -> Result:
-    """The command in this process; hosts are processes of their own all the same."""
+    """Run a command in this process; its hosts still run in processes of their own."""
     result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -42,7 +42,7 @@ class TestExitCodes:
         assert "3 of 3 cells passed" in result.stdout
 
     @pytest.mark.parametrize("seconds", ["inf", "1e300"])
-    def test_no_time_limit(self, seconds: str) -> None:
+    def test_infinite_time_limit_is_accepted(self, seconds: str) -> None:
         result = run("check", RIGHT, *NARROW, "--timeout", seconds)
 
         assert result.exit_code == 0, result.output
@@ -85,7 +85,7 @@ class TestExitCodes:
         assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
         assert "2 of 3 cells passed" in result.stdout
 
-    def test_mistake_is_3_for_smoke_too(self, tmp_path: Path) -> None:
+    def test_mistake_of_the_adapter_is_3_for_smoke(self, tmp_path: Path) -> None:
         assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
     def test_module_of_a_function_that_hangs_is_not_waited_for(
@@ -126,8 +126,8 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow? Known: "),
-            (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch? Known: "),
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow?"),
+            (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch?"),
             (["check", "jax"], 2, "reference-jax checks this project's own functions on jax."),
             (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
             (["check", "numpy", "--rule", "global-norm"], 2, "Did you mean 'global-norm.*'?"),
@@ -158,7 +158,7 @@ class TestExitCodes:
             (["check", "numpy", "--command", "no-such-launcher --fast"], 3, "Cannot run 'no-such-launcher'"),
             (["check", "numpy", "--command", "no-such-launcher"], 3, "Name another Python, or another launcher"),
             pytest.param(
-                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch that "),
+                *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch in "),
                 # It reads every published record.
                 marks=pytest.mark.exam(sample=0),
             ),
@@ -174,7 +174,7 @@ class TestExitCodes:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else None,
     )
-    def test_what_is_wrong_is_said_once(self, arguments: list[str], code: int, said: str) -> None:
+    def test_message_says_once_what_is_wrong(self, arguments: list[str], code: int, said: str) -> None:
         result = run(*arguments)
 
         assert result.exit_code == code, result.output
@@ -199,13 +199,40 @@ class TestExitCodes:
         assert "torch" in result.stderr
         assert "'torch'. --venv makes" in result.stderr
 
-    def test_no_module_is_shadowed_by_the_working_directory(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_working_directory_shadows_no_module(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "torch.py").write_text("raise RuntimeError", encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
         assert run("check", RIGHT, *NARROW).exit_code == 0
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("adapters", "\x1b[31mred\x1b]0;title\x07"),
+            ("show", "\x1b[2J"),
+            ("check", "\x1b[2J.py"),
+            ("summary", "--\x1b[2J"),
+            ("\x1b[2J",),
+        ],
+    )
+    def test_an_error_of_usage_shows_an_argument_that_a_terminal_obeys_with_escapes(
+        self, arguments: tuple[str, ...]
+    ) -> None:
+        result = CliRunner().invoke(gradclip, arguments, color=True)
+
+        assert result.exit_code == 2
+        assert "\\x1b[" in result.stderr
+        assert "\x1b" not in result.stderr
+
+    def test_a_record_that_is_refused_may_be_called_anything(self, tmp_path: Path) -> None:
+        path = tmp_path / "\x1b[2Jrecord.jsonl"
+        path.write_text("{", encoding="utf-8")
+
+        result = CliRunner().invoke(gradclip, ["summary", str(path)], color=True)
+
+        assert result.exit_code == 3
+        assert "\\x1b[2Jrecord.jsonl" in result.stderr
+        assert "\x1b" not in result.stderr
 
 
 class TestDoors:
@@ -222,7 +249,7 @@ class TestDoors:
         assert "\nmy_clips:clip  Python " in f"\n{result.stdout}"
         assert "my_clips:clip: my_clips:clip, " in result.stderr
 
-    def test_operation_narrows_what_is_asked(self, tmp_path: Path) -> None:
+    def test_operation_and_dtype_narrow_the_run(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         narrow = ["--op", "clip_by_value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
 
@@ -331,7 +358,7 @@ class TestRecords:
             ["repro", str(PUBLISHED), "global-norm.negative-threshold-refused/minus-one/float32"],
         ],
     )
-    def test_no_verb_ends_in_a_traceback_where_it_cannot_write(self, arguments: list[str], tmp_path: Path) -> None:
+    def test_command_that_cannot_write_shows_no_traceback(self, arguments: list[str], tmp_path: Path) -> None:
         result = run(*arguments, "-o", tmp_path / "nowhere" / "x")
 
         assert result.exit_code in (2, 3)
@@ -355,7 +382,7 @@ class TestRecords:
         assert "without --rule, --op and --dtype" in result.stderr
 
     @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
-    def test_pins_are_proposed_for_adapters_that_are_here_alone(self, adapter: str, tmp_path: Path) -> None:
+    def test_pins_are_proposed_for_known_adapters_only(self, adapter: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", RIGHT, *NARROW, "-o", record)
         header, rest = record.read_text(encoding="utf-8").split("\n", 1)
@@ -365,9 +392,9 @@ class TestRecords:
         result = run("expectations", "update", record, "--write")
 
         assert result.exit_code == 2
-        assert "There is no adapter" in result.stderr
+        assert "cannot be pinned" in result.stderr
 
-    def test_summary_of_a_run_in_which_nothing_was_judged_is_3(self, tmp_path: Path) -> None:
+    def test_summary_of_a_run_without_judged_cells_is_3(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", RIGHT, *NARROW, "-o", record)
         lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
@@ -379,10 +406,10 @@ class TestRecords:
         result = run("summary", record)
 
         assert result.exit_code == 3
-        assert "no cell that was judged" in result.stderr
+        assert "no judged cells" in result.stderr
         assert " As expected." not in result.stdout
 
-    def test_folder_without_records_is_said(self, tmp_path: Path) -> None:
+    def test_folder_without_records_is_reported(self, tmp_path: Path) -> None:
         result = run("summary", tmp_path)
 
         assert result.exit_code == 3
@@ -433,7 +460,7 @@ class TestRecords:
 class TestKeptBesideAnAdaptersFile:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """The working directory, with an adapter whose clip by value ignores the lower bound."""
+        """Return the working directory, which holds an adapter whose clip by value ignores the lower bound."""
         text = """
             from gradclip_adapters.plain import PlainFunction
 
@@ -449,7 +476,7 @@ class TestKeptBesideAnAdaptersFile:
     def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
         assert run("check", "./my_adapter.py", "-o", "record.jsonl").exit_code == 1
         pins = folder / "my_adapter.expectations.toml"
-        # As the shell does with the file that is printed to.
+        # A shell that redirects output to this file empties it before the command starts.
         pins.touch()
         pins.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
         assert pins.read_text(encoding="utf-8").startswith("# Known failures of ")
@@ -460,7 +487,7 @@ class TestKeptBesideAnAdaptersFile:
             assert " deviation, " in result.stdout
         assert run("expectations", "update", "pinned.jsonl").exit_code == 0
 
-    def test_claims_apply_and_what_they_document_is_told_with_its_input(self, folder: Path) -> None:
+    def test_claims_apply_and_documented_cells_show_their_input(self, folder: Path) -> None:
         claim = '[[claim]]\nsubject = "*"\npredicts = "raises"\nphrase = "min raises"\nwhere = "there"\n'
         text = (folder / "my_adapter.py").read_text(encoding="utf-8").replace("g.clip(None, max)", "1 / 0")
         (folder / "claimed.py").write_text(text, encoding="utf-8")
@@ -486,7 +513,7 @@ class TestKeptBesideAnAdaptersFile:
             ("claims", "[[claim]]", "A claim in broken_3.claims.toml lacks 'subject'"),
         ],
     )
-    def test_what_cannot_be_read_is_wrong_usage(self, kind: str, text: str, said: str, folder: Path) -> None:
+    def test_unreadable_file_is_wrong_usage(self, kind: str, text: str, said: str, folder: Path) -> None:
         name = said.partition(".")[0].rpartition(" ")[2]
         (folder / f"{name}.{kind}.toml").write_text(text, encoding="utf-8")
         (folder / f"{name}.py").write_bytes((folder / "my_adapter.py").read_bytes())
@@ -496,12 +523,12 @@ class TestKeptBesideAnAdaptersFile:
         assert result.exit_code == 2
         assert said in " ".join(result.stderr.split())
 
-    def test_pins_are_not_proposed_where_those_of_the_record_are_not(self, folder: Path) -> None:
+    def test_pins_are_not_proposed_without_the_pins_of_the_record(self, folder: Path) -> None:
         pin = 'subjects = ["*"]\ncases = ["value.bounds/*"]\nobserved = "other"\nreason = "r"\nurl = "u"'
         pin += '\nfirst_seen = "1"\nlast_seen = "1"'
         (folder / "my_adapter.expectations.toml").write_text(f"[[deviation]]\n{pin}\n", encoding="utf-8")
         run("check", "my_adapter.py", "-o", "record.jsonl")
-        # As the shell does with the file that is printed to.
+        # A shell that redirects output to this file empties it before the command starts.
         (folder / "my_adapter.expectations.toml").write_text("", encoding="utf-8")
 
         result = run("expectations", "update", "record.jsonl")
@@ -509,7 +536,7 @@ class TestKeptBesideAnAdaptersFile:
         assert result.exit_code == 2
         assert "there are none in my_adapter.expectations.toml" in " ".join(result.stderr.split())
 
-    def test_nothing_is_pinned_of_a_plain_function(self, folder: Path) -> None:
+    def test_plain_function_cannot_be_pinned(self, folder: Path) -> None:
         arguments = ["--op", "clip_by_value", "--rule", "value.bounds", "-o", "record.jsonl"]
         assert run("check", "my_adapter:clip", *arguments).exit_code == 1
 
@@ -518,7 +545,7 @@ class TestKeptBesideAnAdaptersFile:
         assert result.exit_code == 2
         assert "adapter = gradclip_adapters.plain.PlainFunction(fn, OP)" in " ".join(result.stderr.split())
 
-    def test_repro_says_whom_it_knows_and_where_the_input_is(self, folder: Path) -> None:
+    def test_repro_without_a_script_names_known_adapters_and_the_input(self, folder: Path) -> None:
         run("check", "./my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
         (failed, *_) = [cell.case for one in read_runs("record.jsonl") for cell in one.cells if cell.status == "fail"]
 
@@ -537,7 +564,7 @@ class TestFormats:
         run("check", WRONG, *NARROW, "-o", record)
         return record
 
-    def test_terminal_is_plain_where_there_is_none(self, record: Path) -> None:
+    def test_output_without_a_terminal_has_no_escape_codes(self, record: Path) -> None:
         result = run("summary", record)
 
         assert result.exit_code == 1
@@ -580,7 +607,7 @@ class TestOtherVerbs:
         assert set(VERBS) <= set(result.stdout.split())
 
     @pytest.mark.parametrize("group", [[], ["expectations"]])
-    def test_help_cuts_no_summary(self, group: list[str]) -> None:
+    def test_help_does_not_cut_summaries(self, group: list[str]) -> None:
         assert "..." not in run(*group, "--help").stdout.partition("\nCommands:\n")[2]
 
     @pytest.mark.parametrize(
@@ -598,7 +625,7 @@ class TestOtherVerbs:
 
     @pytest.mark.exam(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
-    def test_show_tells_of_every_rule(self, rule: rules.Rule) -> None:
+    def test_show_describes_every_rule(self, rule: rules.Rule) -> None:
         result = run("show", rule.id)
 
         assert result.exit_code == 0
@@ -607,7 +634,7 @@ class TestOtherVerbs:
         assert all(source.where.split()[0] in result.stdout for source in rule.source)
         assert ("the documents are silent here" in result.stdout) == (not rule.source)
 
-    def test_show_tells_of_every_kind_of_case(self) -> None:
+    def test_show_describes_every_kind_of_case(self) -> None:
         kinds = {type(case.expectation): case for case in all_cases() if case.dtype == "float32"}
 
         for case in kinds.values():
@@ -618,7 +645,7 @@ class TestOtherVerbs:
             assert "Expected:" in result.stdout
             assert max(map(len, result.stdout.splitlines())) <= 80
 
-    def test_show_gives_numbers_to_be_read_and_exactly(self) -> None:
+    def test_show_gives_numbers_in_decimal_and_exactly(self) -> None:
         called, expected = run("show", "norm.scaled-above/three-four-five/float16").stdout.split("\nExpected:\n")
 
         assert "gradients: [float16[2] [3.0, 4.0]]" in " ".join(called.split())
@@ -641,12 +668,12 @@ class TestOtherVerbs:
             ("value.threads-agree/eight/float32", "from 8 threads at once"),
         ],
     )
-    def test_show_says_what_must_hold_between_calls(self, case: str, says: str) -> None:
+    def test_show_describes_relations_between_calls(self, case: str, says: str) -> None:
         result = run("show", case)
 
         assert says in " ".join(result.stdout.partition("Expected:")[2].split())
 
-    def test_show_proposes_what_was_meant(self) -> None:
+    def test_show_proposes_the_misspelt_rule(self) -> None:
         result = run("show", "norm.zero-grad")
 
         assert result.exit_code == 2
@@ -667,7 +694,7 @@ class TestOtherVerbs:
             (["rules", "global-norm.at-treshold"], "Did you mean global-norm.at-threshold"),
         ],
     )
-    def test_a_rule_is_found_across_operations(self, arguments: list[str], said: str) -> None:
+    def test_misspelt_rule_is_found_across_operations(self, arguments: list[str], said: str) -> None:
         result = run(*arguments)
 
         assert result.exit_code == 2
@@ -706,7 +733,7 @@ class TestOtherVerbs:
         assert "value.bounds" in some
         assert "norm.at-threshold" not in some
 
-    def test_adapters_lists_what_there_is(self) -> None:
+    def test_adapters_lists_every_adapter(self) -> None:
         result = run("adapters")
 
         assert result.exit_code == 0
@@ -719,7 +746,7 @@ class TestOtherVerbs:
         assert result.exit_code == 0, result.output
         assert "pass" in result.stdout
 
-    def test_smoke_of_what_does_not_start_is_3(self) -> None:
+    def test_smoke_of_an_adapter_that_does_not_start_is_3(self) -> None:
         result = run("smoke", DEAD)
 
         assert result.exit_code == 3

@@ -1,4 +1,4 @@
-"""Compiled beside by itself: other roundings are not blamed, and two errors agree."""
+"""Check the rule on compiled forms: it accepts other roundings, and two errors agree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gradclip_reports.records import Cell
 
 
 class OtherRoundings:
-    """By itself it multiplies by a quotient in the dtype; compiled it divides a product."""
+    """Multiply by the coefficient, or divide by its reciprocal when compiled."""
 
     is_compiled = False
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """One gradient, scaled."""
+        """Scale one gradient."""
         one = grad.dtype.type
         with np.errstate(invalid="ignore"):
             if self.is_compiled:
@@ -31,20 +31,20 @@ class OtherRoundings:
 
 
 class OwnOtherRoundings(OtherRoundings, ByNorm):
-    """Of each gradient."""
+    """Clip each gradient by its own norm."""
 
 
 class CommonOtherRoundings(OtherRoundings, ByGlobalNorm):
-    """Of all gradients."""
+    """Clip all gradients by the global norm."""
 
 
 class LimitsOtherwise(ByValue):
-    """By itself NumPy's function, compiled two selections."""
+    """Call NumPy's function, or make two selections when compiled."""
 
     is_compiled = False
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
-        """One gradient, clipped."""
+        """Clip one gradient."""
         if not self.is_compiled:
             return super().clip(grad, low, high)
         limits = np.array([low, high], grad.dtype)
@@ -52,12 +52,12 @@ class LimitsOtherwise(ByValue):
 
 
 class Refuses(ByGlobalNorm):
-    """Raises where the norm is not finite, compiled in another way."""
+    """Raise if a result is not finite, with another exception when compiled."""
 
     is_compiled = False
 
     def hand_back(self, grad: Array, result: Any) -> Any:
-        """One result."""
+        """Return one result, or raise."""
         if np.isfinite(result).all():
             return result
         kind = FloatingPointError if self.is_compiled else ValueError
@@ -65,14 +65,14 @@ class Refuses(ByGlobalNorm):
 
 
 def cells_of(function: Clipper) -> list[Cell]:
-    """The cells of the rule for a function of two forms."""
+    """Return the cells of the rule for a function with two forms."""
     connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
     planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=("*.compiled-agrees",)))
     return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
 
 
 @pytest.mark.parametrize("clipper", [OwnOtherRoundings, CommonOtherRoundings, LimitsOtherwise, Refuses])
-def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
+def test_compiled_form_that_rounds_differently_is_not_blamed(clipper: type[Clipper]) -> None:
     cells = cells_of(clipper())
 
     assert {cell.status for cell in cells} == {"pass"}, [cell.detail for cell in cells if cell.status != "pass"]
@@ -81,12 +81,12 @@ def test_what_rounds_otherwise_is_not_blamed(clipper: type[Clipper]) -> None:
     }  # fmt: skip
 
 
-def test_what_raises_in_one_form_alone_is_told_beside_the_other_answer() -> None:
+def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
     class RefusesCompiled(Refuses):
-        """Raises compiled alone."""
+        """Raise only when compiled."""
 
         def hand_back(self, grad: Array, result: Any) -> Any:
-            """One result."""
+            """Return one result, or raise."""
             return super().hand_back(grad, result) if self.is_compiled else result
 
     blamed = [cell for cell in cells_of(RefusesCompiled()) if cell.status != "pass"]
@@ -97,15 +97,15 @@ def test_what_raises_in_one_form_alone_is_told_beside_the_other_answer() -> None
     )
 
 
-def test_the_forms_round_otherwise() -> None:
+def test_forms_round_differently() -> None:
     cells = cells_of(CommonOtherRoundings())
 
     assert max(cell.ulp or 0.0 for cell in cells) >= 1
 
 
-def test_poor_accuracy_is_no_failure() -> None:
+def test_poor_accuracy_when_compiled_is_quality() -> None:
     class LosesDigits(ByGlobalNorm):
-        """Compiled, loses of a long sum what a sum in the dtype may lose."""
+        """Lose as many digits of a long sum as the dtype's arithmetic may lose, when compiled."""
 
         is_compiled = False
 

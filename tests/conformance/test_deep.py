@@ -1,4 +1,4 @@
-"""The search: finds what is wrong, shrinks it, is the same for the same seed, and blames nothing that is right."""
+"""Check that the search finds failing inputs, shrinks them, repeats with the same seed and blames no right clipper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 
 
 def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """The formula in float64."""
+    """Clip by the formula in float64."""
     included = [np.ravel(grad).astype(np.float64) for grad, flag in zip(grads, need_clip, strict=True) if flag]
     norm = np.linalg.norm(np.concatenate(included)) if included else 0.0
     factor = clip_norm / norm if norm > clip_norm else 1.0
@@ -40,47 +40,47 @@ def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[
 
 
 def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """Right but for three gradients of which the last has several elements."""
+    """Return zeros for three gradients whose last one has several elements; be right otherwise."""
     results = right(grads, clip_norm=clip_norm, need_clip=need_clip)
     return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
 
 
 def searched(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
-    """What a search of a plain function comes to."""
+    """Search with a plain function."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return deep.search(
         connection.description.subjects, selection, seed, lambda planned: run_cell(connection, planned, 10.0)
     )
 
 
-def test_a_failing_input_is_found_and_shrunk() -> None:
+def test_failing_input_is_found_and_shrunk() -> None:
     outcome = searched(wrong_with_three, SCALED)
 
     (case,) = outcome.failing
     assert outcome.cases == [case]
     assert case.id.startswith("global-norm.scaled-above/deep-")
     assert case.id.endswith("/float32")
-    # Three gradients, of which the last has two elements, are the smallest that fail.
+    # The smallest failing input has three gradients, and the last of them has two elements.
     assert [len(float64_values(g.array)) for g in case.gradients if g.array is not None] == [0, 0, 2]
 
 
 @pytest.mark.exam(sample=0)
-def test_the_same_seed_finds_the_same() -> None:
+def test_same_seed_finds_the_same() -> None:
     assert searched(wrong_with_three, SCALED, 3).cases == searched(wrong_with_three, SCALED, 3).cases
 
 
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_a_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
+def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
     outcome = searched(right, Selection(dtypes=(dtype,)))
 
     assert not outcome.failing
-    # The norm is not returned, so that nothing is found to keep under the rule about it.
+    # The function returns no norm, so the search keeps no input for the rule about it.
     assert {case.rule for case in outcome.cases} == {*deep.RULES["clip_by_global_norm"]} - {"global-norm.returned-norm"}
     assert outcome.tried >= deep.EXAMPLES
 
 
-def test_nothing_is_searched_that_is_not_selected() -> None:
+def test_unselected_rules_are_not_searched() -> None:
     assert searched(right, Selection(rules=("global-norm.zero-*",))).tried == 0
 
 
@@ -99,13 +99,13 @@ def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
         for values in decoded(case):
             assert values is not None
             for value in values.fractions():
-                # The sum of 24 squares, too, is in the normal range.
+                # Even the sum of 24 squares is in the normal range.
                 assert value == 0 or form.smallest_normal <= value * value <= form.largest / 24
 
     check()
 
 
-def test_a_find_reads_back(tmp_path: Path) -> None:
+def test_found_case_reads_back(tmp_path: Path) -> None:
     (case,) = searched(wrong_with_three, SCALED).failing
     path = tmp_path / "found.toml"
     path.write_text(found.as_toml(case), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_a_find_reads_back(tmp_path: Path) -> None:
     assert list(found.cases(path)) == [case]
 
 
-def test_an_excluded_gradient_reads_back(tmp_path: Path) -> None:
+def test_excluded_gradient_reads_back(tmp_path: Path) -> None:
     gradients = [tensor([1.0], "float16"), tensor([2.0, -0.0], "float16", need_clip=False)]
     case = found.case_of("global-norm.excluded-untouched", "kept", "float16", gradients, {"clip_norm": 0.5})
     path = tmp_path / "found.toml"
@@ -130,11 +130,11 @@ def test_expectations_follow_from_the_rule() -> None:
     assert found.expectation_of("norm.twice-is-once", []) == expect("metamorphic", relation="twice")
 
 
-def test_the_finds_that_are_kept_are_read() -> None:
+def test_kept_cases_are_read() -> None:
     assert all(case.rule for case in found.cases())
 
 
-def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
+def test_command_line_searches_and_records(tmp_path: Path) -> None:
     path = tmp_path / "deep.jsonl"
     arguments = ["check", "numpy", "--deep", "--seed", "7", "--rule", "value.bounds", "--dtype", "float16"]
     result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
@@ -143,13 +143,13 @@ def test_the_command_line_searches_and_records(tmp_path: Path) -> None:
     assert "searches that found one that fails: 0" in result.output
     (run,) = read_runs(path)
     assert run.header.seed == 7
-    # One case, the worst that was found, for each of the two subjects.
+    # The search keeps its worst case, which each of the two subjects runs.
     deep_cells = [cell for cell in run.cells if "/deep-" in cell.case]
     assert [cell.status for cell in deep_cells] == ["pass", "pass"]
     assert len({cell.case for cell in deep_cells}) == 1
 
 
-def test_without_hypothesis_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_without_hypothesis_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     result = CliRunner().invoke(gradclip, ["check", "numpy", "--deep"])
 

@@ -1,4 +1,4 @@
-"""Known deviations: what a pin makes of a cell, what is wrong with pins, and what is proposed."""
+"""Check known deviations: what a pin does to a cell, which pins are faulty, and which pins are proposed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gradclip_conformance.known.pins import (
     unmatched,
     version_satisfies,
 )
-from gradclip_conformance.known.propose import CannotPin, proposal
+from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 
@@ -104,7 +104,7 @@ class TestPinned:
     def test_pin_within_its_conditions_holds(self, own: Deviation) -> None:
         assert verdict_of(own).status == "deviation"
 
-    def test_the_last_day_is_one_on_which_it_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_pin_holds_on_its_last_day(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Clock(datetime.datetime):
             @classmethod
             def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
@@ -115,7 +115,7 @@ class TestPinned:
         assert not replace(PIN, until="2027-01-31").expired
         assert replace(PIN, until="2027-01-30").expired
 
-    def test_devices_in_the_plural_are_a_device_too(self) -> None:
+    def test_pin_for_a_device_matches_a_list_of_devices(self) -> None:
         known = replace(PIN, device="*GPU*")
 
         assert known.holds("2.3", {"devices": "/device:CPU:0 /device:GPU:0"})
@@ -126,10 +126,10 @@ class TestPinned:
         ("subject", "mode"),
         [("lib.clip [SGD, static]", "SGD, static"), ("lib.clip(a=[1])[eager]", "eager"), ("lib.clip", "")],
     )
-    def test_the_mode_is_what_stands_in_brackets_at_the_end(self, subject: str, mode: str) -> None:
+    def test_mode_is_the_text_in_the_last_brackets(self, subject: str, mode: str) -> None:
         assert mode_of(subject) == mode
 
-    def test_a_formula_excuses_what_it_explains(self) -> None:
+    def test_formula_of_a_pin_excuses_what_it_explains(self) -> None:
         own = replace(PIN, observed="formula", formula=Formula("coefficient", 1e-6))
         other = replace(own, formula=Formula("coefficient", 1e-3))
 
@@ -139,7 +139,7 @@ class TestPinned:
 
 
 class TestPatterns:
-    def test_star_alone_is_special(self) -> None:
+    def test_only_the_star_is_special(self) -> None:
         assert matches("f[a=*]", "f[a=1]")
         assert not matches("f[a=*]", "fa")
         assert not matches("f.g", "fxg")
@@ -191,15 +191,15 @@ def run_of(*cells: Cell) -> Run:
 
 
 class TestFaults:
-    def test_pin_that_found_something_is_well(self) -> None:
+    def test_pin_that_matches_has_no_fault(self) -> None:
         assert pin_faults(run_of(cell("deviation")), [PIN]) == []
 
-    def test_each_pattern_must_find_something(self) -> None:
+    def test_each_pattern_of_a_pin_must_match(self) -> None:
         pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"), subjects=(*PIN.subjects, "lib.gone"))
 
         assert unmatched([pin], [cell("deviation")]) == [(pin, "global-norm.zero-threshold/*"), (pin, "lib.gone")]
 
-    def test_what_another_pin_found_does_not_count(self) -> None:
+    def test_match_of_another_pin_does_not_count(self) -> None:
         other = next(case for case in all_cases() if case.id.startswith("global-norm.zero-threshold/"))
         elsewhere = [cell("deviation", case=other, subject="lib.gone"), cell("deviation", case=other)]
         pin = replace(PIN, subjects=(*PIN.subjects, "lib.gone"))
@@ -236,10 +236,10 @@ class TestShippedFiles:
                 assert any(matches(pattern, case.id) for case in all_cases()), pattern
 
     @pytest.mark.parametrize("entry", ['observed = "formula"', 'observed = "all-nan"\nformula = { kind = "plain" }'])
-    def test_a_formula_is_given_where_it_is_what_was_observed_and_nowhere_else(self, entry: str) -> None:
+    def test_pin_has_a_formula_exactly_if_it_observed_one(self, entry: str) -> None:
         lines = ["[[deviation]]", 'subjects = ["*"]', 'cases = ["*"]', 'reason = "It flips."', 'url = "u"']
 
-        with pytest.raises(ValueError, match=r"lib\.toml has a formula without"):
+        with pytest.raises(ValueError, match=r"lib\.toml must have both a formula"):
             read_deviations("\n".join([*lines, 'first_seen = "1"', 'last_seen = "1"', entry]), "lib.toml")
 
     @pytest.mark.parametrize("broken", ['reason = ""', 'resaon = "It flips."'])
@@ -256,7 +256,7 @@ class TestShippedFiles:
 
 
 class TestProposal:
-    def test_failures_are_grouped_into_the_widest_patterns_that_hold_no_other_cell(self) -> None:
+    def test_failures_are_grouped_into_the_widest_safe_patterns(self) -> None:
         cases = [case for case in all_cases() if case.rule == CASE.rule]
         cells = [
             cell("fail" if "minus-one" in case.id else "pass", "sign-flipped:-0.6,0.8", case, subject)
@@ -264,15 +264,15 @@ class TestProposal:
             for subject in ("lib.a", "lib.b")
         ]
 
-        (pin,) = read_deviations(proposal(run_of(*cells), []), "lib.toml")
+        (pin,) = read_deviations(propose_pins(run_of(*cells), []), "lib.toml")
 
         assert pin.subjects == ("lib.a", "lib.b")
         assert pin.cases == ("global-norm.negative-threshold-refused/minus-one/*",)
         assert pin.observed == "sign-flipped:-0.6,0.8"
         assert (pin.first_seen, pin.last_seen) == ("2.3.1", "2.3.1")
 
-    def test_a_pin_that_stands_was_last_seen_now(self) -> None:
-        (pin,) = read_deviations(proposal(run_of(cell("deviation")), [PIN]), "lib.toml")
+    def test_pin_that_still_holds_was_last_seen_now(self) -> None:
+        (pin,) = read_deviations(propose_pins(run_of(cell("deviation")), [PIN]), "lib.toml")
 
         assert pin == replace(PIN, last_seen="2.3.1")
 
@@ -280,72 +280,72 @@ class TestProposal:
         elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=Formula("plain"))
         elsewhere = replace(elsewhere, observed="formula")
 
-        assert read_deviations(proposal(run_of(cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
+        assert read_deviations(propose_pins(run_of(cell("pass")), [elsewhere]), "lib.toml") == (elsewhere,)
 
-    def test_what_agrees_now_and_what_expired_is_not_pinned(self) -> None:
+    def test_passing_cells_and_expired_pins_are_not_pinned(self) -> None:
         agrees = replace(cell("changed"), detail=verdict_of(PIN, Verdict("pass")).detail)
 
-        assert read_deviations(proposal(run_of(agrees), [PIN]), "lib.toml") == ()
-        assert read_deviations(proposal(run_of(cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml") == ()
+        assert read_deviations(propose_pins(run_of(agrees), [PIN]), "lib.toml") == ()
+        assert read_deviations(propose_pins(run_of(cell("pass")), [replace(PIN, until="2020-01-01")]), "lib.toml") == ()
 
-    def test_what_is_wrong_with_pins_is_told(self) -> None:
-        assert "# The pin of" in proposal(run_of(cell("pass")), [PIN])
+    def test_proposal_names_faults_of_pins(self) -> None:
+        assert "# The pin of" in propose_pins(run_of(cell("pass")), [PIN])
 
     @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
-    def test_with_the_proposed_file_a_run_that_answers_alike_is_as_expected(self, path: Path) -> None:
+    def test_same_run_with_the_proposed_pins_is_as_expected(self, path: Path) -> None:
         (run,) = read_runs(path)
         failed = replace(
             run, cells=tuple(replace(c, status="fail") if c.status == "deviation" else c for c in run.cells)
         )
 
-        pins = read_deviations(proposal(failed, []), path.name)
+        pins = read_deviations(propose_pins(failed, []), path.name)
         again = replace(run, cells=tuple(replace(c, status=_status(c, pins)) for c in failed.cells))
 
         assert pin_faults(again, pins) == []
         assert {c.status for c in again.cells} & {"fail", "changed"} == set()
-        assert read_deviations(proposal(again, pins), path.name) == pins
+        assert read_deviations(propose_pins(again, pins), path.name) == pins
 
-    def test_a_pin_that_answers_otherwise_for_one_subject_is_split(self) -> None:
+    def test_pin_is_split_if_one_subject_answers_differently(self) -> None:
         cells = [
             cell("deviation", PIN.observed, subject="lib.clip_[a]"),
             replace(cell("changed", "all-nan", subject="lib.clip_[b]"), detail="It answers otherwise."),
         ]
 
-        kept, new = read_deviations(proposal(run_of(*cells), [PIN]), "lib.toml")
+        kept, new = read_deviations(propose_pins(run_of(*cells), [PIN]), "lib.toml")
 
         assert (kept.subjects, kept.observed, kept.reason) == (("lib.clip_[a]",), PIN.observed, PIN.reason)
         assert (new.subjects, new.observed) == (("lib.clip_[b]",), "all-nan")
         assert new.reason.startswith("To be explained")
 
-    def test_no_text_of_a_record_becomes_a_line_of_the_file(self) -> None:
+    def test_text_of_a_record_becomes_no_line_of_the_pins(self) -> None:
         forged = 'lib"\n[[deviation]]\nsubjects = ["*"]\ncases = ["*"]\nobserved = "x"\nreason = "r"\nurl = "u"'
         forged += '\nfirst_seen = "1"\nlast_seen = "1"\n#'
         failed = replace(cell("fail", f"{forged}\x1b", subject=f"lib.{forged}".replace("*", "?")), detail=forged)
         run = run_of(failed, cell("pass", subject="lib.other"))
         run = replace(run, header=replace(run.header, framework={"name": forged, "version": "2.3.1"}))
 
-        (pin,) = read_deviations(proposal(run, []), "lib.toml")
+        (pin,) = read_deviations(propose_pins(run, []), "lib.toml")
 
         assert pin.subjects == (failed.subject,)
         assert pin.observed == f"{forged}\x1b"
 
     @pytest.mark.parametrize("changed", [{"subject": "*"}, {"subject": "lib.*"}, {"case": "a/*/c"}, {"case": "a"}])
-    def test_what_a_pin_would_take_for_a_pattern_is_refused(self, changed: dict[str, str]) -> None:
+    def test_name_that_a_pin_would_read_as_a_pattern_is_refused(self, changed: dict[str, str]) -> None:
         with pytest.raises(CannotPin, match="cannot be pinned"):
-            proposal(run_of(replace(cell("fail"), **changed)), [])
+            propose_pins(run_of(replace(cell("fail"), **changed)), [])
 
-    def test_a_file_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pin = proposal(run_of(cell("deviation")), [PIN]).partition("\n\n")[2]
+    def test_file_of_pins_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pin = propose_pins(run_of(cell("deviation")), [PIN]).partition("\n\n")[2]
         text = f"# Of a library.\n\n# Why this one is so.\n{pin}"
         (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
         monkeypatch.setattr(deviations, "EXPECTATIONS", tmp_path)
 
-        assert proposal(run_of(cell("deviation"))) == text
+        assert propose_pins(run_of(cell("deviation"))) == text
 
 
 def _status(cell: Cell, pins: Sequence[Deviation]) -> str:
-    """What becomes of a cell under other pins."""
+    """Return the status of a cell under other pins."""
     known = next((pin for pin in pins if pin.speaks_of(cell.case, cell.subject)), None)
     if known is None or cell.status in ("unsupported", "unspecified", "documented"):
         return "fail" if known is None and cell.status == "deviation" else cell.status

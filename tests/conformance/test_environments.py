@@ -1,4 +1,4 @@
-"""Environments of frameworks: made once for all environments of a Python, also by two that begin together."""
+"""Check that a framework's environment is made once and shared, even by processes that start together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from gradclip_conformance.run import environments
 
-#: Makes an environment whose one requirement every new environment has, and leaves a mark in it.
+#: Makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
 MAKE = """
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def start(python: str | Path = sys.executable, requirement: str = "pip") -> subp
 
 
 def marks(process: subprocess.Popen[str]) -> str:
-    """What all who made or used the environment have left in it."""
+    """Return the marks of all processes that made or used the environment."""
     python, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     subprocess.run([python.strip(), "-c", "import pip"], check=True)
@@ -54,19 +54,19 @@ def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monke
 
 
 @pytest.mark.exam(sample=0)
-def test_it_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
+def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
     assert marks(start()) == "x"
     assert marks(start()) == "xx"
     assert marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
-    # Another recipe makes another.
+    # Another recipe makes another environment.
     assert marks(start(requirement="pip>1")) == "x"
     assert folder.is_dir()
 
 
 @pytest.mark.exam(sample=0)
-def test_who_comes_while_it_is_being_made_waits(folder: Path) -> None:
+def test_process_waits_while_another_makes_the_environment(folder: Path) -> None:
     both = [start(), start()]
 
     assert {marks(process) for process in both} <= {"x", "xx"}

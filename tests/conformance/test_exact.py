@@ -1,4 +1,4 @@
-"""The first oracle against answers that are known, and its distances against fractions."""
+"""Compare the first oracle with known answers, and its distances with fractions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ fixed = settings(derandomize=True, deadline=None, database=None)
 
 
 def exactly(*values: float, dtype: str = "float64") -> DyadicArray:
-    """These values as the oracle sees them."""
+    """Return these values in the form that the oracle reads."""
     return decode(encode(values, dtype), dtype)
 
 
 def only(clipped: exact.Clipped) -> ExpectedArray:
-    """The one gradient of a clip."""
+    """Return the single gradient of a clip."""
     (gradient,) = clipped.gradients
     assert gradient is not None
     return gradient
@@ -67,8 +67,8 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 
 
 @pytest.mark.parametrize("p", [0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 7.5])
-def test_norm_encloses_what_it_cannot_name(p: float) -> None:
-    """The power of the order, of which the true value is known, lies between those of the bounds."""
+def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
+    """Compare powers of the bounds with the same power of the norm, which is known exactly."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
     bounds = exact.norm([exactly(4.0, -9.0)], p)
     power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
@@ -94,7 +94,7 @@ def test_norm_out_of_reach_is_an_error(p: float) -> None:
         exact.norm([exactly(1.0)], p)
 
 
-def test_norm_refuses_what_is_not_finite() -> None:
+def test_norm_refuses_nonfinite_elements() -> None:
     with pytest.raises(ValueError, match="judge non-finite gradients apart"):
         exact.norm([exactly(1.0, math.nan)])
 
@@ -105,7 +105,7 @@ def test_norm_refuses_what_is_not_finite() -> None:
         ([3.0, 4.0], Fraction(5), 0),
         ([3.0, 4.0], Fraction(5) + power_of_two(-2000), -1),
         ([3.0, 4.0], Fraction(5) - power_of_two(-2000), 1),
-        # sqrt(1 + 2**-1000) is above 1 by 2**-1001, which 256 bits do not show.
+        # sqrt(1 + 2**-1000) exceeds 1 by about 2**-1001, which 256 bits cannot show.
         ([1.0, 2.0**-500], Fraction(1), 1),
         ([1.0, 1.0], Fraction(2**0.5), -1),
         ([0.0], Fraction(0), 0),
@@ -146,7 +146,7 @@ def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
         (Formula("min-numerator", 0.125), math.inf, Fraction(5) / Fraction(5.125)),
     ],
 )
-def test_formulas(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
+def test_clip_by_each_formula(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
     expected = only(exact.clip_by_norm(exactly(3.0, -4.0), threshold, formula=formula))
 
     assert expected.fractions() == [3 * factor, -4 * factor]
@@ -162,8 +162,8 @@ def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
 
 
 @pytest.mark.parametrize("threshold", [math.nan, -math.inf])
-def test_thresholds_of_which_nothing_is_expected(threshold: float) -> None:
-    with pytest.raises(ValueError, match="no gradient is expected"):
+def test_threshold_without_an_expected_result_is_an_error(threshold: float) -> None:
+    with pytest.raises(ValueError, match="the oracle was given the threshold"):
         exact.clip_by_norm(exactly(1.0), threshold)
 
 
@@ -172,7 +172,7 @@ def test_unknown_formula_is_an_error() -> None:
         exact.clip_by_norm(exactly(1.0), 1.0, formula=Formula("round"))
 
 
-def test_global_norm_leaves_out_what_is_excluded_or_none() -> None:
+def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
     tensors = [exactly(3.0), None, exactly(12.0, math.nan), exactly(-4.0)]
     clipped = exact.clip_by_global_norm(tensors, 2.5, included=[True, True, False, True])
 
@@ -206,7 +206,7 @@ def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
     assert exact.clip_by_value(exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
 
 
-def test_nonfinite_norm_and_what_follows_from_it() -> None:
+def test_nonfinite_norm_and_its_consequence() -> None:
     one, other, finite = exactly(1.0, -math.inf, -2.0), exactly(math.nan), exactly(1.0)
 
     assert nonfinite_norm([finite, finite]) is None
@@ -265,7 +265,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
-    """A hair below the tie that rounds to the next binade the ulp is half of that at the tie."""
+    """Just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
     form = FORMATS[dtype]
     tie = 1 - power_of_two(-form.precision - 1)
     one = round_to(Fraction(1), form)
@@ -310,7 +310,7 @@ def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
     assert all(low < high for low, high in pairwise(doubles))
 
 
-def test_a_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
+def test_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
     elements = np.random.default_rng(23).standard_normal(10_000)
     clipped = exact.clip_by_norm(decode(elements.tobytes(), "float64"), 1.0)
 

@@ -1,4 +1,4 @@
-"""The formats against NumPy's own conversions, and the rounding against a search among all neighbours."""
+"""Compare the formats with NumPy's conversions, and the rounding with a search among all neighbours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ fixed = settings(derandomize=True, deadline=None, database=None)
 
 
 def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
-    """All bits of the 16-bit formats; of the others a dense sample with the ends of every binade."""
+    """Return all bit patterns of a 16-bit format, or a sample of a wider one with the ends of every binade."""
     width = FORMATS[dtype].width
     if width == 16:
         return np.arange(2**16, dtype=np.uint16)
@@ -53,7 +53,7 @@ def sample_of_bits(dtype: str) -> npt.NDArray[Any]:
 
 
 def numpy_doubles(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    """NumPy's own conversion, which warns of signalling NaNs."""
+    """Convert with NumPy, which warns about signalling NaNs."""
     with np.errstate(invalid="ignore"):
         doubles: npt.NDArray[np.float64] = bits.view(DTYPES[dtype]).astype(np.float64)
     return doubles
@@ -111,7 +111,7 @@ def test_encode_undoes_decode(dtype: str) -> None:
         (Fraction(2) ** 1024, "float64"),
     ],
 )
-def test_encode_refuses_what_is_not_representable(value: float | Fraction, dtype: str) -> None:
+def test_encode_refuses_unrepresentable_values(value: float | Fraction, dtype: str) -> None:
     with pytest.raises(ValueError, match=f"is not a {dtype}"):
         encode([value], dtype)
 
@@ -170,7 +170,7 @@ def test_round_to_agrees_with_numpy_from_float64(dtype: str) -> None:
     values = generator.standard_normal(5000) * 2.0 ** generator.integers(-40, 17, 5000)
     with np.errstate(over="ignore"):
         narrow = values.astype(DTYPES[dtype])
-    # ml_dtypes converts a float64 to bfloat16 by way of float32, which rounds twice.
+    # ml_dtypes converts float64 to bfloat16 through float32, which rounds twice.
     agree = [
         round_to(Fraction(value), FORMATS[dtype]) == bits
         for value, bits in zip(values.tolist(), bits_of(narrow.tobytes(), dtype).tolist(), strict=True)
@@ -244,6 +244,6 @@ def test_neighbours(dtype: str) -> None:
     assert next_up(-smallest, dtype) == 0
 
 
-def test_value_of_refuses_what_is_not_finite() -> None:
+def test_value_of_refuses_nonfinite_bits() -> None:
     with pytest.raises(ValueError, match="no finite float16"):
         value_of(FORMATS["float16"].infinity_bits, FORMATS["float16"])

@@ -1,4 +1,4 @@
-"""Records that try to put code into what the suite writes: each script is run, and looked for what it would leave."""
+"""Check that no record can put code into a script. Each test runs the script and looks for the file of the attack."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Header
 
-#: Leaves a file behind, in one expression without a quotation mark, a space or a line break.
+#: The attack makes a file, in one expression without a quotation mark, a space or a line break.
 MARK = "executed"
 CODE = "open(chr(101)+chr(120)+chr(101)+chr(99)+chr(117)+chr(116)+chr(101)+chr(100),chr(119))"
 CASE = "global-norm.scaled-above/three-four-five/float32"
 
-#: Stands in for a framework: whatever is imported of it and called does nothing.
+#: Replaces a framework: everything imported from it can be called and does nothing.
 STAND_IN = """
 class Anything:
     def __getattr__(self, name): return self
@@ -62,14 +62,14 @@ def parts() -> tuple[Header, Cell]:
 
 
 def named(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> tuple[Header, Cell]:
-    """Return the same record of another subject, and of another adapter if one is given."""
+    """Return the same record with another subject, and with another adapter if one is given."""
     (declared,) = header.subjects
     header = replace(header, subjects=[{**declared, "name": subject}])
     return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=subject)
 
 
 def executes(header: Header, cell: Cell, folder: Path) -> bool:
-    """Write the script, if there is one, run it, and look for what the attack would leave."""
+    """Write and run the script, if there is one, and tell whether the attack left its file."""
     try:
         text = script(header, cell)
     except NoScript:
@@ -85,8 +85,8 @@ def executes(header: Header, cell: Cell, folder: Path) -> bool:
     return (folder / MARK).exists()
 
 
-def test_a_script_that_has_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    """Show that the tests below could fail: the code does what they look for."""
+def test_script_with_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
+    """Show that the tests below can fail: the code makes the file that they look for."""
     header, cell = parts
     text = script(header, cell)
     (tmp_path / "script.py").write_text(f"{text}\n", encoding="utf-8")
@@ -126,7 +126,7 @@ def test_no_text_of_the_framework_ends_the_docstring(text: str, parts: tuple[Hea
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_escaped_reads_back(text: str) -> None:
+def test_escaped_text_reads_back(text: str) -> None:
     assert ast.literal_eval(literal(text)) == text
     assert isinstance(ast.literal_eval(docstring_literal([text, "", text])), str)
 
@@ -155,9 +155,9 @@ def test_what_is_escaped_reads_back(text: str) -> None:
 def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = named(*parts, subject=name, adapter=name)
 
-    with pytest.raises(NoScript, match="no script can import it|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no script can import it|does not declare the subject"):
         script(header, cell)
-    # The subject alone is a text: the function is imported by the name that was checked.
+    # The subject alone is only text, because the script imports the function by the name that was checked.
     header, cell = named(*parts, subject=name)
     assert not executes(header, cell, tmp_path)
 
@@ -176,11 +176,11 @@ def test_no_subject_is_code(subject: str, parts: tuple[Header, Cell], tmp_path: 
     header, cell = named(*parts, subject=subject, adapter="torch")
 
     assert not executes(header, cell, tmp_path)
-    with pytest.raises(NoScript, match="no \\[\\[script\\]\\] whose `subjects` list|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|does not declare the subject"):
         script(header, cell)
 
 
-def test_a_subject_of_the_table_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_known_subject_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = named(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
     assert re.search(r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", script(header, cell))
@@ -212,7 +212,7 @@ def test_no_template_is_loaded_by_a_path(spell: str, parts: tuple[Header, Cell],
 
 
 def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
-    """Return the record of a find whose input was changed."""
+    """Return the record of a find with a changed input."""
     header, cell = parts
     case = next(each for each in all_cases() if each.id == CASE)
     shown = readable_input(case)
@@ -220,7 +220,7 @@ def find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) ->
     return header, replace(cell, case="global-norm.scaled-above/deep-12345678/float32", input=shown)
 
 
-def test_an_honest_find_has_a_script(parts: tuple[Header, Cell]) -> None:
+def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
     header, cell = find(parts, lambda shown: None)
 
     assert re.search(r"clip_norm=[0-9.]+\)", script(header, cell))
@@ -297,7 +297,7 @@ def test_no_answer_is_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Pat
 
 
 @pytest.mark.parametrize("key", ["norm_types", "formula", "dtypes", "features"])
-def test_a_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header, Cell]) -> None:
+def test_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header, Cell]) -> None:
     header, cell = parts
     (declared,) = header.subjects
     broken = {"norm_types": ["0x1p+99999"], "formula": {"eps": {"hex": CODE}}, "dtypes": [], "features": None}
@@ -307,7 +307,7 @@ def test_a_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header,
         script(header, cell)
 
 
-def test_an_unknown_rule_is_said(parts: tuple[Header, Cell]) -> None:
+def test_unknown_rule_is_reported(parts: tuple[Header, Cell]) -> None:
     header, cell = parts
 
     with pytest.raises(NoScript, match=r"no rule 'no-such\.rule'"):
@@ -341,7 +341,7 @@ of_method = Clipper().clip
 
 
 @pytest.mark.parametrize("name", ["of_lambda", "of_closure", "of_partial", "of_object", "of_method"])
-def test_a_callable_of_any_kind_has_a_script_that_shows_its_failure(
+def test_callable_of_any_kind_has_a_script_that_shows_its_failure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gradclip_adapters.registry import resolve

@@ -1,4 +1,4 @@
-"""Hosts that misbehave: each costs one cell, has the status that is written here, and leaves no process behind."""
+"""Check that each misbehaving host costs one cell, gets the status listed here, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: Three cells, of which the second asks for a norm of 5.
+#: Three cells; the second has a threshold of 5.
 SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
 
-#: What an adapter's bad call must be recorded as, and a phrase of the detail.
+#: The status that an adapter's bad call must get, and a phrase of the detail.
 ADAPTERS = {
     "right": ("pass", ""),
     "slow_to_start": ("pass", ""),
@@ -45,7 +45,7 @@ ADAPTERS = {
     "declines": ("unsupported", "no thresholds of 5 here"),
     "wrong_count": ("fail", "1 gradient came back for 2"),
     "wrong_shape": ("fail", "came back as (1, 2)"),
-    "none_instead": ("fail", "None came back"),
+    "none_instead": ("fail", "came back as None"),
     "other_dtype": ("fail", "came back as int32"),
     "lies_about_dtype": ("crash", "bytes"),
     "too_few_bytes": ("crash", "bytes"),
@@ -85,7 +85,7 @@ WAYS = {
     "half_a_line_and_an_end": ("crash", "not JSON"),
 }
 
-#: How a start fails, and a phrase of the message.
+#: The kind of a failed start, and a phrase of the message.
 STARTS = {
     "dies_at_start": ("no-host", "exit code 9"),
     "leaves_at_start": ("no-host", "a licence is missing"),
@@ -98,7 +98,7 @@ STARTS = {
     "no_such_file": ("bad-target", "There is no file"),
 }
 
-#: The same for hosts that greet the suite by themselves.
+#: The same for hosts with a wrong greeting.
 GREETINGS = {
     "other_protocol": ("protocol", "The host speaks protocol 2, the suite 1"),
     "environment_that_overrides": ("broken-adapter", "The environment names 'python'"),
@@ -108,6 +108,7 @@ GREETINGS = {
     "norm_type_beyond_range": ("broken-adapter", "'0x1p+99999' is beyond the range of float64"),
     "unknown_feature": ("broken-adapter", "declares the feature 'exclude'"),
     "unknown_operation": ("broken-adapter", "'clip' is not one of"),
+    "formula_of_no_kind": ("broken-adapter", "no formula of the kind 'x'"),
     "unknown_dtype": ("broken-adapter", "'float31' is not one of"),
     "name_of_two_lines": ("broken-adapter", "a name is printable text"),
     "name_without_an_end": ("broken-adapter", "1,000,000 characters in a name: the limit is 300"),
@@ -115,13 +116,13 @@ GREETINGS = {
 
 
 def run_of(command: list[str], jobs: int = 1) -> Run:
-    """The run of a host over the three cells."""
+    """Run a host over the three cells."""
     request = RunRequest("fake", lambda: HostProcess(command, start_seconds=60), SELECTION, timeout=2, jobs=jobs)
     return run_adapter(request, io.StringIO())
 
 
 def check_run(run: Run, status: str, phrase: str) -> None:
-    """All three cells are there, and the second alone is as expected."""
+    """Check that all three cells are there and that only the second one differs."""
     assert [cell.case.split("/")[1] for cell in run.cells] == ["above-and-below", "both-above", "only-together-above"]
     assert [cell.status for cell in run.cells] == ["pass", status, "pass"]
     assert phrase in run.cells[1].detail
@@ -166,41 +167,41 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     assert phrase in str(raised.value)
 
 
-def test_fault_in_a_declaration_is_told_without_a_traceback() -> None:
+def test_fault_in_a_declaration_shows_no_traceback() -> None:
     with pytest.raises(StartError) as raised:
         HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=60)
 
     assert "Traceback" not in str(raised.value)
 
 
-def test_every_fake_is_expected_to_be_something() -> None:
-    # Helpers, and those of other tests.
+def test_every_fake_host_has_an_expected_status() -> None:
+    # These are helpers, or other tests use them.
     helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
 
 
-def test_greeting_that_is_none() -> None:
+def test_greeting_that_is_not_a_message_is_refused() -> None:
     with pytest.raises(StartError, match=r"not an `about`.*Welcome to the framework"):
         HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])
 
 
 def test_host_that_never_reads_is_ended_in_time() -> None:
     host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "never_reads_again"], start_seconds=60)
-    # More than a pipe holds.
+    # The call is larger than a pipe's buffer.
     call = Call("fake", (Gradient("g0", Array("float32", (1 << 20,), bytes(4 << 20))),), {"clip_norm": 1.0})
 
     assert host.ask(call, 1.0) == TimedOut(1.0)
     host.close()
 
 
-def test_launcher_that_does_not_exist() -> None:
+def test_launcher_that_does_not_exist_is_named() -> None:
     with pytest.raises(StartError, match="Cannot run 'no-such-launcher'") as raised:
         HostProcess(["no-such-launcher", "fake"])
     assert raised.value.kind == "no-host"
 
 
-def test_host_that_cannot_be_started_again_costs_each_cell_that_is_left(tmp_path: Path) -> None:
+def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: Path) -> None:
     adapter = tmp_path / "once.py"
     text = (HOSTS / "exits.py").read_text(encoding="utf-8")
     marker = tmp_path / "started"
@@ -223,9 +224,9 @@ def test_several_jobs_have_hosts_of_their_own() -> None:
     ]
 
 
-def test_process_that_a_host_leaves_behind_holds_nothing_up(tmp_path: Path) -> None:
+def test_process_that_outlives_its_host_does_not_block_the_run(tmp_path: Path) -> None:
     adapter, number = tmp_path / "leaves_a_process.py", tmp_path / "number"
-    # In a session of its own, it outlives the host, and holds the host's standard error open.
+    # In its own session, the child outlives the host and keeps the host's standard error open.
     child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True).pid"
     kept = f"open({str(number)!r}, 'w').write(str({child}))\n"
     text = (HOSTS / "right.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination of a real `gradclip check`: it says so, closes the record as incomplete, leaves nothing."""
+"""Check that `gradclip check`, when interrupted, says so, closes its record as incomplete and ends its processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from gradclip_reports.records import RecordError, read_runs
 
-#: A bound for what must end by itself, which on no machine takes so many seconds. A host may start for longer.
+#: A limit in seconds for what ends by itself. It is far above the time that any machine needs.
 LONG = 200
 
 HOSTS = Path(__file__).with_name("hosts")
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """A real `gradclip check` that hears Ctrl-C, which a shell's job in the background does not."""
+    """Start a real `gradclip check` that reacts to Ctrl-C, which a background job of a shell ignores."""
     command = [*MAIN, "check", *arguments, *NARROW]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -39,7 +39,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_for_cells(record: Path, count: int) -> None:
-    """Until the record holds so many cells."""
+    """Wait until the record holds this many cells."""
     deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
@@ -55,7 +55,7 @@ def wait_for_progress(process: subprocess.Popen[str], words: str) -> None:
 
 
 def lines_of(record: Path) -> list[dict[str, Any]]:
-    """The lines of a record."""
+    """Return the lines of a record."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
@@ -66,7 +66,7 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / f"{host}.py"), "-o", str(record))
     wait_for_cells(record, 1)
-    # Long enough for the call that hangs to be under way.
+    # Wait until the call that hangs has started.
     time.sleep(0.5)
 
     process.send_signal(number)
@@ -97,7 +97,7 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "hangs.jsonl")[-1]["incomplete"]
 
 
-#: Starts once, and when it is started again leaves a mark and never gets ready.
+#: This adapter starts once. When it is started again, it leaves a mark and never gets ready.
 STARTS_ONCE = """
 import sys, time
 from pathlib import Path
@@ -113,14 +113,14 @@ except FileExistsError:
 
 @pytest.fixture
 def starts_once(tmp_path: Path) -> Path:
-    """An adapter of which one host starts, and each other one never gets ready."""
+    """Return an adapter whose first host starts and whose other hosts never get ready."""
     path = tmp_path / "starts_once.py"
     path.write_text(STARTS_ONCE.format(hosts=str(HOSTS), folder=str(tmp_path)), encoding="utf-8")
     return path
 
 
 def wait_for_file(path: Path) -> None:
-    """Wait until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + LONG
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} was never there"

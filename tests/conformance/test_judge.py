@@ -1,4 +1,4 @@
-"""The judge on hand-made answers: each expectation, each status, and what may and may not excuse an answer."""
+"""Check the judge on hand-made answers: each expectation, each status, and what may excuse an answer."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ nan, inf = math.nan, math.inf
 
 
 def array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Array:
-    """An array of these values."""
+    """Return an array of these values."""
     return Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
 
 
 def rounded(values: Sequence[float], dtype: str = "float32") -> Array:
-    """An array of these values, each rounded to the dtype."""
+    """Return an array of these values, each rounded to the dtype."""
     return Array.of(np.array(values, dtype=dtype))
 
 
 def subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
-    """A subject that is nobody's."""
+    """Return a subject of a made-up library."""
     return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
 
 
@@ -59,13 +59,13 @@ def a_case(
     excluded: Sequence[int] = (),
     **options: float,
 ) -> Case:
-    """A case of one-dimensional gradients."""
+    """Return a case of one-dimensional gradients."""
     gradients = [tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
     return case(rule, "hand-made", dtype, gradients, options, expectation)
 
 
 def verdict(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
-    """The verdict on answers, of which replies may be given as their gradients."""
+    """Return the verdict on answers. A list of gradients stands for a reply."""
     full = [Replied(Reply(tuple(each))) if isinstance(each, list) else each for each in answers]
     about = context.pop("subject", subject(asked.operation))
     return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
@@ -139,19 +139,19 @@ class TestValues:
         assert verdict(asked, [array(TRIANGLE)]).status == "pass"
         assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
 
-    def test_a_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
-        # 3, 4 and 5 times a number of 24 bits: the norm is representable, its square is not.
+    def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
+        # The norm is 5 times the scale and representable. Its square is not.
         scale = 1 + 2.0**-20
         asked = a_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
 
         assert predict(asked).near == (True,)
         assert predict(a_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
 
-    def test_a_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
+    def test_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
         assert predict(a_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
         assert predict(a_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
 
-    def test_a_coarse_dtype_beside_a_fine_one_is_quality(self) -> None:
+    def test_coarse_coefficient_for_mixed_dtypes_is_quality(self) -> None:
         gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -162,7 +162,7 @@ class TestValues:
         assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
         assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
 
-    def test_a_coarse_dtype_excuses_none_that_is_clipped_by_a_norm_of_its_own(self) -> None:
+    def test_coarse_coefficient_is_no_excuse_for_a_clip_by_own_norm(self) -> None:
         gradients = [tensor([3.0, 4.0], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -172,13 +172,14 @@ class TestValues:
         found = verdict(asked, [rounded([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 1" in found.detail) == ("fail", True)
 
-    def test_the_worst_grade_counts_and_then_the_most_ulp(self) -> None:
+    def test_worst_status_counts_before_the_most_ulp(self) -> None:
         gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = float(np.float16(1 / 2.5))
-        # Many ulp of float64, for which float16 is an excuse, beside few of float16, for which nothing is.
+        # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few ulp of the float16
+        # gradient.
         off = np.array([0.4, 0.2], np.float16) + 40 * np.spacing(np.float16(0.4))
         found = verdict(asked, [Array.of(off), array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 0" in found.detail) == ("fail", True)
@@ -188,42 +189,43 @@ class TestValues:
         )
         assert "gradient 1" in found.detail
 
-    def test_the_same_result_of_two_gradients_is_measured_twice(self) -> None:
+    def test_same_result_of_two_gradients_is_measured_twice(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
 
         assert verdict(asked, [array(TRIANGLE), array([6.0, 8.0])]).status == "pass"
         assert verdict(asked, [array(TRIANGLE), array(TRIANGLE)]).status == "fail"
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-    def test_budget_and_bound_are_where_they_are_said_to_be(self, dtype: str) -> None:
+    def test_status_changes_at_the_budget_and_at_the_bound(self, dtype: str) -> None:
         asked = a_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
-        statuses = []
-        for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1):
-            statuses.append(verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status)
+        statuses = [
+            verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status
+            for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1)
+        ]
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
-    def test_the_word_says_by_how_much_an_answer_is_off_and_that_of_a_pass_does_not(self) -> None:
+    def test_behaviour_of_a_failure_says_how_far_it_is_off(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
         assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
         assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
 
-    def test_a_result_of_another_dtype_still_has_values(self) -> None:
+    def test_result_of_another_dtype_still_has_values(self) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
 
         assert found.status == "pass"
 
     @pytest.mark.parametrize("bad", [nan, inf, -inf])
-    def test_a_result_that_is_not_finite_fails(self, bad: float) -> None:
+    def test_result_that_is_not_finite_fails(self, bad: float) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
 
         assert (found.status, found.ulp) == ("fail", inf)
 
-    def test_a_raise_fails(self) -> None:
+    def test_raise_fails(self) -> None:
         found = verdict(a_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
@@ -242,18 +244,14 @@ class TestValues:
             ([1.625, -2.125], "fail"),
         ],
     )
-    def test_of_a_step_that_leaves_the_range_the_consequence_is_quality(
-        self, result: list[float] | None, status: str
-    ) -> None:
+    def test_result_of_a_step_that_leaves_the_range_is_quality(self, result: list[float] | None, status: str) -> None:
         given = [3.0, -4.0]
         asked = a_case(expect("values", leaves_range=True), given, clip_norm=2.5)
 
         assert verdict(asked, [array(result or given)]).status == status
 
     @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
-    def test_of_a_step_that_leaves_the_range_an_error_is_quality_where_it_is_the_norm(
-        self, size: float, status: str
-    ) -> None:
+    def test_error_about_a_norm_that_leaves_the_range_is_quality(self, size: float, status: str) -> None:
         asked = a_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
 
         assert verdict(asked, Raised("FloatingPointError", "")).status == status
@@ -261,7 +259,7 @@ class TestValues:
     @pytest.mark.exam(sample=3)
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize("operation", ["norm", "global-norm"])
-    def test_of_large_tensors_identity_zeros_and_nan_fail(self, operation: str, dtype: str) -> None:
+    def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:
         asked = next(
             each
             for each in all_cases()
@@ -273,7 +271,7 @@ class TestValues:
 
         assert [verdict(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
 
-    def test_through_an_optimizer_the_learning_rate_counts(self) -> None:
+    def test_learning_rate_of_an_optimizer_counts(self) -> None:
         asked = a_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
 
         assert verdict(asked, [array([0.375, 0.5])]).status == "pass"
@@ -293,13 +291,13 @@ class TestClipByValue:
             (-inf, inf, [3.0, -3.0, 0.5, inf, -inf, nan]),
         ],
     )
-    def test_an_infinite_bound_is_none(self, low: float, high: float, expected: list[float]) -> None:
+    def test_infinite_bound_limits_nothing(self, low: float, high: float, expected: list[float]) -> None:
         asked = self.asked(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
 
         assert verdict(asked, [array(expected)]).status == "pass"
         assert verdict(asked, [array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
 
-    def test_the_sign_of_a_zero_inside_is_kept(self) -> None:
+    def test_sign_of_a_zero_inside_must_stay(self) -> None:
         asked = self.asked(-0.0, 2.0, max=1.0)
 
         assert verdict(asked, [array([-0.0, 1.0])]).status == "pass"
@@ -307,15 +305,15 @@ class TestClipByValue:
         through = subject("clip_by_value", "optimizer")
         assert verdict(asked, [array([0.0, 1.0])], subject=through).status == "pass"
 
-    def test_the_sign_of_a_zero_that_is_a_bound_is_free(self) -> None:
+    def test_sign_of_a_zero_at_a_bound_is_free(self) -> None:
         assert verdict(self.asked(-0.0, 2.0, min=0.0, max=1.0), [array([0.0, 1.0])]).status == "pass"
 
-    def test_one_ulp_is_too_much(self) -> None:
+    def test_one_ulp_off_fails(self) -> None:
         found = verdict(self.asked(3.0, max=1.0), [array([next_down(1.0, "float32")])])
 
         assert found.status == "fail"
 
-    def test_a_nan_that_became_a_bound_fails(self) -> None:
+    def test_nan_that_became_a_bound_fails(self) -> None:
         assert verdict(self.asked(nan, max=1.0), [array([1.0])]).status == "fail"
 
 
@@ -331,7 +329,7 @@ class TestSubnormals:
         assert verdict(asked, flushed, subject=declared).status == "pass"
         assert verdict(asked, [array([1.0, 0.0])], subject=declared).status == "fail"
 
-    def test_the_smallest_normal_number_is_none_that_is_flushed(self) -> None:
+    def test_smallest_normal_number_must_not_be_flushed(self) -> None:
         normal = 2.0**-126
         asked = a_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
         declared = subject("clip_by_global_norm", "flushes_subnormals")
@@ -361,7 +359,7 @@ class TestReturnedNorm:
             assert self.of(array([5.0], dtype, ()), TRIANGLE) == "pass"
             assert self.of(array([5.0], dtype), TRIANGLE) == "pass"
 
-    def test_a_narrower_norm_loses_digits(self) -> None:
+    def test_narrower_norm_loses_digits(self) -> None:
         values = [1.0, 2.0, 3.0]
         exact = math.sqrt(14)
 
@@ -373,10 +371,10 @@ class TestReturnedNorm:
         assert self.of(array([5.0, 5.0]), TRIANGLE) == "fail"
         assert self.of(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
 
-    def test_the_norm_after_the_clip_fails(self) -> None:
+    def test_norm_after_the_clip_fails(self) -> None:
         assert self.of(array([1.0], shape=()), TRIANGLE) == "fail"
 
-    def test_an_integer_zero_over_nothing_passes(self) -> None:
+    def test_integer_zero_over_nothing_passes(self) -> None:
         assert self.of(Array.of(np.array(0))) == "pass"
 
     @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
@@ -388,11 +386,11 @@ class TestReturnedNorm:
         assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
         assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
         assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
-        # Above the largest number, and nearer to it than to what comes next.
+        # The norm is above the largest number, but rounds down to it.
         assert self.of(array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
         assert self.of(array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
 
-    def test_an_error_is_right_only_where_the_dtype_holds_no_norm_and_no_option_asks_for_it(self) -> None:
+    def test_error_passes_only_if_the_dtype_cannot_hold_the_norm(self) -> None:
         def of(*values: float, features: Sequence[str] = ()) -> str:
             asked = a_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
             about = subject("clip_by_global_norm", *features)
@@ -404,14 +402,14 @@ class TestReturnedNorm:
 
 
 class TestUntouched:
-    def test_nan_is_called_so(self) -> None:
+    def test_detail_names_nan(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
         scaled = a_case(expect("values"), TRIANGLE, clip_norm=1.0)
 
         assert "Element 1 of gradient 0 is NaN or infinite" in verdict(scaled, [array([0.75, nan])]).detail
         assert verdict(asked, [array([0.5, nan])]).status == "fail"
 
-    def test_bits_count(self) -> None:
+    def test_untouched_means_bit_for_bit(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
 
         assert verdict(asked, [array([0.0, 1.0])]).status == "pass"
@@ -428,7 +426,7 @@ class TestUntouched:
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan]).status == "fail"
         assert verdict(asked, [rounded([0.6, 0.8]), other_nan], subject=through).status == "pass"
 
-    def test_the_same_bits_of_another_dtype_are_not_the_same(self) -> None:
+    def test_same_bits_of_another_dtype_are_not_the_same(self) -> None:
         asked = a_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
 
         assert verdict(asked, [array([1.0], "float16")]).status == "pass"
@@ -442,23 +440,23 @@ class TestForm:
         ("results", "said"),
         [
             ([array(TRIANGLE)], "1 gradient came back for 2"),
-            ([array(TRIANGLE), array([0.0])], "there was none, and one came back"),
-            ([None, None], "there was one, and None came back"),
+            ([array(TRIANGLE), array([0.0])], "was None and came back as an array"),
+            ([None, None], "was an array and came back as None"),
             ([array(TRIANGLE, shape=(2, 1)), None], "shape"),
             ([Array("int64", (2,), bytes(16)), None], "int64"),
             ([array(TRIANGLE, "float64"), None], "came back as float64"),
         ],
     )
-    def test_what_is_broken_is_said(self, results: list[Array | None], said: str) -> None:
+    def test_detail_names_the_broken_form(self, results: list[Array | None], said: str) -> None:
         found = verdict(self.asked, results)
 
         assert found.status == "fail"
         assert said in found.detail
 
-    def test_a_kept_form_passes(self) -> None:
+    def test_kept_form_passes(self) -> None:
         assert verdict(self.asked, [array([0.5, 0.5]), None]).status == "pass"
 
-    def test_a_sparse_gradient_may_come_back_dense(self) -> None:
+    def test_sparse_gradient_may_come_back_dense(self) -> None:
         sparse = replace(tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
         asked = case("global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, expect("values"))
 
@@ -484,12 +482,12 @@ class TestNotSilent:
     def test_answers(self, answer: Any, status: str) -> None:
         assert verdict(self.asked, answer).status == status
 
-    def test_an_error_is_no_answer_where_an_option_asks_for_it(self) -> None:
+    def test_error_fails_if_there_is_an_option_for_it(self) -> None:
         about = subject("clip_by_global_norm", "error_if_nonfinite")
 
         assert verdict(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
 
-    def test_a_gradient_of_its_own_norm_is_not_touched(self) -> None:
+    def test_nan_of_another_gradient_does_not_count_for_own_norms(self) -> None:
         asked = a_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
         assert verdict(asked, [array([nan]), array([1.5, 2.0])]).status == "pass"
@@ -500,7 +498,7 @@ class TestRaises:
     unchanged = (array([nan]),)
 
     @pytest.mark.parametrize("atomic", [False, True])
-    def test_an_error_is_asked_for(self, atomic: bool) -> None:
+    def test_error_is_required_if_asked_for(self, atomic: bool) -> None:
         asked = a_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
 
         assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
@@ -508,7 +506,7 @@ class TestRaises:
         changed = "fail" if atomic else "pass"
         assert verdict(asked, Raised("RuntimeError", "", (array([0.0]),))).status == changed
 
-    def test_a_negative_threshold_is_refused(self) -> None:
+    def test_negative_threshold_is_refused(self) -> None:
         asked = a_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
 
         assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
@@ -540,7 +538,7 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
         assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
-    def test_the_word_is_of_the_call_that_raised(self) -> None:
+    def test_behaviour_names_both_calls(self) -> None:
         asked = a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
         found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
@@ -549,7 +547,7 @@ class TestEffects:
         assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "other:1.5,2 then unchanged"
 
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
-    def test_a_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
+    def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
         assert (
             verdict(a_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status == status
         )
@@ -574,11 +572,11 @@ class TestEffects:
         (NotSupported("no such thing"), "unsupported"),
     ],
 )
-def test_without_an_answer_of_the_framework(answer: Answer, status: str) -> None:
+def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
     assert verdict(a_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
 
 
-def test_what_nobody_defines_is_recorded() -> None:
+def test_undefined_behaviour_is_recorded() -> None:
     asked = a_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
     assert verdict(asked, [array([nan, nan])]).status == "unspecified"
@@ -608,10 +606,10 @@ class TestOwnFormula:
 
             assert (found.status, found.quote) == ("documented", self.claim.phrase)
 
-    def test_the_neutral_formula_passes_whatever_is_claimed(self) -> None:
+    def test_neutral_formula_passes_despite_a_claim(self) -> None:
         assert self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
 
-    def test_a_formula_that_rounds_alike_passes(self) -> None:
+    def test_formula_that_rounds_alike_passes(self) -> None:
         found = self.judged(
             a_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0), array([150.0, 200.0], "float16")
         )
@@ -623,8 +621,8 @@ class TestOwnFormula:
 
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
-    def test_the_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # Below 2**-18 an ulp is half of that at it: of the smaller ones, 2 to the neutral result and 1.24 to the own.
+    def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
+        # An ulp below 2**-18 is half an ulp at it. The result is 2 small ulp from the neutral one, 1.24 from its own.
         asked = a_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
@@ -638,7 +636,7 @@ class TestOwnFormula:
         assert self.judged(asked, array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
 
     def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
-        # Its coefficient is 0.9989 at first, which in bfloat16 may be 0.9922, and then 1.02 and beyond.
+        # The first coefficient is 0.9989, which may round to 0.9922 in bfloat16. The later ones are 1.02 and more.
         values = [2.0**-18, 245 * 2.0**-28]
         scaled = array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
 
@@ -654,7 +652,7 @@ class TestOwnFormula:
         ]
 
     def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
-        # Its result is 5 ulp below the input, and its threshold 6 ulp below the norm.
+        # The result by its own formula is 5 ulp below the input, and the threshold is 6 ulp below the norm.
         asked = a_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )
@@ -662,7 +660,7 @@ class TestOwnFormula:
 
         assert found == ["documented", "documented", "fail", "pass"]
 
-    def test_a_wrong_claim_excuses_nothing(self) -> None:
+    def test_wrong_claim_excuses_nothing(self) -> None:
         found = self.judged(a_case(expect("values"), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
 
         assert found.status == "fail"
@@ -674,14 +672,14 @@ class TestOwnFormula:
 
         assert self.judged(asked, Array.of(poor)).status == "fail"
 
-    def test_excluded_gradients_are_no_matter_of_formulas(self) -> None:
+    def test_formula_excuses_no_change_of_excluded_gradients(self) -> None:
         asked = a_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
 
         assert verdict(asked, [self.own(TRIANGLE, 1.0), array([0.5])], claims=(self.claim,)).status == "fail"
 
 
 class TestOwnEdges:
-    def test_a_behaviour_that_is_claimed_is_documented(self) -> None:
+    def test_behaviour_that_is_claimed_is_documented(self) -> None:
         claim = Claim(
             "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"
         )
@@ -696,7 +694,7 @@ class TestOwnEdges:
         elsewhere = replace(asked, rule="global-norm.scaled-above")
         assert verdict(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
 
-    def test_what_agrees_is_not_documented_as_a_difference(self) -> None:
+    def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
         zeros = [array([0.0, 0.0])]
         erased = a_case(expect("values"), TRIANGLE, clip_norm=0.0)
@@ -706,7 +704,7 @@ class TestOwnEdges:
         found = [verdict(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
         assert found == ["pass", "quality", "documented"]
 
-    def test_an_error_of_a_second_call_is_what_a_claim_speaks_of(self) -> None:
+    def test_claim_about_errors_covers_the_second_call(self) -> None:
         claim = Claim("library.clip", ("*",), None, "raises:RuntimeError", "can be called once", "its page")
         answers = [array([1.5, 2.0])], Raised("RuntimeError", "")
 

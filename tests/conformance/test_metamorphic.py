@@ -1,4 +1,4 @@
-"""Relations between calls: each catches the clipper that breaks it, and blames none that keeps it."""
+"""Check that each relation between calls catches the clipper that breaks it, and no clipper that keeps it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NORMS = ("clip_by_norm", "clip_by_global_norm")
 
 
 def norm_of(grads: Sequence[Any]) -> float:
-    """The norm of several arrays in float64."""
+    """Return the norm of several arrays in float64."""
     return math.sqrt(math.fsum(float(x) ** 2 for grad in grads for x in np.ravel(grad).astype(np.float64)))
 
 
 def by_global_norm(coefficient: Callable[[float, float], float]) -> Clipper:
-    """A clip by global norm that multiplies by a function of norm and threshold."""
+    """Return a clip by global norm whose coefficient is a function of the norm and the threshold."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
         norm = norm_of([grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag])
@@ -41,12 +41,12 @@ def by_global_norm(coefficient: Callable[[float, float], float]) -> Clipper:
 
 
 def plain(norm: float, threshold: float) -> float:
-    """The neutral coefficient."""
+    """Return the coefficient of the neutral formula."""
     return threshold / norm if norm > threshold else 1.0
 
 
 def changed(result: Callable[[Grads], Grads]) -> Clipper:
-    """The right clip, and then something done to its results."""
+    """Return the right clip followed by a change of its results."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
         return result(by_global_norm(plain)(grads, clip_norm=clip_norm, need_clip=need_clip))
@@ -55,12 +55,12 @@ def changed(result: Callable[[Grads], Grads]) -> Clipper:
 
 
 def counts(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
-    """Divides by the number of gradients, None and excluded ones too."""
+    """Divide by the number of gradients, including missing and excluded ones."""
     return by_global_norm(plain)(grads, clip_norm=clip_norm * 3 / max(len(grads), 1), need_clip=need_clip)
 
 
 def first_counts_twice(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
-    """Counts the first gradient twice in the norm."""
+    """Count the first gradient twice in the norm."""
     included = [grad for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag]
     factor = plain(norm_of([*included, *included[:1]]), clip_norm)
     return [
@@ -70,7 +70,7 @@ def first_counts_twice(grads: Grads, *, clip_norm: float, need_clip: list[bool])
 
 
 def mean_square(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
-    """Takes the root of the mean square for the norm."""
+    """Use the root of the mean square as the norm."""
     count = sum(grad.size for grad, flag in zip(grads, need_clip, strict=True) if grad is not None and flag)
     return by_global_norm(lambda norm, c: plain(norm / math.sqrt(max(count, 1)), c / 8))(
         grads, clip_norm=clip_norm, need_clip=need_clip
@@ -109,7 +109,7 @@ BROKEN: tuple[tuple[str, Clipper], ...] = (
 
 @pytest.mark.exam(sample=4)
 @pytest.mark.parametrize(("name", "clip"), BROKEN, ids=[f"{name}-{i}" for i, (name, _) in enumerate(BROKEN)])
-def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
+def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -> None:
     cells = check_clipper(clip, "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert "fail" in {cell["status"] for cell in cells}, cells
@@ -117,7 +117,7 @@ def test_the_relation_catches_what_breaks_it(name: str, clip: Clipper) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
-def test_the_relation_blames_no_right_clipper(name: str) -> None:
+def test_relation_blames_no_right_clipper(name: str) -> None:
     cells = check_clipper(by_global_norm(plain), "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]
@@ -136,12 +136,12 @@ def test_other_roundings_for_other_magnitudes_are_quality() -> None:
     assert [cell["status"] for cell in cells] == ["quality"]
 
 
-def test_a_second_call_that_raises_fails() -> None:
+def test_second_call_that_raises_fails() -> None:
     calls = []
 
     def clip(grads: Grads, *, clip_norm: float) -> Grads:
         calls.append(grads)
-        # Before the two calls of the case are those that look whether a norm is returned.
+        # Two calls come before those of the case: they find out whether a norm is returned.
         if len(calls) == 4:
             msg = "once only"
             raise RuntimeError(msg)

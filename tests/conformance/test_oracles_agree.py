@@ -1,4 +1,4 @@
-"""The two oracles give the same answers, and would be caught where they did not."""
+"""Check that the two oracles agree, and that a disagreement would be caught."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ORDERS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, math.inf)
 
 
 def exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
-    """These values as the oracles see them."""
+    """Return these values in the form that the oracles read."""
     return decode(encode(values, dtype), dtype)
 
 
 @st.composite
 def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
-    """Finite tensors of one dtype with all bits likely alike, and a threshold that is one of its numbers."""
+    """Draw finite tensors of one dtype, uniform over its bit patterns, and a threshold of the same dtype."""
     form = FORMATS[draw(st.sampled_from(sorted(FORMATS)))]
     bits = st.integers(0, form.infinity_bits - 1)
     signed = st.builds(lambda magnitude, negative: magnitude | form.sign_bit * negative, bits, st.booleans())
@@ -103,7 +103,7 @@ def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fracti
         assert first.values.negative == second.values.negative
 
 
-def test_clips_by_value_agree_on_what_is_not_finite() -> None:
+def test_clips_by_value_agree_on_nonfinite_elements() -> None:
     tensor = exactly([math.nan, math.inf, -math.inf, -0.0])
     for low, high in ((-1, 2), (3, 1), (0, 0)):
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
@@ -123,7 +123,7 @@ def test_exclusion_and_none_agree() -> None:
 
 @pytest.mark.parametrize("p", [0.3, math.pi, 2.718, 17.25])
 def test_second_oracle_reaches_the_other_norms(p: float) -> None:
-    """Against the same sum in float64, and by the power of the two ends where that is rational."""
+    """Compare the second oracle's norm with the same sum in float64, and a clip with an exact value."""
     values = [3.0, -4.0, 0.5, 0.0]
 
     bounds = arbitrary_precision.norm([exactly(values)], p)
@@ -135,14 +135,14 @@ def test_second_oracle_reaches_the_other_norms(p: float) -> None:
     assert float(gradient.fractions()[0] * bounds.middle) == 3.0
 
 
-def test_orders_that_are_no_norm_are_refused() -> None:
+def test_invalid_orders_of_a_norm_are_refused() -> None:
     for p in (0.0, -2.0, math.nan):
         with pytest.raises(ValueError, match="no norm of order"):
             arbitrary_precision.norm([exactly([1.0])], p)
 
 
 def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
-    """Wrong by as little as an oracle could be wrong, and what is to be said of it."""
+    """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
     (gradient,) = clipped.gradients
     assert gradient is not None
     tiny = 1 + power_of_two(-150)
@@ -157,7 +157,7 @@ def _tampered(clipped: Clipped) -> list[tuple[str, Clipped]]:
 
 
 @pytest.mark.parametrize("which", range(5))
-def test_a_wrong_oracle_is_caught(which: int) -> None:
+def test_wrong_oracle_is_caught(which: int) -> None:
     right = exact.clip_by_norm(exactly([3.0, 5.0]), 1.0)
     said, wrong = _tampered(right)[which]
 

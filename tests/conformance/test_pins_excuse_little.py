@@ -1,4 +1,4 @@
-"""Pins that are shipped excuse the answer that they were made of, and no other wrong one in its place."""
+"""Check that shipped pins excuse the pinned answer and no other wrong answer in its place."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Factor = Callable[[Any, Any], Any]
 
 
 def norm_of(grads: Gradients) -> Any:
-    """The norm, squared and summed in the dtype."""
+    """Return the norm, squared and summed in the gradients' dtype."""
     with np.errstate(all="ignore"):
         return np.sqrt(sum(np.sum(grad * grad, dtype=grad.dtype) for grad in grads))
 
 
 def with_eps(eps: float) -> Factor:
-    """The coefficient with a number added to the norm."""
+    """Return the coefficient with a number added to the norm."""
     return lambda norm, clip_norm: min(clip_norm / (float(norm) + eps), 1.0)
 
 
 def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: result) -> Callable[..., Gradients]:
-    """A clip by global norm that multiplies by a factor, and does something to its results."""
+    """Return a clip by global norm that multiplies by a factor and then changes its results."""
 
     def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
         with np.errstate(all="ignore"):
@@ -45,19 +45,19 @@ def scaled_by(factor: Factor, change: Callable[[Any], Any] = lambda result: resu
 
 
 def raises(grads: Gradients, *, clip_norm: float) -> Gradients:
-    """Gives no result."""
+    """Raise instead of clipping."""
     msg = "no kernel"
     raise NotImplementedError(msg)
 
 
 def without_positive(result: Any) -> Any:
-    """What is positive is lost."""
+    """Replace positive elements by zero."""
     return np.minimum(result, 0)
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A pinned case of a framework, an imitation of what it does, and other wrong answers to the same case."""
+    """A pinned case of a framework, an imitation of the pinned behaviour, and other wrong answers to the same case."""
 
     adapter: str
     subject: str
@@ -134,7 +134,7 @@ PINS = (
 
 
 def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
-    """The status of the pinned case for a function under the framework's name."""
+    """Return the status of the pinned case for a function that runs under the framework's name."""
     with np.errstate(all="ignore"):
         connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
         planned = plan_cells(connection.description.subjects, all_cases(), Selection(cases=(pin.case,)))
@@ -144,7 +144,7 @@ def status_of(pin: Pinned, function: Callable[..., Gradients]) -> str:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.case)
-def test_the_answer_that_was_pinned_is_a_deviation(pin: Pinned) -> None:
+def test_pinned_answer_is_a_deviation(pin: Pinned) -> None:
     assert status_of(pin, pin.as_pinned) == "deviation"
 
 
@@ -159,13 +159,13 @@ def test_another_wrong_answer_is_changed(pin: Pinned, other: Callable[..., Gradi
 
 
 def moved(array: np.ndarray[Any, Any], towards: float) -> np.ndarray[Any, Any]:
-    """Return an array of which every element is the next number."""
+    """Return the array with each element replaced by the next number."""
     return np.nextafter(array, array.dtype.type(towards))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("towards", [-np.inf, np.inf])
-def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towards: float) -> None:
+def test_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towards: float) -> None:
     random = np.random.default_rng(7)
     given = random.standard_normal(1000).astype(dtype)
     got = (given / 3).astype(dtype)
@@ -193,11 +193,11 @@ def test_a_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, to
         lambda got: np.where(np.arange(got.size) == 500, np.inf, got),
         lambda got: np.where(np.arange(got.size) == 1, 2 * got, got),
         lambda got: got[:-1],
-        lambda got: np.abs(got),
+        np.abs,
     ],
     ids=["scaled", "other sign", "reversed", "a third lost", "a NaN", "an infinity", "a first one", "shorter", "abs"],
 )
-def test_a_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any]) -> None:
+def test_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any]) -> None:
     given = np.random.default_rng(7).standard_normal(1000).astype("float32")
     pinned, answered = (
         f"other:{write_numbers([Array.of(np.asarray(one, 'float32'))], [Array.of(given)])}"
@@ -209,13 +209,13 @@ def test_a_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], A
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e160, 1e307])
-def test_a_summary_stays_within_the_range(scale: float) -> None:
+def test_summary_stays_within_the_range(scale: float) -> None:
     given = np.full(100, scale)
 
     assert ", norm x0.5, along 1, " in write_numbers([Array.of(given / 2)], [Array.of(given)])
 
 
-def test_a_pin_of_few_numbers_is_exact() -> None:
+def test_pin_of_few_numbers_is_exact() -> None:
     assert not same_behaviour("other:1,2,3", "other:1,2,3.01")
     assert not same_behaviour("other:1,2 off by 2^20 ulp", "other:1,2 off by 2^21 ulp")
     assert not same_behaviour("all-nan", "all-zero")

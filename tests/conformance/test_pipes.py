@@ -1,4 +1,4 @@
-"""What is read from a host, and where reading stops."""
+"""Check what the suite reads from a host, and where it stops reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradclip_conformance.run.pipes import TAIL_BYTES, UNASKED_LINES, LineReader
 
 
 def reader_of(text: bytes, limit: int = 100) -> LineReader:
-    """Return a reader of a pipe that holds this text, after it has read all that it will."""
+    """Return a reader of a pipe that holds this text, after the reader has finished."""
     readable, writable = os.pipe()
     with os.fdopen(writable, "wb") as stream:
         stream.write(text)
@@ -35,7 +35,7 @@ def test_line_longer_than_its_limit_is_refused(end: bytes) -> None:
         reader_of(b"x" * 101 + end).read(1, 100)
 
 
-def test_lines_that_nobody_asked_for_are_refused() -> None:
+def test_unrequested_lines_are_refused() -> None:
     reader = reader_of(b"x\n" * 1000)
 
     assert [reader.read(1, 100) for _ in range(UNASKED_LINES)] == ["x\n"] * UNASKED_LINES
@@ -43,7 +43,7 @@ def test_lines_that_nobody_asked_for_are_refused() -> None:
         reader.read(1, 100)
 
 
-def test_tail_keeps_the_last_lines_alone() -> None:
+def test_tail_keeps_only_the_last_lines() -> None:
     readable, writable = os.pipe()
     tail = Tail()
     tail.start(os.fdopen(readable, "rb"))

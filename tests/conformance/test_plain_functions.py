@@ -1,4 +1,4 @@
-"""Plain functions in the process of the suite: neither is harmed by what the other does to the process."""
+"""Check that plain functions and the suite do not harm each other in one process."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def ends(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Refuses a threshold as a program does, not a function."""
+    """End the process for a negative threshold instead of raising an error."""
     if clip_norm < 0:
         sys.exit(0)
     return grads
 
 
 def ends_at_once(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Takes no call at all."""
+    """End the process in every call."""
     sys.exit(0)
 
 
 def returns_no_norm(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Not a clip."""
+    """Return the gradients without a norm."""
     return grads
 
 
 def is_interrupted(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Met by a Ctrl-C."""
+    """Raise what Ctrl-C raises."""
     raise KeyboardInterrupt
 
 
@@ -55,7 +55,7 @@ def test_function_that_ends_the_process_costs_its_cells() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_calls_before_all_others_are_calls_of_cases(dtype: str) -> None:
+def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
     asked: list[Call] = []
 
     class Asks(PlainFunction):
@@ -116,7 +116,7 @@ def returns_much(grads, *, clip_norm):
 
 @pytest.fixture
 def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module of functions that do what a process cannot catch."""
+    """Import a module of functions that do what a process cannot catch."""
     (tmp_path / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("misbehaving")
@@ -138,7 +138,7 @@ def test_function_that_ends_its_process_at_once_costs_its_cells(
     assert all(said in result["detail"] for result in results)
 
 
-def test_other_cells_are_judged_as_ever(misbehaving: Any) -> None:
+def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
     rule = "norm.*threshold*"
     whole = check_clipper(misbehaving.right, "clip_by_norm", dtypes=["float32"], rule=rule)
     ended = check_clipper(misbehaving.leaves_at_negative, "clip_by_norm", dtypes=["float32"], rule=rule)
@@ -185,7 +185,7 @@ def test_answer_of_gigabytes_is_not_packed(misbehaving: Any) -> None:
 
 
 @pytest.mark.parametrize("memory", ["much", "4X", "-1G", "1", "9" * 400, 0])
-def test_memory_that_is_no_size_is_refused(memory: Any) -> None:
+def test_invalid_size_of_memory_is_refused(memory: Any) -> None:
     with pytest.raises(ValueError, match="of memory"):
         check_clipper(returns_no_norm, "clip_by_norm", memory=memory)
 
@@ -240,7 +240,7 @@ def clip(grads, *, clip_norm):
     ],
     ids=["guarded", "unguarded"],
 )
-def test_script_is_imported_only_where_it_merely_defines(guard: str, said: str, tmp_path: Path) -> None:
+def test_script_is_imported_only_if_it_is_guarded(guard: str, said: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(guard=guard), encoding="utf-8")
 
@@ -261,7 +261,7 @@ def test_module_that_checks_itself_while_it_is_imported_is_checked_once(
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
     assert done.stdout.startswith("False The function ran in this process"), done.stderr
-    assert "is being imported by a check of it" in done.stdout
+    assert "A check of this module is importing it" in done.stdout
 
 
 def test_function_that_another_module_would_hide_is_not_imported(
@@ -277,7 +277,7 @@ def test_function_that_another_module_would_hide_is_not_imported(
 
 
 @pytest.mark.parametrize("function", [functools.partial(returns_no_norm), "text", [].append])
-def test_what_has_no_name_in_a_module_is_not_imported(function: Any) -> None:
+def test_callable_without_a_name_in_a_module_is_not_imported(function: Any) -> None:
     with pytest.raises(CannotIsolate, match=r"no name by which|names something else"):
         import_target(function)
 
@@ -288,7 +288,7 @@ import numpy as np
 from gradclip_conformance import check_clipper
 
 def clip(grads, *, max, min=None):
-    # NumPy begins each thread with its defaults.
+    # NumPy starts each thread with its default error handling.
     assert np.geterr() == strict or threading.current_thread() is not threading.main_thread()
     np.seterr(under="print")
     return [None if grad is None else np.clip(grad, -max if min is None else min, max) for grad in grads]
@@ -300,8 +300,8 @@ print(sorted({result["status"] for result in results}), np.geterr() == strict)
 """
 
 
-def test_floating_point_errors_that_raise_are_the_functions_alone() -> None:
-    # In a process of its own, because cases are built once in each.
+def test_function_may_make_floating_point_errors_raise() -> None:
+    # This needs a process of its own, because a process builds the cases once.
     command = [sys.executable, "-W", "error", "-c", STRICT]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

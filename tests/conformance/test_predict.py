@@ -1,4 +1,4 @@
-"""Predictions and error bounds: the bounds hold for arithmetic in the dtype itself, and are not idle."""
+"""Check that predictions and error bounds hold for arithmetic in the dtype itself, and that the bounds are tight."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NUMPY = ("float16", "float32", "float64")
 
 
 def case_of(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
-    """A case of these arrays."""
+    """Return a case of these arrays."""
     gradients = [Gradient("", array) for array in arrays]
     return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
 def naive_norm(arrays: list[Any], p: float) -> Any:
-    """Powers, running sums and roots in the dtype itself, by tensors and then over their norms."""
+    """Compute the norm in the dtype itself, with running sums: first of each tensor, then over these norms."""
     kind = arrays[0].dtype.type
     norms: list[Any] = []
     for values in [*arrays, None]:
@@ -54,7 +54,7 @@ class TestErrorBounds:
         generator = np.random.default_rng(8)
         largest = 0.0
         for count in (1, 3, 30, 60) * 8:
-            # Of one sign and one binade, so that the roundings of the running sum add up.
+            # All elements have one sign and one binade, so that the rounding errors of the running sum add up.
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
             asked = case_of(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
             exact = predict(asked).norms[0]
@@ -79,10 +79,10 @@ class TestErrorBounds:
         assert bounds.norm_budget == bounds.norm_bound == 0
         assert bounds.clip_budget == pytest.approx(2, rel=0.01)
 
-    def test_a_sum_too_long_for_the_format_is_held_to_the_next_wider_one(self) -> None:
+    def test_bound_of_a_long_sum_is_that_of_the_next_wider_format(self) -> None:
         in_its_own, in_single = (error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
 
-        # Half of two rounded squares, two rounded norms, and float32's errors, which are small against these.
+        # Two rounded squares count half, two rounded norms count whole, and the errors of float32 are negligible.
         assert in_single.norm_bound == pytest.approx(3, abs=0.05)
         assert in_its_own.norm_bound > 100
         assert in_single.norm_budget == in_its_own.norm_budget
@@ -96,7 +96,7 @@ class TestErrorBounds:
 
         assert norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
 
-    def test_no_format_is_wider_than_the_widest(self) -> None:
+    def test_bound_of_a_sum_too_long_for_float64_is_infinite(self) -> None:
         assert error_bounds(FORMATS["float64"], 2.0, 2**53, 5.0).norm_bound == math.inf
 
     def test_bounds_grow_with_the_elements_that_are_counted(self) -> None:
@@ -118,7 +118,7 @@ class TestErrorBounds:
         alone = predict(case_of(few, many, operation="norm", clip_norm=1.0)).errors
         assert alone[0].norm_bound < alone[1].norm_bound
 
-    def test_of_no_gradients_nothing_is_rounded(self) -> None:
+    def test_no_gradients_have_no_rounding_error(self) -> None:
         asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
 
         assert (
@@ -138,14 +138,14 @@ class TestNarrowest:
 
         assert narrowest(asked) == "float64"
 
-    def test_of_nothing_it_is_the_cases_own(self) -> None:
+    def test_narrowest_dtype_of_no_gradients_is_the_cases(self) -> None:
         asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
 
         assert narrowest(asked) == "float16"
 
 
 class TestOracles:
-    def test_orders_that_integers_do_not_reach_need_the_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_orders_need_the_second_oracle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         array = Array.of(np.array([1.0, 2.0]))
         if oracles.SECOND is not None:
             bounds = predict(case_of(array, clip_norm=1.0, norm_type=2.2)).norms[0]
@@ -157,7 +157,7 @@ class TestOracles:
             predict(case_of(array, clip_norm=1.0, norm_type=2.3))
         assert oracles.second_oracle() == "not installed"
 
-    def test_a_clip_by_value_on_which_they_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_clip_by_value_on_which_the_oracles_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Liar:
             @staticmethod
             def clip_by_value(values: DyadicArray, low: Any, high: Any) -> Any:
@@ -169,7 +169,7 @@ class TestOracles:
             oracles._clip_by_value(DyadicArray([1, 9], 0, [False, False]), -2.0, 2.0)
 
     @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
-    def test_an_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
+    def test_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
         values = [-(2.0**1023), -0.5, 0.5, 2.0**1023]
         array = tensor(values, "float64").array
         assert array is not None
@@ -203,7 +203,7 @@ def test_every_case_has_an_error_bound() -> None:
 
 @pytest.mark.exam(sample=0)
 def test_many_threads_may_predict_at_once() -> None:
-    """More predictions than are kept, from threads that are switched as often as can be."""
+    """Make more predictions than the cache holds, from threads that switch as often as possible."""
     tensors = [tensor([3.0, 4.0], "float32")]
     asked = [
         case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values")) for i in range(6000)

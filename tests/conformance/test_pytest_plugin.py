@@ -1,4 +1,4 @@
-"""`pytest --pyargs gradclip_conformance --gradclip-adapter ...`: one test a cell, in a pytest of its own."""
+"""Check `pytest --pyargs gradclip_conformance --gradclip-adapter ...`: it makes one test for each cell."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A pytest of its own, in an empty folder, on the installed suite."""
-    # Hypothesis' plugin, which has no part in it, takes longer to import than all else.
+    """Run pytest on the installed suite in a process of its own, in an empty folder."""
+    # These tests do not need Hypothesis' plugin, which takes longer to import than everything else.
     plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
@@ -86,7 +86,7 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
-def test_time_limit_that_is_none_is_refused(seconds: str, tmp_path: Path) -> None:
+def test_invalid_time_limit_is_refused(seconds: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -100,7 +100,7 @@ def test_missing_framework_names_the_option_for_another_python(tmp_path: Path) -
     assert "--gradclip-python EXE" in done.stdout
 
 
-def test_no_option_may_collide_with_another_plugin() -> None:
+def test_every_option_has_the_prefix_of_the_plugin() -> None:
     class Group:
         names: ClassVar[list[str]] = []
 
@@ -116,7 +116,7 @@ def test_no_option_may_collide_with_another_plugin() -> None:
     assert all(name.startswith("--gradclip-") for name in Group.names)
 
 
-def test_plugin_imports_nothing_of_the_suite_until_it_is_asked(tmp_path: Path) -> None:
+def test_plugin_imports_the_suite_only_when_used(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n    assert 'gradclip_conformance.run.runner' not in sys.modules\n",
         encoding="utf-8",

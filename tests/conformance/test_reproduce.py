@@ -1,7 +1,7 @@
-"""Scripts that show a cell by themselves: each published deviation's fails where the framework does, others do not.
+"""Check scripts that reproduce a cell: those of published deviations fail with the framework, others do not.
 
-A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the framework; without it this Python is used where
-it has the framework itself. Naming a framework in GRADCLIP_REQUIRE makes its absence an error.
+A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the framework. Without it, this Python is used if
+it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its absence is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gradclip_reports.records import Cell, Run, read_runs
 DRIVER = Path(__file__).with_name("run_scripts.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
-#: Rules whose passing cells' scripts must not fail, without the operation: one for each kind of check at least.
+#: Scripts of cells that pass under these rules must not fail. Each kind of check has at least one rule here.
 PASSED = (
     "all-excluded",
     "bounds",
@@ -57,7 +57,7 @@ PASSED = (
     "zero-dimensional",
 )
 
-#: What a script says of itself, and what NumPy's assertions say, in old versions and new ones.
+#: The words of a script's own message, and those of NumPy's assertions in old and new versions.
 EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
 
 
@@ -71,7 +71,7 @@ def connect(adapter: str, python: str) -> HostProcess:
 
 
 def published_of_the_same_version(adapter: str, python: str) -> Run:
-    """The published record; the test is skipped where the framework is another version, which may answer otherwise."""
+    """Return the published record; skip the test if another version of the framework is installed."""
     run = published(adapter)
     host = connect(adapter, python)
     host.close()
@@ -82,7 +82,7 @@ def published_of_the_same_version(adapter: str, python: str) -> Run:
 
 
 def one_of_each(cells: Iterable[Cell]) -> list[Cell]:
-    """The first cell for each subject, rule and word for the answer."""
+    """Return the first cell for each subject, rule and behaviour."""
     found: dict[tuple[str, str, str | None], Cell] = {}
     for cell in cells:
         found.setdefault((cell.subject, cell.rule, cell.behaviour), cell)
@@ -92,7 +92,7 @@ def one_of_each(cells: Iterable[Cell]) -> list[Cell]:
 def outcomes(
     adapter: str, python: str, scripts: Mapping[tuple[str, str], str], folder: Path
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """What becomes of scripts, and what they say, by case and subject."""
+    """Run scripts, and return how each ended and what it printed, by case and subject."""
     paths = {str(folder / f"{number}.py"): cell for number, cell in enumerate(scripts)}
     for path, cell in paths.items():
         Path(path).write_text(scripts[cell], encoding="utf-8")
@@ -112,7 +112,7 @@ def outcomes(
 
 
 def how_it_must_end(cell: Cell) -> str:
-    """The script of a cell whose framework raised raises the same; any other fails."""
+    """Return how the script of a cell must end: it raises what the framework raised, or it fails."""
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     return f"raises {str(cell.behaviour).partition(':')[2]}" if raised else "fails"
 
@@ -191,7 +191,7 @@ def clip(grads, *, clip_norm, need_clip):
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the record of the wrong function, which one run makes for all tests of the class below."""
+    """Return the record of the wrong function. One run serves all tests of the class below."""
     folder = tmp_path_factory.mktemp("checked")
     (folder / "clip_module.py").write_text(WRONG_CLIP, encoding="utf-8")
     arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--dtype", "float32"]
@@ -202,7 +202,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class TestPlainFunction:
-    """A function that is wrong in many ways, and a right one in its place."""
+    """Check scripts with a function that is wrong in many ways, and with a right one in its place."""
 
     @pytest.fixture
     def record(self, checked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -263,7 +263,7 @@ class TestPlainFunction:
         shown = CliRunner().invoke(gradclip, ["show", find])
         assert "gradclip repro" in shown.output
 
-    def test_script_needs_numpy_and_the_function_alone(self, record: Path) -> None:
+    def test_script_imports_only_numpy_and_the_function(self, record: Path) -> None:
         result = CliRunner().invoke(
             gradclip, ["repro", str(record), "global-norm.scaled-above/three-four-five/float32"]
         )
@@ -279,11 +279,11 @@ class TestPlainFunction:
             (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
             (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
             (["global-norm.repeated-tensor/same-object/float32"], "one gradient twice"),
-            # It treats every order alike: the relation holds, and there is nothing to show.
+            # The function treats every order alike, so the relation holds and there is nothing to show.
             (["global-norm.tensor-order/clipped/float32"], "shows no answers"),
         ],
     )
-    def test_what_cannot_be_shown_is_said(self, record: Path, arguments: list[str], says: str) -> None:
+    def test_cell_without_a_script_is_reported(self, record: Path, arguments: list[str], says: str) -> None:
         result = CliRunner().invoke(gradclip, ["repro", str(record), *arguments])
 
         assert result.exit_code == 2
@@ -309,7 +309,7 @@ kept = {}
 
 def clip(grads, *, clip_norm):
     kept["norm"] = float(np.sqrt(sum((grad.astype("float64") ** 2).sum() for grad in grads)))
-    # However busy the machine is, another thread has its turn now.
+    # The sleep lets another thread run, however busy the machine is.
     time.sleep(0.001)
     return [grad * min(1.0, clip_norm / kept["norm"]) for grad in grads]
 """
@@ -360,7 +360,7 @@ def clip(grads, *, clip_norm):
         (STARTS_TOO_EARLY, "global-norm.layout/sliced/float64"),
     ],
 )
-def test_script_shows_what_happens_again_in_threads_and_in_another_layout(
+def test_script_covers_repetition_threads_and_layouts(
     wrong: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, output = tmp_path / "clip_module.py", tmp_path / "script.py"
@@ -400,7 +400,7 @@ def clip(grads, *, clip_norm):
         "intermediate-range/elements-far-apart/float64",
     ],
 )
-def test_script_lets_no_more_pass_than_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, output, record = tmp_path / "clip_module.py", tmp_path / "script.py", tmp_path / "off.jsonl"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (case,) = (each for each in all_cases() if each.id == f"global-norm.{name}")
@@ -412,7 +412,7 @@ def test_script_lets_no_more_pass_than_the_judge(name: str, tmp_path: Path, monk
     assert result.exit_code == 0, result.output
 
     ends = []
-    # The expected value is rounded itself, and so may be the result: an ulp more may pass, and three may not.
+    # Both the expected value and the result may be rounded, so one ulp more may pass. Three more must not.
     for ulps in (-allowed - 3, -allowed + 1, allowed - 1, allowed + 3):
         module.write_text(IS_OFF.format(ulps=ulps), encoding="utf-8")
         done = subprocess.run([sys.executable, "-B", output], capture_output=True, text=True, check=False)
@@ -428,7 +428,7 @@ def clip(grads, *, max, min=None, need_clip=None):
 """
 
 
-def test_script_leaves_out_what_the_suite_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_leaves_out_the_same_arguments_as_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record, output = tmp_path / "record.jsonl", tmp_path / "script.py"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "nothing_by_default.py").write_text(NOTHING_BY_DEFAULT, encoding="utf-8")
@@ -443,8 +443,8 @@ def test_script_leaves_out_what_the_suite_left_out(tmp_path: Path, monkeypatch: 
     assert "AssertionError" in done.stderr
 
 
-def test_of_a_long_clip_by_value_the_elements_that_the_record_shows_are_written_out() -> None:
-    """Of all numbers of float16 the first are subnormal, and this function flushes them."""
+def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
+    """Check that the script shows the elements that the record shows: here flushed subnormal numbers."""
     case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
 
     def script_of(function: Callable[..., Any]) -> str:

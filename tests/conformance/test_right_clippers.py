@@ -10,7 +10,7 @@ from gradclip_reports.statuses import SPOILING
 
 
 def _may_be_rough(right: Right, rule: str) -> bool:
-    """Tell whether poor quality is excused: no float64 holds the norm, or many elements make it inaccurate."""
+    """Tell whether poor quality is excused: float64 cannot hold the norm, or many elements make it inaccurate."""
     return rule.endswith(".norm-beyond-range") or (right.grows and rule.endswith(".large-tensor-accuracy"))
 
 

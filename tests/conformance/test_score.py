@@ -1,4 +1,4 @@
-"""The score of the exam says what is wrong."""
+"""Check that the score of the exam names every fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clippers.right import RIGHT
 
 @pytest.fixture
 def whole() -> score.Outcomes:
-    """An exam in which everything went well, as pytest reports it."""
+    """Return an exam in which everything went well, in the form that pytest reports."""
     outcomes = score.Outcomes()
     tests = [(score.WRONG_TEST, wrong.name) for wrong in WRONG]
     tests += [(score.RIGHT_TEST, score.name_of(right)) for right in RIGHT]
@@ -21,7 +21,7 @@ def whole() -> score.Outcomes:
     return outcomes
 
 
-def test_exam_in_which_everything_went_well(whole: score.Outcomes) -> None:
+def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
     result = score.score(whole)
 
     assert whole.not_run() == []
@@ -40,7 +40,7 @@ def test_exam_in_which_everything_went_well(whole: score.Outcomes) -> None:
         ("test_canaries.py::test_other", "", "a test that failed: test_canaries.py::test_other"),
     ],
 )
-def test_each_fault_is_said(whole: score.Outcomes, test: str, name: str, says: str) -> None:
+def test_each_fault_is_listed(whole: score.Outcomes, test: str, name: str, says: str) -> None:
     whole.found[test, name] = ("failed", {})
 
     (fault,) = score.faults(score.score(whole))
@@ -49,7 +49,7 @@ def test_each_fault_is_said(whole: score.Outcomes, test: str, name: str, says: s
     assert f"**Wrong here:** {fault}" in score.markdown(score.score(whole))
 
 
-def test_rule_that_catches_none_is_said(whole: score.Outcomes) -> None:
+def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
     for wrong in WRONG:
         if wrong.rule == "value.bounds":
             whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})
@@ -57,7 +57,7 @@ def test_rule_that_catches_none_is_said(whole: score.Outcomes) -> None:
     assert "a rule that catches none: value.bounds" in score.faults(score.score(whole))
 
 
-def test_what_did_not_run_is_said(whole: score.Outcomes) -> None:
+def test_missing_test_is_listed(whole: score.Outcomes) -> None:
     del whole.found[f"file.py::{score.WRONG_TEST}", WRONG[0].name]
     del whole.found["test_hosts.py::test_one", "hangs"]
 

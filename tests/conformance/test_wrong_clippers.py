@@ -1,4 +1,4 @@
-"""Check that each wrong clipper is caught by the rule that it breaks, and that each rule catches one."""
+"""Check that its rule catches each wrong clipper, and that each rule catches one."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong) -> None:
 
 def test_every_rule_catches_a_wrong_clipper() -> None:
     caught = {wrong.rule for wrong in WRONG}
-    # What nobody defines is recorded, and nothing can be wrong with it.
+    # The suite records unspecified behaviour and never judges it.
     judged = {rule.id for rule in rules.load() if rule.level != "unspecified"}
 
     assert caught == judged, f"rules that catch nothing: {sorted(judged - caught)}; unknown: {sorted(caught - judged)}"
 
 
-def test_each_wrong_clipper_stands_once() -> None:
+def test_each_wrong_clipper_has_its_own_name() -> None:
     names = [wrong.name for wrong in WRONG]
 
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Made-up runs, of the size and mixture that real frameworks give."""
+"""Make up runs with the size and the mixture of statuses that real frameworks give."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequenc
 
 
 def cell_of(**changed: Any) -> Cell:
-    """Return a cell that passed, unless told otherwise."""
+    """Return a cell that passed, except for these members."""
     members: dict[str, Any] = {
         "subject": "clip",
         "operation": "clip_by_norm",
@@ -75,13 +75,13 @@ def run_of(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, s
 
 
 def status_of(number: int) -> str:
-    """Mostly passes; what is odd comes at fixed places."""
+    """Return a status: mostly a pass, and others at fixed places."""
     odd = {97: "fail", 131: "deviation", 61: "quality", 499: "timeout", 601: "crash", 43: "unspecified"}
     return next((status for step, status in odd.items() if number % step == step - 1), "pass")
 
 
 def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
-    """Return a run of all the made-up rules, with every status but `error`."""
+    """Return a run of all made-up rules with every status except `error`."""
     cells: list[Cell] = []
     for subject, operation in subjects:
         for theme, names in RULES.items():
@@ -121,37 +121,37 @@ TORCH = [
 
 @pytest.fixture
 def make_header() -> Callable[..., Header]:
-    """Make a header."""
+    """Return a function that makes a header."""
     return header_of
 
 
 @pytest.fixture
 def make_cell() -> Callable[..., Cell]:
-    """Make a cell."""
+    """Return a function that makes a cell."""
     return cell_of
 
 
 @pytest.fixture
 def make_run() -> Callable[..., Run]:
-    """Make a run."""
+    """Return a function that makes a run."""
     return run_of
 
 
 @pytest.fixture
 def record_of() -> Callable[[Sequence[Run]], str]:
-    """Make the text of a record."""
+    """Return a function that makes the text of a record."""
     return text_of_record
 
 
 @pytest.fixture
 def torch_run() -> Run:
-    """One run of about 1800 cells."""
+    """Return a run of about 1,800 cells."""
     return realistic_run("torch", "2.13.0", TORCH)
 
 
 @pytest.fixture
 def several_runs(torch_run: Run) -> list[Run]:
-    """Three adapters; one has an operation the others lack."""
+    """Return the runs of three adapters; one of them has an operation that the others lack."""
     tensorflow = [("tf.clip_by_global_norm", "clip_by_global_norm"), ("tf.clip_by_norm", "clip_by_norm")]
     paddle = [("ClipGradByGlobalNorm", "clip_by_global_norm"), ("ClipGradByValue", "clip_by_value")]
     return [torch_run, realistic_run("tensorflow", "2.21.0", tensorflow), realistic_run("paddle", "3.3.1", paddle)]
@@ -159,7 +159,7 @@ def several_runs(torch_run: Run) -> list[Run]:
 
 @pytest.fixture
 def small_run() -> Run:
-    """Four cells of one subject: two pass, one fails, one is not supported; one more did not run."""
+    """Return a run of one subject: two cells pass, one fails, one is unsupported, and one did not run."""
     case = "norm.scaled-above/one-tensor/{}".format
     failed = {
         "input": {"clip_norm": (2.0).hex(), "gradients": [[(3.0).hex(), (4.0).hex()]]},
@@ -190,7 +190,7 @@ def text_of_record(runs: Sequence[Run]) -> str:
 
 @pytest.fixture
 def write_record(tmp_path: Path) -> Callable[[str], Path]:
-    """Write text to a file and give its path."""
+    """Return a function that writes text to a file and returns its path."""
     path = tmp_path / "record.jsonl"
 
     def write(text: str) -> Path:

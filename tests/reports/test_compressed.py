@@ -1,4 +1,4 @@
-"""Check that compressed records are read, and that a damaged or oversized one is refused."""
+"""Check that compressed records are read and that damaged or oversized ones are refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_limit_holds_for_the_decompressed_size(tmp_path: Path, monkeypatch: pyte
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     assert path.stat().st_size < 10_000
 
-    # One byte more than the limit is decompressed, and no further one.
+    # Reading decompresses one byte more than the limit, and no further byte.
     with pytest.raises(RecordError, match="10001 bytes in one record"):
         read_runs(path)
 

@@ -1,14 +1,14 @@
-"""Markdown, JSON, JUnit, CTRF and the badge: each parses as what it claims to be, and all count alike."""
+"""Check that each format parses as what it claims to be, and that all formats count alike."""
 
 from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -21,7 +21,7 @@ from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import STATUSES
 from gradclip_reports.values import readable
 
-#: The parts of the CTRF schema that a report without retries and insights can meet or break.
+#: The parts of the CTRF schema that concern a report without retries and insights.
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 STRINGS = {"type": "array", "items": STRING, "minItems": 1}
 
@@ -62,7 +62,7 @@ CTRF = closed(
 
 
 def outcome_counts(runs: list[Run]) -> Counter[str]:
-    """How many planned cells have each outcome, straight from the footers."""
+    """Count the planned cells of each outcome from the footers."""
     counts: Counter[str] = Counter()
     for run in runs:
         counts.update({"error": len(run.footer.not_run)})
@@ -77,11 +77,11 @@ class TestRender:
         for runs in (several_runs, several_runs[:1]):
             assert render(runs, format).endswith("\n")
 
-    def test_no_such_format(self, small_run: Run) -> None:
+    def test_unknown_format_is_refused(self, small_run: Run) -> None:
         with pytest.raises(ValueError, match="no format 'pdf': choose one of terminal, json, markdown"):
             render([small_run], "pdf")
 
-    def test_no_run(self) -> None:
+    def test_report_of_no_run_is_refused(self) -> None:
         with pytest.raises(ValueError, match="no run to report"):
             render([], "json")
 
@@ -102,12 +102,12 @@ class TestJunit:
             suites = root.findall("testsuite")
             assert sum(int(suite.attrib[attribute]) for suite in suites) == expected[outcome]
 
-    def test_a_skipped_test_says_why(self, small_run: Run) -> None:
+    def test_skipped_test_says_why(self, small_run: Run) -> None:
         (skipped,) = ElementTree.fromstring(render([small_run], "junit")).findall(".//skipped")
 
         assert skipped.attrib["message"] == "unsupported: No bfloat16 here."
 
-    def test_text_that_xml_cannot_hold(
+    def test_text_outside_xml_is_escaped(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         detail = "\x1b[31m <a&b> \ud800 \x00 ]]>"
@@ -146,7 +146,7 @@ class TestBadge:
             "color": "red",
         }
 
-    def test_a_run_in_which_nothing_was_judged_is_red(
+    def test_badge_of_a_run_without_judged_cells_is_red(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         badge = json.loads(render([make_run(make_header(), [make_cell(status="unsupported")])], "badge"))
@@ -211,7 +211,7 @@ class TestMarkdown:
         assert all(f"{name} |" in text for name in ("torch 2.13.0", "tensorflow 2.21.0", "paddle 3.3.1"))
         assert text.count("| 2026-11-21 |") == 3
 
-    def test_failures_and_what_did_not_run(self, small_run: Run) -> None:
+    def test_failures_and_missing_cells_are_listed(self, small_run: Run) -> None:
         text = markdown([small_run])
 
         assert "❌ fail: <code>norm.scaled-above</code> (must), torch" in text
@@ -230,12 +230,12 @@ class TestMarkdown:
         assert "- observed: `` `|` ``" in text
 
 
-#: Texts that a terminal, XML, a table or HTML would obey.
+#: Texts that have a meaning to a terminal, to XML, to a table or to HTML.
 HOSTILE = "a|`b`\\|c\n\n</details><script>\x1b[2J\u202eevil\u2028\x00\ufffe**x** &lt; | y"
 
 
 class TestHostileTexts:
-    """No text of a record gets a meaning in a report, whichever field it stands in."""
+    """Check that no text of a record gets a meaning in a report, in any field."""
 
     @pytest.fixture
     def hostile_run(
@@ -258,11 +258,11 @@ class TestHostileTexts:
         return make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
 
     @pytest.mark.parametrize("format", FORMATS)
-    def test_no_report_holds_what_is_not_printable(self, format: str, hostile_run: Run) -> None:
+    def test_reports_hold_only_printable_text(self, format: str, hostile_run: Run) -> None:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
             text = render(runs, format)
             assert "\x1b" not in text
-            # The summary in JSON gives the record as it is: JSON escapes what it must.
+            # The JSON summary holds the texts unchanged, because JSON escapes what it must.
             if format != "json":
                 assert [character for character in text if not character.isprintable() and character != "\n"] == []
 
@@ -271,7 +271,7 @@ class TestHostileTexts:
 
         assert len(root.findall(".//testcase")) == 6
 
-    def test_ctrf_says_who_was_checked_whatever_the_environment_says(self, hostile_run: Run) -> None:
+    def test_ctrf_names_the_framework_despite_the_environment(self, hostile_run: Run) -> None:
         (run,) = json.loads(render([hostile_run], "ctrf"))["results"]["environment"]["extra"]["runs"]
 
         assert run["adapter"] != "forged"
@@ -285,7 +285,7 @@ class TestHostileTexts:
         tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
         assert len(tables) == 3
         for rows in tables:
-            # GitHub ends a cell at each bar that no backslash escapes; a backslash may itself be escaped.
+            # GitHub ends a cell at each bar without a backslash before it. A backslash may itself be escaped.
             assert len({re.sub(r"\\.", "", row).count("|") for row in rows}) == 1
 
     @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ class TestHostileTexts:
         assert escape_markdown(text) == escaped
 
     @pytest.mark.parametrize("text", ["a\\|b", "|", "``|"])
-    def test_code_in_a_table_holds_no_bar(self, text: str) -> None:
+    def test_code_in_a_table_has_no_bar(self, text: str) -> None:
         assert "|" not in code(text, in_table=True)
 
     def test_number_beyond_float64_is_shown_as_it_stands(self) -> None:

@@ -1,4 +1,4 @@
-"""The matrix and the failures: nothing is invisible, and the worst is what is seen."""
+"""Check the matrix and the failures: no cell is hidden, and the worst status is shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
 
 def total_of(matrix: Matrix) -> Counter[str]:
-    """Return the statuses of every place of every table."""
+    """Count the statuses in all places of all tables."""
     rows = [row for table in matrix.tables for section in table.sections for row in section.rows]
     tallies = [tally for row in rows for tally in row.tallies if tally is not None]
     return sum((Counter(tally.counts) for tally in tallies), Counter())
@@ -28,13 +28,13 @@ class TestTally:
         assert (tally.worst.value, tally.total, tally.passed, tally.spoiled) == ("fail", 5, 2, True)
 
     @pytest.mark.parametrize("status", [name for name in STATUSES if name != "pass"])
-    def test_one_cell_of_another_status_is_never_shown_as_a_pass(self, status: str) -> None:
+    def test_single_cell_of_another_status_is_not_shown_as_a_pass(self, status: str) -> None:
         tally = Tally(["pass", status, "pass"])
 
         assert tally.worst.value == status
         assert tally.passed == 2
 
-    def test_what_spoils_is_worse_than_what_does_not(self) -> None:
+    def test_spoiling_statuses_are_worse_than_others(self) -> None:
         spoiling = [status.spoils for status in STATUSES.values()]
 
         assert spoiling == sorted(spoiling, reverse=True)
@@ -46,7 +46,7 @@ class TestTally:
             "changed",
         }
 
-    def test_signs_are_told_apart_without_colour(self) -> None:
+    def test_signs_differ_without_colour(self) -> None:
         assert len({status.glyph for status in STATUSES.values()}) == len(STATUSES)
         assert len({status.emoji for status in STATUSES.values()}) == len(STATUSES)
         assert all(len(status.glyph) == 1 for status in STATUSES.values())
@@ -88,7 +88,7 @@ class TestMatrix:
             "all-excluded",
         ]
 
-    def test_a_theme_is_one_section_though_runs_add_rules_to_it(
+    def test_theme_is_one_section_for_several_runs(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         def run(*rules: tuple[str, str]) -> Run:
@@ -103,7 +103,7 @@ class TestMatrix:
         found = [(section.theme, [row.label for row in section.rows]) for section in table.sections]
         assert found == [("formula", ["a", "c"]), ("zero", ["b"])]
 
-    def test_what_did_not_run_has_its_place(self, small_run: Run) -> None:
+    def test_missing_cell_has_a_place_in_the_matrix(self, small_run: Run) -> None:
         matrix = matrix_of([small_run])
 
         assert matrix.tally.counts[NOT_RUN] == 1
@@ -121,7 +121,7 @@ class TestFailures:
 
         assert Counter(map(id, grouped)) == Counter(map(id, spoiling))
 
-    def test_one_rule_subject_and_status_is_one_group_and_the_worst_stands_first(
+    def test_failures_are_grouped_by_rule_subject_and_status(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         cells = [
@@ -133,7 +133,7 @@ class TestFailures:
         assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
         assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
 
-    def test_subjects_are_told_together_only_where_they_tell_the_same(
+    def test_subjects_are_grouped_only_if_they_fail_alike(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
@@ -143,14 +143,14 @@ class TestFailures:
 
         assert [group.subjects for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
 
-    def test_the_worst_stands_first_within_a_run(self, torch_run: Run) -> None:
+    def test_worst_failure_of_a_run_comes_first(self, torch_run: Run) -> None:
         order = list(STATUSES)
         places = [order.index(group.status.value) for group in failure_groups([torch_run])]
 
         assert places == sorted(places)
         assert len(set(places)) > 1
 
-    def test_what_did_not_run_is_named(self, small_run: Run, torch_run: Run) -> None:
+    def test_missing_cell_is_named(self, small_run: Run, torch_run: Run) -> None:
         (group,) = not_run_groups([torch_run, small_run])
 
         assert (group.subject, group.rules, group.total) == ("clip", {"norm.identity-below": 1}, 1)

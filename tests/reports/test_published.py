@@ -1,4 +1,4 @@
-"""Check that the published records are whole, and that the README shows them."""
+"""Check that the published records are whole and that the README shows them."""
 
 from __future__ import annotations
 

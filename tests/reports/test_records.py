@@ -1,4 +1,4 @@
-"""Records: what is written reads back, and what is damaged is refused with one clear message."""
+"""Check that records read back as written, and that a damaged one is refused with one clear message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
-    """Return the lines of a whole record: a header, three cells, a footer."""
+    """Return the lines of a whole record: a header, three cells and a footer."""
     stream = io.StringIO()
     with RunWriter(stream, make_header(), PLAN) as writer:
         for _, case in PLAN:
@@ -57,7 +57,7 @@ class TestRoundTrip:
         assert cell.to_json()["ulp"] == "inf"
         assert Cell.from_json(cell.to_json()) == cell
 
-    def test_no_number_that_json_lacks(self) -> None:
+    def test_number_outside_json_becomes_a_text(self) -> None:
         value = {"a": [float("inf"), (float("-inf"), {"b": float("nan")})], "c": 1.5, "d": None, "e": True}
 
         assert strict_json(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
@@ -103,14 +103,14 @@ class TestPlan:
 
         assert plan_sha256([("b", "x"), ("a", "x")]) == expected
 
-    def test_a_cell_planned_twice_is_refused(self, make_header: Callable[..., Header]) -> None:
+    def test_cell_planned_twice_is_refused(self, make_header: Callable[..., Header]) -> None:
         with pytest.raises(RecordError, match=r"names the cell 'clip norm.*' twice"):
             RunWriter(io.StringIO(), make_header(), [PLAN[0], PLAN[0]])
 
 
 @pytest.fixture
 def hears_ctrl_c() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where the tests are a shell's job in the background, which ignores it."""
+    """Let Ctrl-C raise KeyboardInterrupt, even if the tests run as a background job, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -127,7 +127,7 @@ class TestWriter:
             assert path.read_text("utf-8").count("\n") == 2
             writer.close(incomplete=True)
 
-    def test_interrupted_run_says_what_did_not_run(
+    def test_interrupted_run_names_the_missing_cells(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:
         def interrupted(stream: io.StringIO) -> None:
@@ -174,7 +174,7 @@ class TestWriter:
 
         assert not writer.close(incomplete=True).incomplete
 
-    def test_a_run_with_cells_missing_is_not_closed_as_complete(self, make_header: Callable[..., Header]) -> None:
+    def test_run_with_cells_missing_is_not_closed_as_complete(self, make_header: Callable[..., Header]) -> None:
         stream = io.StringIO()
         with pytest.raises(RecordError, match="3 planned cells were not written"):
             RunWriter(stream, make_header(), PLAN).close()
@@ -202,7 +202,7 @@ class TestWriter:
             ({"ulp": -1.0}, r"its ulp is -1\.0"),
         ],
     )
-    def test_a_cell_that_would_not_read_back_is_refused(
+    def test_cell_that_would_not_read_back_is_refused(
         self,
         make_header: Callable[..., Header],
         make_cell: Callable[..., Cell],
@@ -235,74 +235,82 @@ class TestWriter:
 
 
 class TestDamaged:
-    """Each damage is told with file, line, what is wrong and what to do."""
+    """Check that each damage is reported with the file, the line, the problem and what to do."""
 
     @pytest.mark.parametrize("cut", [1, 20, 100])
     def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write, cut: int) -> None:
         with pytest.raises(RecordError, match=r"record\.jsonl, line 5: not JSON .*cut short.*gradclip check"):
             read_runs(write_record(text_of(record)[: -1 - cut]))
 
-    def test_no_footer(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_missing_footer_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match=r"line 4: the run of 'torch' has no footer: .* after 3 cells"):
             read_runs(write_record(text_of(record[:-1])))
 
-    def test_no_footer_before_the_next_run(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_missing_footer_before_the_next_run_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
         with pytest.raises(RecordError, match="line 5: a new run begins, but the run before it has no footer"):
             read_runs(write_record(text_of(record[:-1] + record)))
 
-    def test_no_header(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_missing_header_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match="line 1: a cell stands outside any run"):
             read_runs(write_record(text_of(record[1:])))
         with pytest.raises(RecordError, match="line 1: a footer stands outside any run"):
             read_runs(write_record(text_of(record[-1:])))
 
-    def test_duplicate_cell(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_duplicate_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["finished"] += 1
         with pytest.raises(RecordError, match=r"has the cell clip norm\.scaled-above/one-tensor/float32 2 times"):
             read_runs(write_record(text_of([*record[:2], record[1], *record[2:]])))
 
-    def test_missing_cell(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_missing_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match="lacks cells: its footer says 3 finished, and 2 are there"):
             read_runs(write_record(text_of([record[0], *record[2:]])))
 
-    def test_missing_cell_with_counts_made_to_fit(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_missing_cell_with_fitting_counts_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}}
         with pytest.raises(RecordError, match="lacks cells: 3 were planned, 2 finished, and 0 are named as not run"):
             read_runs(write_record(text_of([record[0], *record[2:]])))
 
-    def test_incomplete_run_that_names_too_little(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_incomplete_run_that_names_too_few_cells_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}, "incomplete": True}
         with pytest.raises(RecordError, match="0 are named as not run"):
             read_runs(write_record(text_of([record[0], *record[2:]])), allow_incomplete=True)
 
-    def test_broken_off_run_passed_off_as_complete(
+    def test_interrupted_run_declared_complete_is_refused(
         self, small_run: Run, record_of: Callable[..., str], write_record: Write
     ) -> None:
         text = record_of([small_run]).replace('"incomplete": true', '"incomplete": false')
         with pytest.raises(RecordError, match="5 were planned, 4 finished, and 1 are named as not run"):
             read_runs(write_record(text))
 
-    def test_counts_that_disagree(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_counts_that_disagree_are_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["counts"] = {"pass": 2, "fail": 1}
         with pytest.raises(RecordError, match=r"disagrees with its footer: found 3 cells, .*'pass': 3"):
             read_runs(write_record(text_of(record)))
 
-    def test_plan_that_disagrees(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_plan_that_disagrees_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1]["case"] = "norm.scaled-above/edited/float32"
         with pytest.raises(RecordError, match="fingerprint of the plan differs"):
             read_runs(write_record(text_of(record)))
 
-    def test_subject_that_the_header_lacks(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_subject_missing_from_the_header_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
         record[1]["subject"] = "other"
         with pytest.raises(RecordError, match="a cell of 'other' for clip_by_norm, which its header does not list"):
             read_runs(write_record(text_of(record)))
 
-    def test_newer_schema_before_all_else(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_newer_schema_is_reported_first(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0] |= {"schema": 2, "members": "unknown here"}
         with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* 1 only. Upgrade gradclip-spec"):
             read_runs(write_record(text_of(record)))
 
-    def test_schema_that_never_was(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_nonexistent_schema_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0] |= {"schema": 0}
         with pytest.raises(RecordError, match=r"line 1: written in record schema 0, .* 1 only. Make the record again"):
             read_runs(write_record(text_of(record)))
@@ -333,7 +341,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match=f"violates its schema: .*{problem}"):
             read_runs(write_record(text_of(record)))
 
-    def test_all_problems_of_a_line_in_one_message(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_problems_of_a_line_are_in_one_message(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1] |= {"status": "passed", "level": "may"}
         with pytest.raises(RecordError, match=r"\$\.level.*; \$\.status|\$\.status.*; \$\.level"):
             read_runs(write_record(text_of(record)))
@@ -355,7 +363,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match=problem):
             read_runs(write_record(text))
 
-    def test_file_that_is_not_there_or_not_text(self, tmp_path: Path) -> None:
+    def test_missing_or_binary_file_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(RecordError, match=r"cannot be read: .*No such file.*Name a record"):
             read_runs(tmp_path / "nowhere.jsonl")
         path = tmp_path / "bytes.jsonl"
@@ -399,7 +407,7 @@ class TestOrder:
         (run,) = read_runs(write_record(stream.getvalue()))
         assert run.cells == tuple(cells) == writer.sort(reversed(cells))
 
-    def test_cells_that_wait_are_written_when_the_run_is_broken_off(
+    def test_waiting_cells_are_written_when_the_run_is_interrupted(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:
         stream = io.StringIO()
@@ -416,7 +424,7 @@ def nested(levels: int) -> str:
 
 
 class TestLimits:
-    """What is too large is refused by the name of its limit; what the suite writes never is."""
+    """Check that oversized data is refused with the name of the limit, and that the suite never writes any."""
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),
@@ -468,7 +476,9 @@ class TestLimits:
             else:
                 assert read_runs(path)
 
-    def test_brackets_in_a_text_are_no_nesting(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_brackets_in_a_text_do_not_count_as_nesting(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
         record[1]["detail"] = '"' + "[" * 1000 + '\\"'
 
         assert read_runs(write_record(text_of(record)))
@@ -492,7 +502,7 @@ class TestLimits:
         with pytest.raises(RecordError, match=f"[0-9]+ {limit.what}, and the limit is {number} "):
             read_runs(path)
 
-    def test_a_device_without_an_end_is_read_up_to_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_endless_device_is_read_up_to_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         if not Path("/dev/zero").exists():
             pytest.skip("there is no /dev/zero here")
         monkeypatch.setattr(reading, "LIMITS", {**LIMITS, "file": dataclasses.replace(LIMITS["file"], number=10_000)})
@@ -500,7 +510,7 @@ class TestLimits:
         with pytest.raises(RecordError, match="10001 bytes in one record"):
             read_runs("/dev/zero")
 
-    def test_what_is_written_is_within_the_limits(
+    def test_written_record_is_within_the_limits(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:
         cell = make_cell(
@@ -516,20 +526,20 @@ class TestLimits:
 
 
 class TestContradictions:
-    def test_a_key_that_stands_twice(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_duplicate_key_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         text = text_of(record).replace('"status": "pass"', '"status": "fail", "status": "pass"', 1)
 
         with pytest.raises(RecordError, match="the key 'status' stands twice in one object"):
             read_runs(write_record(text))
 
-    def test_a_subject_that_stands_twice(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_duplicate_subject_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0]["subjects"] *= 2
 
         with pytest.raises(RecordError, match="'clip' stands there 2 times"):
             read_runs(write_record(text_of(record)))
 
     @pytest.mark.parametrize("norm_type", ["nan", "0x1p+99999", "-0x1p+0", "two"])
-    def test_what_is_no_order_of_a_norm(
+    def test_invalid_order_of_a_norm_is_refused(
         self, record: list[dict[str, Any]], write_record: Write, norm_type: str
     ) -> None:
         record[0]["subjects"][0]["norm_types"] = [norm_type]
@@ -538,7 +548,7 @@ class TestContradictions:
             read_runs(write_record(text_of(record)))
 
     @pytest.mark.parametrize("number", ["0x1p+99999", "one", None])
-    def test_what_is_no_number_of_a_formula(
+    def test_invalid_number_of_a_formula_is_refused(
         self, record: list[dict[str, Any]], write_record: Write, number: str | None
     ) -> None:
         record[0]["subjects"][0]["formula"] = {"kind": "coefficient", "eps": {"hex": number}}
@@ -546,7 +556,7 @@ class TestContradictions:
         with pytest.raises(RecordError, match="is no number of a formula"):
             read_runs(write_record(text_of(record)))
 
-    def test_messages_hold_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_messages_have_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[0]["adapter"] = "\x1b[2J\u202etorch"
         del record[-1]
 

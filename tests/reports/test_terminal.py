@@ -1,4 +1,4 @@
-"""The report for a terminal: 80 columns, legible without colour, and complete."""
+"""Check the report for a terminal: 80 columns, readable without colour, and complete."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_small_run(small_run: Run) -> None:
     assert terminal([small_run]) == SMALL
 
 
-def test_run_in_which_nothing_was_judged_says_so(small_run: Run) -> None:
+def test_run_without_judged_cells_says_so(small_run: Run) -> None:
     said = "Nothing was judged of torch 2.13.0"
     mute = replace(small_run, cells=tuple(replace(cell, status="unsupported") for cell in small_run.cells))
 
@@ -68,15 +68,15 @@ def test_run_in_which_nothing_was_judged_says_so(small_run: Run) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_no_line_is_wider_than_the_terminal(several_runs: list[Run], width: int) -> None:
+def test_lines_fit_the_terminal(several_runs: list[Run], width: int) -> None:
     for runs in (several_runs, several_runs[:1]):
         assert max(map(cell_len, terminal(runs, width=width).splitlines())) <= width
 
 
-def test_a_terminal_that_is_called_dumb_has_its_width_too(torch_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_of_a_dumb_terminal_is_used(torch_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = terminal([torch_run], width=160)
     monkeypatch.setenv("TERM", "dumb")
-    # Rich takes every stream for a terminal then.
+    # With these variables, Rich treats every stream as a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("LINES", raising=False)
 
@@ -84,7 +84,7 @@ def test_a_terminal_that_is_called_dumb_has_its_width_too(torch_run: Run, monkey
     assert "".join(line.rstrip() + "\n" for line in text.splitlines()) == expected
 
 
-def test_many_subjects_fit_by_taking_turns(
+def test_many_subjects_are_split_over_tables(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     subjects = [(f"subject {number}", "clip_by_norm") for number in range(1, 41)]
@@ -105,7 +105,7 @@ def test_colour_adds_escape_codes_only(several_runs: list[Run]) -> None:
     assert stripped == terminal(several_runs)
 
 
-def test_names_with_brackets_are_not_taken_for_styles(torch_run: Run) -> None:
+def test_names_with_brackets_are_not_styles(torch_run: Run) -> None:
     text = terminal([torch_run])
 
     assert "1 torch.nn.utils.clip_grad_norm_ [foreach=None]" in text
@@ -128,7 +128,7 @@ def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
     assert failing <= set(re.findall(r"[a-z-]+\.[a-z-]+", after_legend))
 
 
-def test_many_failures_of_one_rule_are_shown_once_and_counted(
+def test_many_failures_of_one_rule_are_shown_once_with_a_count(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cells = [make_cell(case=f"norm.scaled-above/case-{number}/float32", status="fail") for number in range(30)]
@@ -144,7 +144,7 @@ def test_many_failures_of_one_rule_are_shown_once_and_counted(
 @pytest.mark.parametrize(
     ("status", "told"), [("deviation", True), ("documented", True), ("quality", False), ("unsupported", False)]
 )
-def test_where_reasons_stand_is_said_where_a_run_has_some(
+def test_place_of_the_reasons_is_named_if_there_are_any(
     status: str,
     told: bool,
     make_header: Callable[..., Header],
@@ -157,7 +157,7 @@ def test_where_reasons_stand_is_said_where_a_run_has_some(
     assert (f"\n  gradclip summary --format json {name}\n" in text) == told
 
 
-def test_a_run_as_expected_says_so(
+def test_run_as_expected_says_so(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cells = [make_cell(), make_cell(case="norm.scaled-above/b/float32", status="unsupported")]
@@ -175,7 +175,7 @@ def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
     assert "\\x1b[2Jgone\\x07" in terminal([make_run(make_header(), [cell])])
 
 
-def test_what_documents_a_change_is_quoted(
+def test_documentation_of_a_change_is_quoted(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cell = make_cell(status="changed", quote="nothing will be done", url="https://example.org/clip")

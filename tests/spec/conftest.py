@@ -1,27 +1,24 @@
-"""The array libraries that the tests of the reference run on, as far as they are installed.
+"""The array libraries that the tests of the reference run on: NumPy and array-api-strict.
 
-With the environment variable GRADCLIP_REQUIRE set to a library's name, its absence is an error and not a skip. Tests
-of a library that is missing and not required are not collected.
+With the environment variable GRADCLIP_REQUIRE set to the name of another, its tests are run and no others, and its
+absence is an error.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from frameworks import has_library, is_required
 
-#: What the tests here import, by distribution; `nox -s "spec(NAME)"` installs each.
-LIBRARIES = ("numpy", "array-api-strict", "torch", "jax", "dask", "cupy")
-
-#: Files that import torch at their top.
-collect_ignore = [] if has_library("torch") or is_required("torch") else ["test_torch_tensors.py", "test_devices.py"]
+from gradclip_spec import kernels
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,8 @@ class Backend:
     #: Whether values may be looked at, so that arrays with nothing to clip come back themselves.
     eager: bool = True
     writeable: bool = True
+    #: Whether the device has float64.
+    has_float64: bool = True
     #: What an array of the library is an instance of.
     array_type: Any = object
 
@@ -79,7 +78,7 @@ def _strict(device: str | None) -> Callable[[], Backend]:
 
         name = "array-api-strict" if device is None else f"array-api-strict-{device}"
         dtypes = ("float32", "float64") if device is None else ("float32",)
-        return Backend(name, make, read, dtypes, array_type=type(make(0, "float32")))
+        return Backend(name, make, read, dtypes, has_float64=device is None, array_type=type(make(0, "float32")))
 
     return build
 
@@ -163,39 +162,29 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 }
 
 
-def _built(name: str) -> Backend:
-    try:
-        return BACKENDS[name]()
-    except ImportError as error:
-        if is_required(library_of(name)):
-            raise
-        pytest.skip(f"{name} is not installed: {error}")
+#: The library whose tests are run; without it, NumPy's and those of array-api-strict.
+LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
+#: Other libraries, which have sessions of their own.
+OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
+#: Whose tests a file holds, where its name does not begin with it.
+FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
-def library_of(backend: str) -> str:
-    """Return the library that a backend needs: the longest name of a library that begins the backend's name."""
-    return max((name for name in LIBRARIES if backend.startswith(name)), key=len)
+def _library_of(item: pytest.Item) -> str:
+    """Return the library that a test needs beside NumPy and array-api-strict; "" if none."""
+    marker = item.get_closest_marker("array_library")
+    if marker is not None:
+        return str(marker.args[0])
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    words = (params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_"))
+    return FILES.get(item.path.stem) or next((name for name in OTHERS if name in words), "")
 
 
-@pytest.fixture(scope="module", params=list(BACKENDS))
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """Return each array library that is installed."""
-    return _built(request.param)
-
-
-@pytest.fixture
-def require() -> Callable[[str], Any]:
-    """Return a function that imports what a test needs: a skip where it is missing, an error where it is required."""
-
-    def import_or_skip(module: str) -> Any:
-        try:
-            return importlib.import_module(module)
-        except ImportError as error:
-            if is_required(module.partition(".")[0]):
-                raise
-            pytest.skip(f"{module} is not installed: {error}")
-
-    return import_or_skip
+def _is_twin(item: pytest.Item) -> bool:
+    """Return whether a slow test differs from another by nothing that its file is about; GRADCLIP_DEEP=1 runs it."""
+    slow = item.path.stem in ("test_accuracy", "test_properties", "test_large") and "GRADCLIP_DEEP" not in os.environ
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return slow and params.get("backend") in ("numpy-read-only", "array-api-strict-no_x64")
 
 
 #: How a test asks for a library in its body.
@@ -206,36 +195,73 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test with the libraries that it asks for, so that only a session that has them collects it."""
     if isinstance(item, pytest.Function):
         asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
-        if (name := parameters_of(item).get("backend")) is not None:
-            asked.add(library_of(name))
-        if (library := parameters_of(item).get("library")) is not None:
-            asked.add(library)
-        for library in asked:
+        for library in sorted(asked & set(OTHERS)):
             item.add_marker(pytest.mark.array_library(library))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop the combinations of parameters for which a test has no meaning.
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of a library that may not be installed, which say so each time they are imported."""
+    words = collection_path.stem.split("_")
+    name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
+    return True if name and not LIBRARY.startswith(name) else None
 
-    They are those for which the predicate of `@pytest.mark.only_where` is false. It takes parameters of the test by
-    their names. A parameter `dtype` beside a backend must be one of the backend's.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the library that is asked for."""
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    wanted = "" if LIBRARY in ("", "numpy", "array-api-strict") else LIBRARY
+    left_out = [item for item in here if _library_of(item) != wanted or _is_twin(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        outside = set(left_out)
+        items[:] = [item for item in items if item not in outside]
+    items[:] = [item for item in items if item.path.parent != Path(__file__).parent or _has_meaning(item)]
+
+
+def _has_meaning(item: pytest.Item) -> bool:
+    """Return whether a test applies to its parameters.
+
+    It does not where the predicate of `@pytest.mark.only_where` is false, which takes parameters of the test by their
+    names, or where the backend of a test lacks its `dtype`.
     """
-    items[:] = [item for item in items if has_meaning(item)]
-
-
-def has_meaning(item: pytest.Item) -> bool:
-    """Tell whether a test applies to its parameters."""
-    known = parameters_of(item)
-    # What is still here has its library, or must have it.
-    if (name := known.get("backend")) is not None and has_library(library_of(name)):
-        known |= {"backend": _built(name)}
+    known = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    if (name := known.get("backend")) is not None:
+        known["backend"] = BACKENDS[name]()
         if known.get("dtype", "float32") not in known["backend"].dtypes:
             return False
     predicates = [mark.args[0] for mark in item.iter_markers("only_where")]
     return all(each(**{name: known[name] for name in inspect.signature(each).parameters}) for each in predicates)
 
 
-def parameters_of(item: pytest.Item) -> dict[str, Any]:
-    """Return the parameters of a test by name; none for a test that has none."""
-    return dict(item.callspec.params) if hasattr(item, "callspec") else {}
+@pytest.fixture(scope="module", params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Return each array library."""
+    return BACKENDS[request.param]()
+
+
+@pytest.fixture
+def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Choose between "compiled" loops, a skip without numba, and "plain" ones, for the rest of a test."""
+
+    def use(kind: str) -> None:
+        loops = kernels.load_compiled()
+        if kind == "compiled" and loops is None:
+            pytest.skip("numba is not installed")
+        monkeypatch.setattr(kernels, "load_compiled", lambda: loops if kind == "compiled" else None)
+
+    return use
+
+
+@pytest.fixture
+def require() -> Callable[[str], Any]:
+    """A module that a test needs: a skip where it is missing, an error where its library is required."""
+
+    def imported(module: str) -> Any:
+        try:
+            return importlib.import_module(module)
+        except ImportError as error:
+            if os.environ.get("GRADCLIP_REQUIRE", "") == module.partition(".")[0]:
+                raise
+            pytest.skip(f"{module} is not installed: {error}")
+
+    return imported

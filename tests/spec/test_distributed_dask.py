@@ -142,9 +142,9 @@ def test_graphs_stay_small() -> None:
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)
 
-    # Those of the arrays themselves, and of rows, norm, coefficient and product.
-    assert {len(x.dask.layers) for x in each} == {1 + 4}
-    assert {len(x.dask.layers) for x in clipped} == {10 + 4}
+    # Those of the arrays themselves, and of rows, norm and product.
+    assert {len(x.dask.layers) for x in each} == {1 + 3}
+    assert {len(x.dask.layers) for x in clipped} == {10 + 3}
     assert len(total_norm.dask.layers) == 10 + 3
 
 

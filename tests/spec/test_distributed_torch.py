@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import _norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec.backends.torch import InMemoryTorch
 
 pytestmark = pytest.mark.array_library("torch")
 
@@ -123,17 +124,17 @@ def each_shard_is_read_once(mesh: Any) -> None:
 
     shards = [sharded(mesh, x, Shard(0)) for x in gradients("float32")]
     taken: list[int] = []
-    original = _norm.powers_of_blocks
+    original = InMemoryTorch.summarize
 
-    def powers_of_blocks(norm_type: float, blocks: Any) -> Any:
+    def summarize(backend: Any, blocks: Any, norm_type: float) -> Any:
         taken.extend(x.data_ptr() for x in blocks)
-        return original(norm_type, blocks)
+        return original(backend, blocks, norm_type)
 
-    _norm.powers_of_blocks = powers_of_blocks
+    InMemoryTorch.summarize = summarize  # type: ignore[method-assign]
     try:
         global_norm(shards)
     finally:
-        _norm.powers_of_blocks = original
+        InMemoryTorch.summarize = original  # type: ignore[method-assign]
 
     assert taken == [x.to_local().data_ptr() for x in shards]
 

@@ -148,6 +148,8 @@ def test_subnormal_norms(norm_type: float) -> None:
     assert clipped.tolist() == array.tolist()
 
 
+# float32 does not hold the norm.
+@pytest.mark.only_where(lambda backend: backend.has_float64)
 def test_a_norm_far_above_all_elements(backend: Any) -> None:
     # A hundred ones to a hundredth, of which the hundredth power is 10**200.
     for dtype in backend.dtypes:

@@ -396,7 +396,7 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
     torch = require("torch")
     inside, outside = torch.full((3, 4), 2.0), torch.full((4,), 2.0)
     for clip in (clip_by_norm, clip_by_global_norm):
-        with pytest.raises(TypeError, match=r"`inplace=True` .* at \(1,\).* outside of a transformation"):
+        with pytest.raises(TypeError, match=r"`inplace=True` .* at '1'.* outside of a transformation"):
             torch.func.vmap(lambda x, clip=clip: clip([x, outside], 1.0, inplace=True))(inside)
         assert inside.tolist() == [[2.0] * 4] * 3
         assert outside.tolist() == [2.0] * 4
@@ -404,7 +404,7 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
         def products(x: Any, y: Any, clip: Any = clip) -> Any:
             # Both are made inside of the inner transformation, but the second is not of the outer one.
             x, y = x * 1, y * 1
-            with pytest.raises(TypeError, match=r"`inplace=True` .* at \(1,\)"):
+            with pytest.raises(TypeError, match=r"`inplace=True` .* at '1'"):
                 clip([x, y], 1.0, inplace=True)
             return x.sum() * y.sum()
 

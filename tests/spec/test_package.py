@@ -41,7 +41,8 @@ def test_every_module_names_what_it_offers() -> None:
 
 def test_signatures() -> None:
     assert str(inspect.signature(gradclip_spec.global_norm)) == (
-        "(grads: Any, /, *, norm_type: float = 2, need_clip: Any = None) -> Any"
+        "(grads: Any, /, *, norm_type: float = 2, need_clip: collections.abc.Callable[[str, typing.Any], bool] | "
+        "collections.abc.Iterable[typing.Any] | bool | None = None) -> Any"
     )
     assert list(inspect.signature(gradclip_spec.clip_by_value).parameters) == [
         "grads",

@@ -31,7 +31,7 @@ FORMATS = {
 
 def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
     """Have a property tried at once: on fewer examples where each is compiled, or a graph, of its own."""
-    count = 60 if backend.eager else 8
+    count = 40 if backend.eager else 8
 
     def tried(function: Callable[..., None]) -> None:
         settings(derandomize=True, deadline=None, max_examples=count, database=None)(given(*strategies)(function))()
@@ -90,7 +90,8 @@ def test_what_is_not_above_the_threshold_comes_back_itself(backend: Any) -> None
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
 
-        if number(backend, total) < threshold:
+        # Without float64 the threshold is rounded to float32, too.
+        if number(backend, total) * (1.0 if backend.has_float64 else 1 + 2.0**-22) < threshold:
             assert np.array_equal(flat(backend, clipped), flat(backend, arrays))
             assert not backend.eager or all(new is old for new, old in zip(clipped, arrays, strict=True))
         assert [None if a is None else (a.shape, a.dtype) for a in clipped] == [

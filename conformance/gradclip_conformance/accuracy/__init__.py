@@ -1,1 +1,1 @@
-"""Measure how accurate a framework is, in ulp, and draw the table."""
+"""Measure, in ulp, how accurate a framework is, and write the table."""

@@ -1,4 +1,4 @@
-"""How accurate clips by norm are: the largest errors over sizes and dtypes, with the inputs that gave them."""
+"""Measure the largest errors of clips by norm over sizes and dtypes, with the inputs that gave them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Doubles = npt.NDArray[np.float64]
 
 THRESHOLD = 1.0
 SEEDS = (1, 2)
-#: From this size on, one seed and the two arrangements that differ most: the numbers are so many that another draw of
-#: them says little more, and to send them takes seconds.
+#: From this size on, one seed and the two most different arrangements suffice: another draw of so many numbers adds
+#: little, and sending them takes seconds.
 LARGE = 10**5
 
 #: Seconds that one call may take.
@@ -44,18 +44,18 @@ class Row:
     subject: str
     dtype: str
     size: int
-    #: In ulp; None where no norm is returned.
+    #: In ulp; None if no norm is returned.
     norm: float | None
     norm_input: str
     elements: float
     elements_input: str
-    #: How far, in ulp, the norm or an element comes out apart when the tensors come in another order or grouping.
+    #: The largest difference, in ulp, between norms or elements for other orders or groupings of the tensors.
     spread: float
-    #: What was raised or is missing, where there are no numbers.
+    #: The reason why there are no numbers, if there are none.
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One line of a file."""
+        """Return the row as it stands in a file."""
         return {
             "record": "accuracy",
             **{k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()},
@@ -63,12 +63,12 @@ class Row:
 
 
 def normal(size: int, dtype: str, seed: int) -> Array:
-    """Standard normal numbers, rounded to the dtype."""
+    """Return standard normal numbers, rounded to the dtype."""
     return _packed(np.random.default_rng(seed).standard_normal(size), dtype)
 
 
 def swamped(size: int, dtype: str, seed: int) -> Array:
-    """A one, and numbers whose squares are each too small to change a sum of 1 in the dtype; their places by seed."""
+    """Return a one and many small numbers: in the dtype, a sum of 1 plus the square of one of them is 1."""
     values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
     values[seed % size] = 1.0
     return _packed(values, dtype)
@@ -82,14 +82,14 @@ def _packed(values: Doubles, dtype: str) -> Array:
 
 
 def sizes_up_to(largest: int) -> list[int]:
-    """The powers of ten from 100 on."""
+    """Return the powers of ten from 100 up to the largest size."""
     return [10**k for k in range(2, 1 + round(math.log10(largest)))]
 
 
 def measure_accuracy(
     connection: Connection, subject: Subject, dtype: str, size: int, claims: Sequence[Claim] = ()
 ) -> Row:
-    """The largest errors of a subject, over all inputs and arrangements of them."""
+    """Return the largest errors of a subject, over all inputs and arrangements."""
     norm: tuple[float, str] | None = None
     elements, spread = (-1.0, ""), 0.0
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
@@ -114,12 +114,12 @@ def measure_accuracy(
 
 
 def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
-    """The gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
+    """Return the gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
     name, seed, arrangement = worst.split(", ")
     return _arranged(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
 
 
-# For all subjects, of which each asks for the same inputs: of all sizes and dtypes they take some 400 MB.
+# Every subject gets the same inputs. Those of all sizes and dtypes take some 400 MB.
 @lru_cache(maxsize=256)
 def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
@@ -127,7 +127,7 @@ def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosur
 
 
 def _said(answer: Answer) -> str:
-    """What kept a subject from answering."""
+    """Return the reason why a subject gave no results."""
     match answer:
         case Raised(kind, text):
             return f"{kind}: {text}"
@@ -143,7 +143,7 @@ def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, s
 
 
 def _formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
-    """The subject's own formula, where its documentation has one: that is what its arithmetic is to be near."""
+    """Return the formula of the subject's documentation, or the neutral one: its errors are measured from that."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
     formulas = [claim.formula for claim in claims_for(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
@@ -158,7 +158,7 @@ def _norms_apart(first: Array | None, second: Array | None, dtype: str) -> float
     return 0.0 if np.array_equal(value, norm_value(second), equal_nan=True) else math.inf
 
 
-#: The same elements in so many tensors, from the front or from behind.
+#: The number of tensors that the elements are split into, and the direction in which they are taken.
 ARRANGEMENTS = {
     "one tensor": (1, 1),
     "one tensor from behind": (1, -1),
@@ -168,7 +168,7 @@ ARRANGEMENTS = {
 
 
 def _arrangements(operation: str, size: int) -> list[str]:
-    """Those that do not change the results: tensors may be split where they have a common norm."""
+    """Return the arrangements that do not change the exact results: only tensors that share a norm may be split."""
     names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
     return names if size < LARGE else [names[0], names[-1]]
 

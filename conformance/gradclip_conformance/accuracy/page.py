@@ -1,4 +1,4 @@
-"""The accuracy table as a document: what was measured with which versions, and as a page in Markdown."""
+"""Write the accuracy table as a document, with the versions that were measured, and as a page in Markdown."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .measure import LARGE, LIMIT, THRESHOLD, Row
 
 __all__ = ["described", "document", "numbers", "page", "worst_input"]
 
-#: Of a page; a column is a subject's errors in one dtype and size.
+#: The columns of a page.
 HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
 
 
 def described(adapter: str, description: Description, rows: Sequence[Row]) -> dict[str, Any]:
-    """What was measured of one framework, as data for a document."""
+    """Return the measurements of one framework, as data for a document."""
     return {
         "adapter": adapter,
         "framework": description.framework,
@@ -33,7 +33,7 @@ def described(adapter: str, description: Description, rows: Sequence[Row]) -> di
 
 
 def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was measured, with the date and the suite that measured it."""
+    """Return the measurements of all frameworks, with the date and the version of the suite."""
     return {
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "suite": version("gradclip-spec"),
@@ -45,7 +45,7 @@ def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def page(made: Mapping[str, Any]) -> str:
-    """A document as Markdown; subjects of the same numbers share a table."""
+    """Return a document as Markdown; subjects with the same numbers share a table."""
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
@@ -76,7 +76,7 @@ the dtype:
 
 
 def _alike(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
-    """The rows of each subject, those of the same numbers once, with the names of their subjects."""
+    """Yield groups of subjects with the same numbers: their names, and the rows of one of them."""
     found: dict[tuple[Any, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
         of_it = list(group)
@@ -90,7 +90,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The three numbers of a row, as they are shown."""
+    """Return the three numbers of a row, as they are shown."""
     if row["problem"]:
         return ("-", "-", "-")
     shown = ("-" if row[name] is None else f"{float(row[name]):.3g}" for name in ("norm", "elements", "spread"))
@@ -99,7 +99,7 @@ def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def worst_input(row: Mapping[str, Any]) -> str:
-    """The input of the largest errors, or why there are none."""
+    """Return the input of the largest errors, or the reason why there are none."""
     if row["problem"]:
         return str(row["problem"])
     if row["norm"] is None or row["norm_input"] == row["elements_input"]:

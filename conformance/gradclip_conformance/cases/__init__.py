@@ -1,1 +1,1 @@
-"""What is asked: test cases, one theme of the rule book a file in `themes/`."""
+"""The test cases: a file in `themes/` holds those of one theme of the rule book."""

@@ -1,4 +1,4 @@
-"""What the themes build their cases with."""
+"""Build cases and their gradients; the themes call these functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: How an operation is called in rule ids, and in the contract.
+#: The names of an operation: in the ids of rules, and in the contract.
 OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
 NORM_OPERATIONS = ("norm", "global-norm")
 
@@ -42,9 +42,9 @@ def tensor(
     layout: str = "contiguous",
     same_as: int | None = None,
 ) -> Gradient:
-    """A gradient of these values, one-dimensional unless a shape is given; None for no gradient.
+    """Return a gradient of these values, one-dimensional unless a shape is given; None makes one without an array.
 
-    The values must be representable in the dtype: a case never means something else than it says.
+    The dtype must represent the values exactly, so that a case asks what it says.
     """
     if values is None:
         return Gradient("", None, need_clip)
@@ -53,7 +53,7 @@ def tensor(
 
 
 def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
-    """A gradient of an array, each element made a number of the dtype: fast, and so for long ones."""
+    """Return a gradient of an array, each element rounded to the dtype; this is fast enough for long arrays."""
     if dtype == "bfloat16":
         # Cut to its upper 16 bits, a float32 is a bfloat16: which neighbour it becomes does not matter here.
         values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
@@ -61,7 +61,7 @@ def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
 
 
 def scattered_tensor(length: int, dtype: str) -> Gradient:
-    """A long gradient of numbers in [-1/64, 1/64] that look random."""
+    """Return a long gradient of numbers in [-1/64, 1/64] that look random."""
     return tensor_of(scattered(length), dtype)
 
 
@@ -74,7 +74,7 @@ def case(
     expectation: Expect,
     needs: Iterable[str] = (),
 ) -> Case:
-    """A case, its gradients named by their place, its needs completed by what the call plainly uses."""
+    """Return a case; name its gradients by their place, and add the features that the call uses to its needs."""
     named = tuple(
         Gradient(f"g{i}", g.array, g.need_clip, g.layout, g.same_as, g.rows, g.height) for i, g in enumerate(gradients)
     )
@@ -96,11 +96,11 @@ def case(
 
 
 def every_digit(dtype: str) -> list[float]:
-    """Odd multiples of the last digit between 1 and 2, of both signs: none survives a narrower dtype, or a detour."""
+    """Return numbers between 1 and 2, of both signs, that use every digit: a narrower dtype changes all of them."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 
 
 def clipping_options(operation: str, threshold: float) -> dict[str, Any]:
-    """The options by which an operation is called with one threshold: `max` by value, `clip_norm` by norm."""
+    """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
     return {"max": threshold} if operation == "value" else {"clip_norm": threshold}

@@ -1,4 +1,4 @@
-"""The cases, theme by theme: `formula.py` holds those of the rules in `gradclip_spec/rules/formula.toml`, and so on."""
+"""Collect the cases of all themes; `formula.py` holds those of the rules in `gradclip_spec/rules/formula.toml`."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ THEMES = {
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case, in the order of the themes; each id stands once."""
+    """Return every case in the order of the themes; no two cases have the same id."""
     cases = tuple(case for theme in THEMES.values() for case in theme.cases())
     ids = [case.id for case in cases]
     twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
-    assert not twice, f"case ids that stand twice: {twice}"
+    assert not twice, f"several cases have the same id: {twice}"
     return cases

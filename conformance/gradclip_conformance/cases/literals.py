@@ -1,4 +1,4 @@
-"""Write values and texts as Python source that reads back exactly, and that is never code."""
+"""Write values and texts as Python literals that read back exactly; no text becomes code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 __all__ = ["NoScript", "array_literal", "docstring_literal", "literal", "scattered"]
 
-#: A longer array is written out only where a few elements repeat, or where `scattered` makes it.
+#: A longer array is written out only if a few elements repeat, or if `scattered` makes it.
 WRITTEN_ELEMENTS = 64
 
 #: The width of the docstring's lines: with escapes they still fit a wide editor.
@@ -31,7 +31,7 @@ class NoScript(Exception):
 
 
 def literal(value: Any) -> str:
-    """Return a value as Python source: the one function by which data enters a script.
+    """Return a value as Python source; all data enters a script through this function.
 
     Floats become the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`. Characters that
     could end a text, or that an editor would hide, become escapes.
@@ -41,7 +41,7 @@ def literal(value: Any) -> str:
     NoScript
         When the value is not a number, a text, None or a list of them.
     """
-    # Exact types: a subclass decides itself how it is shown.
+    # Compare exact types: a subclass may have a `repr` of its own, which is code.
     if value is None or type(value) in (bool, int, float):
         return repr(value)
     if type(value) is str:
@@ -75,12 +75,12 @@ def _escape_character(character: str) -> str:
 
 
 def array_literal(values: np.ndarray[Any, Any]) -> str:
-    """Return an array of float64 as source: nested lists, or a call of NumPy where lists lose the shape or are long.
+    """Return an array of float64 as source: nested lists, or a call of NumPy where lists are long or lose the shape.
 
     Raises
     ------
     NoScript
-        When the array is long, repeats no short sequence and is not `scattered`.
+        When the array is long, does not repeat a short sequence, and `scattered` does not make it.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"

@@ -39,12 +39,12 @@ class Case:
     gradients: tuple[Gradient, ...]
     options: Mapping[str, Any]
     expectation: Expect
-    #: The features a subject must have for the call to make sense.
+    #: The features that a subject must have, or else the call makes no sense.
     needs: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def id(self) -> str:
-        """The stable name: rule, variant, dtype."""
+        """The stable name: rule, variant and dtype."""
         return f"{self.rule}/{self.variant}/{self.dtype}"
 
     @property

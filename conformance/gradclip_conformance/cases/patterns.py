@@ -1,25 +1,28 @@
-"""Match names of rules, cases and subjects against patterns.
+"""Match names of rules, cases and subjects against patterns, and suggest names for unknown ones.
 
-`*` alone is special: it stands for any text. The names of subjects are full of brackets, so no bracket is special.
+In a pattern only `*` is special: it stands for any text. Brackets are not special, because names of subjects have them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-__all__ = ["did_you_mean", "matches", "matches_any"]
+__all__ = ["did_you_mean", "matches", "matches_any", "suggest"]
+
+#: An error message lists all known names if there are no more than this.
+LISTED = 20
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a pattern matches a whole name."""
+    """Return whether a pattern matches the whole of a name."""
     return _compile(pattern).fullmatch(name) is not None
 
 
 def matches_any(patterns: Iterable[str], *names: str) -> bool:
-    """Return whether one of the patterns matches one of the names."""
+    """Return whether any of the patterns matches any of the names."""
     return any(matches(pattern, name) for pattern in patterns for name in names)
 
 
@@ -29,7 +32,17 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: the nearest known one, or all of them."""
+    """Return a sentence for a message about an unknown word: the nearest known ones, or all if they are few.
+
+    It begins with a space. It is empty if nothing is near and too many words are known.
+    """
     known = list(known)
-    near = get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(known) or 'none'}."
+    if hint := suggest(get_close_matches(word, known, 3)):
+        return hint
+    return f" Known: {', '.join(known) or 'none'}." if len(known) <= LISTED else ""
+
+
+def suggest(names: Sequence[str]) -> str:
+    """Return a sentence that suggests names, with a space before it; an empty text if there are none."""
+    *others, last = names or ("",)
+    return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""

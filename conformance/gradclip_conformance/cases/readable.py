@@ -1,4 +1,4 @@
-"""Cases and arrays in a form that a person reads and that reads back exactly: floats as hexadecimal."""
+"""Show cases and arrays in a form for people that reads back exactly: floats are hexadecimal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .model import Case
 
 __all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input", "shown_gradients"]
 
-#: Longer arrays are cut; the case's id says how to make the whole.
+#: Longer arrays are cut; the id of the case leads to the whole array.
 SHOWN_ELEMENTS = 16
 
 
@@ -23,7 +23,7 @@ def _hex(values: Sequence[float]) -> list[str]:
 
 
 def readable_array(array: Array | None) -> Any:
-    """An array as dtype, shape and hexadecimal elements; None stays None."""
+    """Return an array as dtype, shape and hexadecimal elements; None stays None."""
     if array is None:
         return None
     shown: dict[str, Any] = {"dtype": array.dtype, "shape": list(array.shape)}
@@ -42,7 +42,7 @@ def shown_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
 
 
 def array_of(shown: Mapping[str, Any] | None) -> Array | None:
-    """Return the array that `readable_array` shows, or the first elements of it that it shows; None stays None.
+    """Return the array, or the first elements of it, that `readable_array` shows; None stays None.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def _readable_gradient(gradient: Gradient) -> Any:
 
 
 def readable_input(case: Case) -> dict[str, Any]:
-    """The call of a case, the first of its gradients at least."""
+    """Return the call of a case, with at most the first 16 of its gradients."""
     gradients = [_readable_gradient(gradient) for gradient in case.gradients[:SHOWN_ELEMENTS]]
     options = {name: _hex([value])[0] if isinstance(value, float) else value for name, value in case.options.items()}
     shown: dict[str, Any] = {"gradients": gradients, "options": options}

@@ -1,28 +1,33 @@
-"""Cases that `--deep` found and somebody kept, in `regressions.toml`; and how a find is written down.
+"""Read and write the cases in `regressions.toml`: finds of `--deep` that somebody kept.
 
-An entry gives the rule, a variant, the dtype, the options and the gradients, numbers in hexadecimal. What is expected
-follows from the rule.
+An entry gives the rule, a variant, the dtype, the options and the gradients. Its numbers are hexadecimal. The
+expectation follows from the rule.
 """
 
 from __future__ import annotations
 
 import json
-import tomllib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gradclip_adapters.contract import Gradient
+from gradclip_adapters.contract import DTYPES, Gradient
+from gradclip_spec import rules
 
 from ..oracle.formats import float64_values
 from .build import case, tensor
 from .model import Case, Expect, expect
+from .patterns import did_you_mean
+from .toml_files import named_faults, read_toml
 
 __all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of", "from_record", "is_find"]
 
 FOUND = Path(__file__).with_name("regressions.toml")
 
-#: Rules without their operation whose cases do not just expect the formula's values.
+T = TypeVar("T")
+
+#: The expectations of rules, by their names without the operation; all other rules expect the formula's values.
 _EXPECTATIONS: Mapping[str, Expect] = {
     "returned-norm": expect("returned-norm"),
     "twice-is-once": expect("metamorphic", relation="twice"),
@@ -34,7 +39,7 @@ _EXPECTATIONS: Mapping[str, Expect] = {
 
 
 def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
-    """What a find under a rule expects."""
+    """Return the expectation of a find under a rule."""
     name = rule.partition(".")[2]
     if name == "excluded-untouched":
         return expect("untouched", indices=tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
@@ -42,31 +47,77 @@ def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
 
 
 def case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:
-    """The case of an input under a rule."""
+    """Return the case of an input under a rule."""
     needs = ["returns_norm"] if rule.endswith(".returned-norm") else []
     return case(rule, variant, dtype, gradients, options, expectation_of(rule, gradients), needs)
 
 
 def cases(path: Path = FOUND) -> Iterator[Case]:
-    """All cases that were kept."""
-    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("found", []):
-        gradients = [
-            tensor(
-                [float.fromhex(each) for each in one["values"]], entry["dtype"], need_clip=one.get("need_clip", True)
-            )
-            for one in entry["gradients"]
-        ]
-        options = {name: float.fromhex(value) for name, value in entry["options"].items()}
-        yield case_of(entry["rule"], entry["variant"], entry["dtype"], gradients, options)
+    """Yield all cases that were kept.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed; the text names the file and the entry.
+    """
+    # No JSON Schema here: `check_clipper` reads this file, and it needs NumPy only.
+    document = read_toml(path)
+    with named_faults(path.name):
+        _refuse_other_keys(document, ("found",))
+        entries = _as(list, document.get("found", []), "found")
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{path.name}, [[found]] {number}"):
+            found = _kept_case(entry)
+        yield found
+
+
+def _kept_case(entry: Mapping[str, Any]) -> Case:
+    """Return the case of an entry."""
+    _refuse_other_keys(entry, ("rule", "variant", "dtype", "options", "gradients"))
+    rule, variant, dtype = (_as(str, entry[key], key) for key in ("rule", "variant", "dtype"))
+    if rule not in {each.id for each in rules.load()}:
+        msg = f"there is no rule {rule!r}"
+        raise ValueError(msg)
+    if dtype not in DTYPES:
+        msg = f"there is no dtype {dtype!r}; choose among {', '.join(DTYPES)}"
+        raise ValueError(msg)
+    if re.fullmatch(r"[a-z0-9-]{1,80}", variant) is None:
+        msg = f"the variant {variant!r} has other characters than a-z, 0-9 and -"
+        raise ValueError(msg)
+    gradients = [_kept_gradient(one, dtype) for one in _as(list, entry["gradients"], "gradients")]
+    options = {name: float.fromhex(value) for name, value in _as(dict, entry["options"], "options").items()}
+    return case_of(rule, variant, dtype, gradients, options)
+
+
+def _kept_gradient(one: Mapping[str, Any], dtype: str) -> Gradient:
+    """Return a gradient of an entry."""
+    _refuse_other_keys(one, ("values", "need_clip"))
+    values = [float.fromhex(each) for each in _as(list, one["values"], "values")]
+    return tensor(values, dtype, need_clip=_as(bool, one.get("need_clip", True), "need_clip"))
+
+
+def _refuse_other_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in _as(dict, table, "an entry"):
+        if name not in known:
+            msg = f"the key {name!r} is unknown: {did_you_mean(name, known)}"
+            raise ValueError(msg)
+
+
+def _as(kind: type[T], value: Any, name: str) -> T:
+    """Return a value that must be of a type."""
+    if not isinstance(value, kind):
+        msg = f"{name} must be of the type {kind.__name__}, got {value!r}"
+        raise TypeError(msg)
+    return value
 
 
 def is_find(name: str) -> bool:
-    """Whether the name of a case is one that `--deep` gives."""
+    """Return whether `--deep` gives such names to its cases."""
     return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
 
 
 def from_record(name: str, shown: Mapping[str, Any]) -> Case:
-    """The case of a find, from its name and its input as a record shows it."""
+    """Return the case of a find, from its name and the input that a record shows."""
     rule, variant, dtype = name.split("/")
     gradients = [
         tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
@@ -77,7 +128,7 @@ def from_record(name: str, shown: Mapping[str, Any]) -> Case:
 
 
 def as_toml(found: Case) -> str:
-    """A find as an entry of `regressions.toml`."""
+    """Return a find as an entry of `regressions.toml`."""
     lines = ["[[found]]", *(f"{key} = {json.dumps(getattr(found, key))}" for key in ("rule", "variant", "dtype"))]
     options = ", ".join(f'{name} = "{float(value).hex()}"' for name, value in found.options.items())
     lines += [f"options = {{ {options} }}", "gradients = ["]

@@ -1,4 +1,4 @@
-"""`gradclip accuracy`: the largest errors of each subject over sizes and dtypes."""
+"""The verb `gradclip accuracy`: measure the largest errors of each subject over sizes and dtypes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..accuracy.measure import measure_accuracy, sizes_up_to
 from ..accuracy.page import described, document, numbers, page, worst_input
 from ..judge.model import StartError
 from ..known.claims import load_claims
-from .targets import Target, TargetOptions, chosen_targets, say, say_that_it_does_not_start, target_options
+from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
 
 __all__ = ["accuracy"]
 
@@ -36,27 +36,27 @@ def accuracy(
     largest: int,
     output: Path | None,
 ) -> None:
-    """Measure how accurate clips by norm are, with the worst input of each.
+    """Measure how accurate clips by norm are, and show the worst inputs.
 
-    Errors are in ulp of the dtype, of the norm that is returned and of the clipped elements, the latter against the
-    formula that the subject's own documentation gives. The spread is how far one element comes out apart when the same
-    elements come in another order, or in other tensors. Clips by value round nothing and are left out.
+    Errors are in ulp of the dtype: those of the norm that is returned, and those of the clipped elements, against the
+    formula of the subject's own documentation. The spread is the largest difference between results when the same
+    elements come in another order or in other tensors. Clips by value are left out, because they round nothing.
     """
-    targets = chosen_targets(adapters, options)
+    targets = choose_targets(adapters, options)
     if output is not None and not output.parent.is_dir():
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
     problems, measured = 0, []
     for target in targets:
         try:
-            measured.append(_measured(target, options.operation, options.dtypes, sizes_up_to(largest)))
+            measured.append(_measure(target, options.operation, options.dtypes, sizes_up_to(largest)))
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)
     for framework in measured:
         _print(framework["rows"])
     if not any(framework["rows"] for framework in measured):
-        # What does not start has said so.
+        # The message about an adapter that does not start has been printed.
         say("Nothing was measured" + (": clips by value round nothing." if measured else ", and nothing is written."))
         problems += 1
     elif output is not None:
@@ -66,12 +66,12 @@ def accuracy(
             output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
             output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
         except OSError as problem:
-            say(f"Cannot write what was measured: {problem}")
+            say(f"Cannot write the measurements: {problem}")
             problems += 1
     sys.exit(3 if problems else 0)
 
 
-def _measured(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
+def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     connection, rows = target.connect(), []
     try:
         for subject in connection.description.subjects:
@@ -92,7 +92,7 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     # Without a height, rich does not heed the width of a terminal whose TERM is "dumb".
     console = Console(width=max(80, size.columns), height=size.lines)
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
-        # As text: what stands in brackets in a subject's name is no markup.
+        # As `Text`, because rich takes brackets in a string, such as a subject's name, for markup.
         table = Table(title=Text(f"{subject}: largest errors in ulp"), title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)

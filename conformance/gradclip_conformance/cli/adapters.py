@@ -1,4 +1,4 @@
-"""`gradclip adapters`: what there is to check, and where."""
+"""The verb `gradclip adapters`: list the adapters, and where their frameworks are."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["adapters"]
 
 @click.command(short_help="List the adapters, and where their frameworks are.")
 def adapters() -> None:
-    """List the adapters by name: where they are, and whether this Python has their framework."""
+    """List the adapters: their names, their modules, and whether this Python has their framework."""
     for name, where in sorted(registry.installed().items()):
         here = framework_is_here(name)
         click.echo(f"{click.style(name, bold=True)}  {'its framework is here' if here else 'not here'}")
-        lines = [where, *([] if here else [_with_venv(name)])]
+        lines = [where, *([] if here else [_describe_venv(name)])]
         for line in lines:
             click.echo(
                 textwrap.fill(line, 78, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
             )
 
 
-def _with_venv(name: str) -> str:
+def _describe_venv(name: str) -> str:
     recipe = recipes().get(name)
     if recipe is None or not recipe.requirements:
         return "install its framework, or name a Python that has it with --python"

@@ -1,4 +1,4 @@
-"""`gradclip check`: run every case against adapters, and say what came out."""
+"""The verb `gradclip check`: run every case against adapters, and show the results."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gradclip_reports.render import FORMATS
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
+from ..cases.patterns import did_you_mean, suggest
 from ..cases.regressions import as_toml
 from ..judge.model import StartError
 from ..known.claims import claim_faults, load_claims
@@ -33,8 +34,7 @@ from .summary import exit_code, print_runs
 from .targets import (
     Target,
     TargetOptions,
-    chosen_targets,
-    did_you_mean,
+    choose_targets,
     say,
     say_that_it_does_not_start,
     target_options,
@@ -44,7 +44,7 @@ __all__ = ["check"]
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    # Of NaN no comparison tells that it is out of a range.
+    # Every comparison with NaN is false, so that `FloatRange` lets it pass.
     if math.isnan(value):
         msg = f"{value} is not a number of seconds."
         raise click.BadParameter(msg, context, parameter)
@@ -53,7 +53,7 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that say which cases are asked, and how."""
+    """The options for which cases are asked, and how."""
 
     rules: tuple[str, ...]
     jobs: int
@@ -79,7 +79,7 @@ _RUN_OPTIONS = (
 
 
 def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options, as one argument `how`."""
+    """Add these options to a command, which gets them as one argument `how`."""
     names = tuple(RunOptions.__dataclass_fields__)
 
     @functools.wraps(function)
@@ -107,19 +107,19 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
 )
 def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, output: str | None, format_: str) -> None:
-    """Check adapters against every case; all whose framework is installed when none is named.
+    """Check adapters against every case. Without a name, check all adapters whose framework is installed.
 
-    An ADAPTER is a name (`gradclip adapters` lists them), a FILE is Python that defines one, MODULE:FN is a plain
-    function on NumPy arrays. With several, -o FILE holds one run after another; a folder (an existing one, or a name
-    that ends in /) gets a file for each.
+    ADAPTER is a name (`gradclip adapters` lists them), FILE is a Python file that defines an adapter, MODULE:FN is a
+    plain function on NumPy arrays. With several adapters, -o FILE holds one run after another. If -o names a folder (an
+    existing one, or a name that ends in /), each adapter gets a file there.
 
     \b
     gradclip check numpy torch --venv -o records/
     gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
-    """  # noqa: D301 - click looks for the character that is written so
-    targets = chosen_targets(adapters, options)
+    """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
+    targets = choose_targets(adapters, options)
     selection = Selection((options.operation,) if options.operation else (), how.rules, options.dtypes)
     _refuse_patterns_without_a_case(how.rules)
     if output is not None and _is_folder(output):
@@ -142,8 +142,8 @@ def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, ou
     print_runs(runs, format_, [output] if output else [])
     for run in runs:
         if not run.is_judged:
-            say(_nothing_judged(run))
-    # A narrowed run says nothing about the pins of cells that it leaves out.
+            say(_describe_unjudged(run))
+    # A narrowed run leaves out cells, and says nothing about their pins.
     faults = (
         [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))] if selection == Selection() else []
     )
@@ -156,14 +156,14 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
     def connect() -> HostProcess:
         return target.connect(how.timeout)
 
-    found = _searched(target, selection, how.seed, how.timeout) if how.deep else ()
+    found = _search(target, selection, how.seed, how.timeout) if how.deep else ()
     seed = how.seed if how.deep else None
     request = RunRequest(target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found)
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
 
 
-def _nothing_judged(run: Run) -> str:
+def _describe_unjudged(run: Run) -> str:
     name = run.header.adapter
     if not run.cells:
         return f"{name}: nothing was judged, because no case that was asked for is about its operations and dtypes."
@@ -177,7 +177,8 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
             continue
         words = {case.id if "/" in pattern else case.rule for case in cases}
         begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})
-        hint = f" Did you mean '{begun[0]}.*'?" if begun else did_you_mean(pattern, sorted(words))
+        # With quotes, so that the shell does not expand it.
+        hint = suggest([f"'{begun[0]}.*'"]) if begun else did_you_mean(pattern, sorted(words))
         msg = f"No rule and no case matches {pattern!r}.{hint} `gradclip rules` lists the rules."
         raise click.UsageError(msg)
 
@@ -192,7 +193,7 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
         taken[name] = target.name
 
 
-def _searched(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
+def _search(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
     """Return the cases that `--deep` adds, and print each find as `cases/regressions.toml` keeps it."""
     try:
         import hypothesis
@@ -219,7 +220,7 @@ def _searched(target: Target, selection: Selection, seed: int, timeout: float) -
 
 @contextlib.contextmanager
 def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
-    """Give the stream for one adapter's record; nothing is written before the adapter has started."""
+    """Open the stream for one adapter's record; the file is written only after the adapter has started."""
     if output is None:
         yield io.StringIO()
         return
@@ -233,7 +234,7 @@ def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]
 
 
 def _is_folder(output: str) -> bool:
-    # Before it becomes a path, the name tells whether a folder is meant.
+    # `Path` drops the final slash, which says that a folder is meant.
     return Path(output).is_dir() or output.endswith(("/", os.sep))
 
 
@@ -243,7 +244,7 @@ def _file_name(target: Target) -> str:
 
 
 class _LateFile(io.TextIOBase):
-    """A file that is opened when something is written: a run that never begins empties no record of an earlier one."""
+    """A file that is opened at the first write, so that a run that never begins keeps the record of an earlier run."""
 
     def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
         self._path, self._mode = path, mode

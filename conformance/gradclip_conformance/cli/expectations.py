@@ -1,4 +1,4 @@
-"""`gradclip expectations`: keep what is known of frameworks in step with them."""
+"""The verb `gradclip expectations`: update the known failures and claims about frameworks."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from gradclip_reports.values import counted, plain_line
 from ..cases.catalogue import all_cases
 from ..known.claims import docstrings, drift, load_claims
 from ..known.pins import FOUND, load_deviations, pins_file
-from ..known.propose import CannotPin, proposal
+from ..known.propose import CannotPin, propose_pins
 from ..run.plan import Selection, plan_cells
 from .targets import say
 
 __all__ = ["expectations"]
 
 
-@click.group(short_help="Keep pins and claims in step with the frameworks.")
+@click.group(short_help="Update known failures, and check claims about documentations.")
 def expectations() -> None:
-    """Keep pinned deviations and claims about documentation in step with the frameworks."""
+    """Update the pins of known failures, and check claims about the documentations of frameworks."""
 
 
 @expectations.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--write", is_flag=True, help="Replace the file of pins, in or below the working directory.")
 def update(file: Path, write: bool) -> None:
-    """Propose the file of pins for the record FILE.
+    """Propose a file of pins for the record FILE.
 
-    Of ./my_adapter.py that is my_adapter.expectations.toml beside it; of our own adapters, expectations/<adapter>.toml.
-    Printed is the whole file: the pins that stand, with the version as the last in which they were seen; a pin for
-    each group of failures that is not pinned or answers otherwise now, to be given a reason and a URL; and, as
-    comments, what is wrong with pins. A run that answers as the record does is as expected with it.
-    The record must be of a run that was not narrowed. --write replaces the file of pins. Without it, print to another
-    file first: the pins that are there are read.
+    The file of ./my_adapter.py is my_adapter.expectations.toml beside it; that of our own adapters is
+    expectations/<adapter>.toml. With the proposed file, a run with the same answers is as expected.
+
+    The output is the whole file. It keeps the pins that still hold, and updates the version in which they were last
+    seen. It has a new pin for each group of failures that are not pinned, or whose answers have changed; write a reason
+    and a URL into it. Comments name faults of pins.
+
+    The record must come from a complete run, without --rule, --op and --dtype. --write replaces the file of pins.
+    Without it, redirect the output to another file, because this command reads the present pins.
     """
     try:
         runs = read_runs(file)
@@ -50,12 +53,12 @@ def update(file: Path, write: bool) -> None:
         _refuse_without_a_place(run)
         if missing := _missing(run):
             msg = (
-                f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has: check it "
+                f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has. Check it "
                 "again, without --rule, --op and --dtype."
             )
             raise click.UsageError(plain_line(msg))
     try:
-        proposals = [(pins_file(run.header.adapter), proposal(run)) for run in runs]
+        proposals = [(pins_file(run.header.adapter), propose_pins(run)) for run in runs]
     except CannotPin as problem:
         raise click.UsageError(str(problem)) from problem
     for path, text in proposals:
@@ -66,7 +69,7 @@ def update(file: Path, write: bool) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file of pins at once, unless it lies elsewhere: the record says where, and may come from anybody."""
+    """Replace a file of pins, but only below the working directory: the record names it, and may be forged."""
     if not path.resolve().is_relative_to(Path.cwd().resolve()):
         msg = f"{path} is not in or below the working directory: go to its folder, or print without --write."
         raise click.UsageError(plain_line(msg))
@@ -81,45 +84,45 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _refuse_without_a_place(run: Run) -> None:
-    """Refuse to propose pins that nothing would read, or without those by which the record was judged."""
+    """Refuse to propose pins that nothing would read, or that would lack those of the record."""
     adapter = run.header.adapter
     kind = registry.kind_of(adapter)
-    # The name in a record becomes a path only if it is one of an adapter that is here.
+    # A record may hold any name. It becomes a path only if there is such an adapter.
     if (kind == "name" and adapter not in registry.installed()) or (kind == "file" and not Path(adapter).is_file()):
-        msg = f"There is no adapter {adapter!r} here whose failures could be pinned."
+        msg = f"The failures of {adapter!r} cannot be pinned: there is no such adapter here."
         raise click.UsageError(msg)
     if kind == "function":
         msg = (
-            f"Nothing is pinned of a plain function such as {adapter!r}: write a file my_adapter.py that imports it "
-            "and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
+            f"The failures of a plain function such as {adapter!r} cannot be pinned. Write a file my_adapter.py that "
+            "imports it and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
         )
         raise click.UsageError(msg)
     if any(cell.status in FOUND for cell in run.cells) and not load_deviations(adapter):
         msg = (
-            f"The record was made with pins, and there are none in {pins_file(adapter)}: propose them in the folder in "
-            "which it was made, and print to another file first."
+            f"The record was made with pins, and there are none in {pins_file(adapter)}. Run this in the folder in "
+            "which the record was made, and redirect the output to another file."
         )
         raise click.UsageError(msg)
 
 
 def _missing(run: Run) -> int:
-    """Return how many of all cells of a run's subjects are missing from it."""
+    """Return the number of cells of a run's subjects that it lacks."""
     planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 
 
-@expectations.command("drift", short_help="Compare what is quoted with the documentation.")
+@expectations.command("drift", short_help="Compare quotations with the documentation.")
 @click.argument("adapter")
 @click.option("--python", default=sys.executable, metavar="EXE", help="The Python that has the framework.")
 def drift_command(adapter: str, python: str) -> None:
-    """Compare what is quoted from an ADAPTER's framework with its installed documentation.
+    """Compare the phrases that claims quote with the installed documentation of an ADAPTER's framework.
 
-    Exit code 1 when a phrase is gone, or the text around it has changed.
+    The exit code is 1 if a phrase is gone, or if the text around it has changed.
     """
     claims = load_claims(adapter)
     names = sorted({claim.docstring for claim in claims if claim.docstring is not None})
     if not names:
-        msg = f"Nothing is quoted from a docstring of {adapter!r}."
+        msg = f"No claim quotes a docstring of {adapter!r}."
         raise click.UsageError(msg)
     try:
         found = docstrings(names, python)

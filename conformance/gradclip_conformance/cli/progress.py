@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a line at each quarter elsewhere."""
+"""Show the progress of a run: a bar on a terminal, a line at each quarter elsewhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _InLines(Progress):
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Something to tell how a run goes on."""
+    """Show a bar on a terminal, or print lines elsewhere, while a run goes on."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _InLines()

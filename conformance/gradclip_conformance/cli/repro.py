@@ -1,4 +1,4 @@
-"""`gradclip repro`: write a script that shows one cell of a record without this suite."""
+"""The verb `gradclip repro`: write a script that shows one cell of a record without this suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradclip_reports.statuses import SPOILING
 from gradclip_reports.values import plain_line
 
 from ..repro.script import NoScript, script
-from .rules import did_you_mean, matching_rules
+from .rules import find_rules, suggest_rules
 from .targets import say
 
 __all__ = ["repro"]
@@ -26,13 +26,14 @@ __all__ = ["repro"]
 def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
-    The script needs NumPy and the framework only, has the numbers written out, and fails by itself where the
-    framework breaks the neutral rule by more than the error bound: that of a `documented` cell that is a few ulp off
-    passes. Of a RULE, the script shows the first case that is not as expected; without --subject, the first subject
-    whose cell is not. How to call them is known of the frameworks that have an adapter here, and of plain functions;
-    of others, `gradclip show CASE` prints the input.
+    The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
+    error bound; for a `documented` cell that is a few ulp off, it passes.
 
-    The script imports the framework, or the function's module, and runs it: run it only where you would run those.
+    For a RULE, the script shows the first case that is not as expected; without --subject, of the first subject with
+    such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For others,
+    `gradclip show CASE` prints the input.
+
+    The script imports and runs the framework, or the function's module. Run it only where you would run those.
     """
     try:
         header, cell = _find(file, case, subject)
@@ -53,24 +54,24 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
 
 
 def _find(file: Path, name: str, subject: str) -> tuple[Header, Cell]:
-    """Return the cell of a case, or the first one of a rule that is not as expected."""
+    """Return the cell of a case, or the first cell of a rule that is not as expected."""
     cells = [(run.header, cell) for run in read_runs(file) for cell in run.cells]
-    rules = {name, *matching_rules(name)}
+    rules = {name, *find_rules(name)}
     of_case = [(header, cell) for header, cell in cells if cell.case == name]
     found = of_case or [(header, cell) for header, cell in cells if cell.rule in rules]
     if not found:
-        near = did_you_mean(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
-        msg = f"{file} has no cell of the case or rule {name!r}.{near}"
+        near = suggest_rules(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
+        msg = f"{file} has no cell of a case or rule {name!r}.{near}"
         raise click.UsageError(plain_line(msg))
     named = [(header, cell) for header, cell in found if subject in cell.subject]
     if not named:
         subjects = ", ".join(dict.fromkeys(cell.subject for _, cell in found))
-        msg = f"No subject of that case has {subject!r} in its name: {subjects}."
+        msg = f"No subject's name contains {subject!r}. The subjects with this case or rule are: {subjects}."
         raise click.UsageError(plain_line(msg))
-    # A known failure is worth a script too, after those that nobody knows.
+    # Prefer new failures, and then known ones.
     red = [pair for pair in named if pair[1].status in SPOILING]
     worth = red or [pair for pair in named if pair[1].status == "deviation"]
     if not (worth or of_case):
-        msg = f"Every cell of the rule {name!r} is as expected; name a case for a script of one that is."
+        msg = f"Every cell of the rule {name!r} is as expected. For a script of such a cell, name its case."
         raise click.UsageError(plain_line(msg))
     return (worth or named)[0]

@@ -1,4 +1,4 @@
-"""`gradclip rules`: list the rule book in short; find the rules that a name means."""
+"""The verb `gradclip rules`: list the rules in short. Also, find the rules that a text names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gradclip_spec import rules as rule_book
 
 from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
-from ..cases.patterns import matches
+from ..cases.patterns import matches, suggest
 
-__all__ = ["did_you_mean", "matching_rules", "rules"]
+__all__ = ["find_rules", "rules", "suggest_rules"]
 
-#: How an operation may be spelled, and how its rules begin: `global-norm`, `global_norm`, `clip_by_global_norm`.
+#: The spellings of an operation (`global-norm`, `global_norm`, `clip_by_global_norm`), and how its rules begin.
 PREFIXES = {
     spelling: prefix
     for prefix, operation in OPERATIONS.items()
@@ -26,10 +26,10 @@ PREFIXES = {
 }
 
 
-def matching_rules(text: str) -> list[str]:
+def find_rules(text: str) -> list[str]:
     """Return the ids of the rules that a text names.
 
-    The text may be an id, a pattern of ids, an operation, or the name that a rule has in each operation.
+    The text may be an id, a pattern of ids, an operation, or the name of a rule without its operation.
     """
     ids = [rule.id for rule in rule_book.load()]
     operation, dot, name = text.rstrip(".").partition(".")
@@ -38,34 +38,32 @@ def matching_rules(text: str) -> list[str]:
     return [one for one in ids if matches(pattern, one)] or [one for one in ids if one.partition(".")[2] == text]
 
 
-def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """Return a sentence with the names that a mistyped text may mean; an empty text where none is near.
+def suggest_rules(text: str, names: Iterable[str]) -> str:
+    """Return a sentence that suggests rules or cases for a mistyped text; an empty text if none is near.
 
-    Rules are compared without their operation too: `at-treshold` is near the rule of that name in each.
+    Rules are also compared without their operation: `at-treshold` is near to `at-threshold` of each operation.
     """
     names = list(dict.fromkeys(names))
     short = {name: name.partition(".")[2] or name for name in names}
     near = get_close_matches(text, names, 3)
     bare = text.partition(".")[2] or text
     of_each = get_close_matches(bare, set(short.values()), 2, cutoff=0.75)
-    # In the order of the book: each operation has its turn.
     near += [name for name in names if short[name] in of_each and name not in near]
-    shown = ", ".join(near[:6])
-    return f" Did you mean {shown}?" if near else ""
+    return suggest(near[:6])
 
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
 @click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]")
 def rules(pattern: str) -> None:
-    """List the rules with their levels and the number of their cases; `gradclip show RULE` tells all about one.
+    """List the rules with their levels and the number of their cases; `gradclip show RULE` shows one in full.
 
-    The last line tells which rules have no case, and which cases no rule.
+    The last line names rules without a case, and cases without a rule.
     """
     counts = Counter(case.rule for case in all_cases())
-    names = set(matching_rules(pattern))
+    names = set(find_rules(pattern))
     chosen = [rule for rule in rule_book.load() if rule.id in names]
     if not chosen:
-        msg = f"No rule matches {pattern!r}.{did_you_mean(pattern, [rule.id for rule in rule_book.load()])}"
+        msg = f"No rule matches {pattern!r}.{suggest_rules(pattern, [rule.id for rule in rule_book.load()])}"
         raise click.UsageError(msg)
     for rule in chosen:
         click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counted(counts[rule.id], 'case')}")

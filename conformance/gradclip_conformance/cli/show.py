@@ -1,4 +1,4 @@
-"""`gradclip show`: show a rule or a case, whole."""
+"""The verb `gradclip show`: show a rule or a case in full."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from gradclip_spec import rules as rule_book
 from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
+from ..cases.patterns import suggest
 from ..cases.readable import readable_input
 from ..cases.regressions import is_find
 from ..judge.judging import expectation_of
-from .rules import did_you_mean, matching_rules
+from .rules import find_rules, suggest_rules
 
 __all__ = ["show"]
 
 
-@click.command(short_help="Show a rule or a case, whole.")
+@click.command(short_help="Show a rule or a case in full.")
 @click.argument("name", metavar="RULE|CASE")
 def show(name: str) -> None:
-    """Show a rule with its source and cases, or a case with its input and exactly what is expected."""
+    """Show a rule with its source and its cases, or a case with its input and the exact results that it expects."""
     for case in all_cases():
         if case.id == name:
             click.echo(_case_text(case))
             return
-    # Not as a pattern: `show` tells of one rule.
-    named = [rule for rule in rule_book.load() if rule.id in matching_rules(name) and "*" not in name]
+    # A pattern is refused, because this verb shows one rule.
+    named = [rule for rule in rule_book.load() if rule.id in find_rules(name) and "*" not in name]
     if len(named) == 1:
         click.echo(_rule_text(named[0]))
         return
@@ -42,17 +43,17 @@ def show(name: str) -> None:
 
 
 def _unknown_text(name: str, named: Sequence[str]) -> str:
-    """Return what to say of a name that is not one of a rule or a case."""
+    """Return the message for a name that does not name one rule or one case."""
     if is_find(name):
-        return f"{name!r} is a find of --deep: its input is in the record, and `gradclip repro FILE CASE` shows it."
+        return f"--deep found {name!r}: its input is in the record, and `gradclip repro FILE CASE` shows it."
     if len(named) > len(OPERATIONS):
         return f"{name!r} is an operation: `gradclip rules {name}` lists its {len(named)} rules."
     if named:
         return f"{name!r} is a rule of several operations. Name one: {', '.join(named)}."
-    near = [case.id for case in all_cases() if case.rule == name.split("/")[0] and "/" in name]
+    near = [case.id for case in all_cases() if case.rule == name.partition("/")[0] and "/" in name]
     if near := get_close_matches(name, near, 3, cutoff=0.0):
-        return f"There is no rule or case {name!r}. Did you mean {', '.join(near)}?"
-    hint = did_you_mean(name, [rule.id for rule in rule_book.load()]) or " `gradclip rules GLOB` lists the rules."
+        return f"There is no rule or case {name!r}.{suggest(near)}"
+    hint = suggest_rules(name, [rule.id for rule in rule_book.load()]) or " `gradclip rules GLOB` lists the rules."
     return f"There is no rule or case {name!r}.{hint}"
 
 
@@ -75,7 +76,7 @@ def _sources_text(rule: rule_book.Rule) -> list[str]:
 
 
 def _wrapped(text: str, subsequent_indent: str = "") -> str:
-    """Return the text in lines that fit the terminal."""
+    """Return the text, broken into lines that fit the terminal."""
     width = max(60, shutil.get_terminal_size((80, 24)).columns)
     return textwrap.fill(
         text, width, subsequent_indent=subsequent_indent, break_long_words=False, break_on_hyphens=False
@@ -83,7 +84,7 @@ def _wrapped(text: str, subsequent_indent: str = "") -> str:
 
 
 def _values_text(value: Any) -> str:
-    """Return values to be read, and below them the same with every bit."""
+    """Return values in a readable form, and below it the same values with every bit."""
     return f"{_wrapped(readable(value))}\n\nThe same exactly:\n{json.dumps(value, indent=2)}"
 
 
@@ -98,6 +99,6 @@ def _call_text(case: Case) -> str:
 
 
 def _expected_text(case: Case) -> str:
-    """Return what is expected, part by part."""
+    """Return the description of what is expected."""
     parts = expectation_of(case).describe(case)
     return "\n".join(_wrapped(part) if isinstance(part, str) else _values_text(part) for part in parts)

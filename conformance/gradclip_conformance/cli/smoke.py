@@ -1,4 +1,4 @@
-"""The verb `gradclip smoke`: it tells whether an adapter starts and answers."""
+"""The verb `gradclip smoke`: find out whether an adapter starts and answers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import click
 
 from gradclip_reports.statuses import SPOILING
+from gradclip_reports.values import plain
 
 from ..cases.catalogue import all_cases
 from ..judge.model import StartError
@@ -14,20 +15,20 @@ from ..known.claims import load_claims
 from ..known.pins import load_deviations
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
-from .targets import Target, TargetOptions, chosen_targets, say, say_that_it_does_not_start, target_options
+from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
 
 __all__ = ["smoke"]
 
-#: One plain case an operation, above its threshold.
+#: A simple case for each operation, above its threshold.
 SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")
 
 
-@click.command(short_help="Start adapters, and ask each subject one question.")
+@click.command(short_help="Start adapters, and ask each subject one simple case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @target_options
 def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
-    """Start adapters and ask each of their subjects one plain question: a check that takes seconds."""
-    targets = chosen_targets(adapters, options)
+    """Start adapters and ask each of their subjects one simple case, which takes seconds."""
+    targets = choose_targets(adapters, options)
     selection = Selection(
         (options.operation,) if options.operation else (), SMOKE_RULES, options.dtypes or ("float32",)
     )
@@ -50,11 +51,10 @@ def _smoke(target: Target, selection: Selection) -> int:
         connection.close()
     for cell in cells:
         if cell.status != "unsupported":
-            click.echo(
-                f"  {cell.status:11} {cell.subject}  {cell.case}" + (f"\n    {cell.detail}" if cell.detail else "")
-            )
+            detail = f"\n    {cell.detail}" if cell.detail else ""
+            click.echo(plain(f"  {cell.status:11} {cell.subject}  {cell.case}{detail}"))
     if not any(cell.status != "unsupported" for cell in cells):
-        say(f"{target.name} supports none of the cases asked: it answered nothing.")
+        say(f"{target.name} supports none of the cases that were asked.")
         return 3
     if any(cell.status == "error" for cell in cells):
         return 3

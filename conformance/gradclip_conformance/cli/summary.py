@@ -1,4 +1,4 @@
-"""`gradclip summary`: show records again, in any format."""
+"""The verb `gradclip summary`: show records in any format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["exit_code", "print_runs", "summary"]
 def summary(files: tuple[Path, ...], format_: str) -> None:
     """Show the records of one or more runs; a folder stands for the records in it.
 
-    Exit code 3 when a record cannot be read, or a run has no cell that was judged.
+    The exit code is 3 if a record cannot be read, or if no cell of a run was judged.
     """
     runs: list[Run] = []
     problems = 0
@@ -41,14 +41,14 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
             continue
         for run in read:
             if run in runs:
-                msg = f"The run of {run.header.adapter} that {path} holds has been read before: give each record once."
+                msg = f"The run of {run.header.adapter} in {path} is given twice."
                 raise click.UsageError(plain_line(msg))
             runs.append(run)
     if not paths:
         say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
     for run in runs:
         if not run.is_judged:
-            what = "no cell that was judged" if run.cells else "no cells"
+            what = "no judged cells" if run.cells else "no cells"
             say(plain_line(f"The record of {run.header.adapter} has {what}."))
     print_runs(runs, format_, [str(file) for file in files])
     sys.exit(exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
@@ -60,12 +60,16 @@ def _find_records(folder: Path) -> list[Path]:
 
 
 def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -> None:
-    """Print runs in a format; nothing when there are none.
+    """Print runs in a format; print nothing if there are none.
 
     Parameters
     ----------
+    runs
+        The runs.
+    format_
+        One of the formats of `gradclip_reports.render`.
     records
-        The paths at which their records are, if they are kept.
+        The paths of their records, if these are kept; hints in the output name them.
     """
     if not runs:
         return
@@ -80,8 +84,8 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -
 def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
     """Return the exit code of runs.
 
-    0: as expected; 1: something spoils a run; 3: a fault of the suite or an adapter, an adapter that did not start, or
-    a run in which nothing was judged.
+    0: all is as expected. 1: something is not. 3: a fault of the suite or of an adapter, an adapter that did not start,
+    or a run in which nothing was judged.
     """
     statuses = {cell.status for run in runs for cell in run.cells}
     if problems or "error" in statuses or not all(run.is_judged for run in runs):

@@ -1,12 +1,11 @@
-"""What the verbs that run adapters share: which adapters, in which Python, started how."""
+"""Options of all verbs that run adapters: which adapters, in which Python, and how they are started."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,9 @@ import click
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
+from gradclip_reports.values import plain
 
+from ..cases.patterns import did_you_mean
 from ..judge.model import StartError
 from ..known.claims import load_claims
 from ..known.pins import load_deviations
@@ -25,8 +26,7 @@ from ..run.isolation import PlainOptions, parse_size
 __all__ = [
     "Target",
     "TargetOptions",
-    "chosen_targets",
-    "did_you_mean",
+    "choose_targets",
     "say",
     "say_that_it_does_not_start",
     "target_options",
@@ -35,20 +35,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Target:
-    """One adapter, and how its host is started."""
+    """One adapter, and a function that starts its host."""
 
     name: str
-    #: The arguments are the time limit of a case.
+    #: Takes the time limit of a case.
     start: Callable[[float], HostProcess]
 
     def connect(self, timeout: float = CASE_SECONDS) -> HostProcess:
-        """Start a host; the time limit of a case bounds the calls that are made before all cases, too."""
+        """Start a host; the time limit of a case also holds for the calls that are made before the cases."""
         return self.start(timeout)
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """The options that say what is called, where a framework is and what its process may use."""
+    """The options for what is called, where a framework is found, and how much memory its process may use."""
 
     operation: str | None = None
     dtypes: tuple[str, ...] = ()
@@ -61,12 +61,12 @@ class TargetOptions:
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
 else:
-    # Before click 8.2 it takes no type.
+    # Before click 8.2 the class is not generic.
     _Choice = click.Choice
 
 
 class _Operation(_Choice):
-    """An operation, also without `clip_by_`, and with hyphens as rules have them."""
+    """An operation, which may be written without `clip_by_`, and with hyphens as in the names of rules."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the operation's full name."""
@@ -91,7 +91,7 @@ _OPTIONS = (
         "pythons",
         metavar="[ADAPTER=]EXE",
         multiple=True,
-        help="The Python that has the framework; may be given once for each adapter, as torch=/path/python.",
+        help="The Python that has the framework; once for each adapter, as torch=/path/python, if they differ.",
     ),
     click.option(
         "--command",
@@ -106,7 +106,7 @@ _OPTIONS = (
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options, as one argument `options`."""
+    """Add these options to a command, which gets them as one argument `options`."""
     names = tuple(TargetOptions.__dataclass_fields__)
 
     @functools.wraps(function)
@@ -120,28 +120,28 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def chosen_targets(names: Sequence[str], options: TargetOptions) -> list[Target]:
-    """Return the adapters that were named, or all whose framework is installed here.
+def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]:
+    """Return the adapters that were named, or all adapters whose framework is installed here.
 
     Raises
     ------
     click.UsageError
-        When a name is unknown, the options contradict each other, or the launcher is none.
+        When a name is unknown, options contradict each other, or `--command` is empty.
     """
     if sum((bool(options.pythons), options.command is not None, options.venv)) > 1:
         msg = "--python, --command and --venv exclude each other."
         raise click.UsageError(msg)
     if options.command is not None:
-        _refuse_no_command(options.command)
+        _refuse_empty_command(options.command)
     chosen = list(dict.fromkeys(names)) or [name for name in registry.installed() if framework_is_here(name)]
     for name in chosen:
-        _refuse_what_is_no_target(name, options)
-        _refuse_what_is_kept_badly(name)
+        _refuse_unknown_target(name, options)
+        _refuse_malformed_files(name)
     by_name, general = _split_pythons(options.pythons, chosen)
-    return [Target(name, _starter(name, by_name.get(name, general), options)) for name in chosen]
+    return [Target(name, _make_starter(name, by_name.get(name, general), options)) for name in chosen]
 
 
-def _refuse_what_is_no_target(name: str, options: TargetOptions) -> None:
+def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     kind = registry.kind_of(name)
     if kind == "function" and options.operation is None:
         msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
@@ -151,13 +151,13 @@ def _refuse_what_is_no_target(name: str, options: TargetOptions) -> None:
         return
     known = registry.installed()
     if kind == "name" and name not in known:
-        raise click.UsageError(_no_adapter(name, sorted(known)))
+        raise click.UsageError(_describe_unknown_adapter(name, sorted(known)))
     if kind == "file" and not Path(name).exists():
         msg = f"There is no file {name!r} (looked in {Path.cwd()})."
         raise click.UsageError(msg)
 
 
-def _no_adapter(name: str, known: Sequence[str]) -> str:
+def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
     text = f"There is no adapter {name!r}."
     if f"reference-{name}" in known:
         return (
@@ -165,16 +165,10 @@ def _no_adapter(name: str, known: Sequence[str]) -> str:
             "of a library on it, write an adapter (a Python file, see the README) and name the file."
         )
     hint = did_you_mean(name, known)
-    return f"{text}{hint} Known: {', '.join(known)}. A file ends in .py, a function is module:name."
+    return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the nearest known words, or nothing."""
-    near = get_close_matches(word, list(known), 3)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
-
-
-def _refuse_no_command(command: str) -> None:
+def _refuse_empty_command(command: str) -> None:
     try:
         words = host_command(command=command)
     except ValueError as error:
@@ -185,8 +179,8 @@ def _refuse_no_command(command: str) -> None:
         raise click.UsageError(msg)
 
 
-def _refuse_what_is_kept_badly(name: str) -> None:
-    """Refuse pins and claims that cannot be read, before anything runs."""
+def _refuse_malformed_files(name: str) -> None:
+    """Refuse files of pins and claims that cannot be read, before anything runs."""
     try:
         load_claims(name)
         load_deviations(name)
@@ -209,7 +203,7 @@ def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[
     return by_name, general
 
 
-def _starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], HostProcess]:
+def _make_starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], HostProcess]:
     arguments = [name]
     is_function = registry.kind_of(name) == "function"
     if is_function:
@@ -230,7 +224,7 @@ def _starter(name: str, python: str | None, options: TargetOptions) -> Callable[
             return HostProcess(command, start_seconds=limit, call_seconds=timeout)
         except StartError as error:
             if is_function and error.kind == "start-timeout":
-                text = f"importing its module took longer than {limit:g} s (20 s, and the time limit of a case)"
+                text = f"importing its module took longer than {limit:g} s (20 s plus the time limit of a case)"
                 raise StartError(error.kind, text) from error
             raise
 
@@ -238,7 +232,7 @@ def _starter(name: str, python: str | None, options: TargetOptions) -> Callable[
 
 
 def say_that_it_does_not_start(target: Target, error: StartError) -> None:
-    """Say why an adapter does not start, and where its framework may come from."""
+    """Print why an adapter does not start, and how to get its framework."""
     text = f"{target.name} does not start ({error.kind}): {error}"
     if error.kind == "missing-framework":
         recipe = recipes().get(target.name)
@@ -248,6 +242,9 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the terminal, beside what is written to standard output."""
-    click.echo(text, err=True)
+    """Print a line for the person at the terminal, beside what is written to standard output.
+
+    What a terminal obeys is escaped: the line may hold what a host or a record says, or what a file is called.
+    """
+    click.echo(plain(text), err=True)
     sys.stderr.flush()

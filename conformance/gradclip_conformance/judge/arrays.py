@@ -1,4 +1,4 @@
-"""Compare arrays and norms that came back with those that were passed, or expected."""
+"""Compare arrays and norms that came back with those that were passed or expected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 def same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
-    """Return whether a gradient came back bit for bit; through an optimizer, as far as that can be seen."""
+    """Return whether a gradient came back bit for bit; through an optimizer, whether its values came back."""
     if got is None or (given.dtype, given.shape) != (got.dtype, got.shape):
         return False
     if given.data == got.data:
@@ -28,7 +28,7 @@ def same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
 
 
 def first_difference(given: Array, got: Array | None) -> str:
-    """Describe in what an array that is not the same bit for bit differs first."""
+    """Describe the first difference of an array that did not come back bit for bit."""
     if got is None or (given.dtype, given.shape) != (got.dtype, got.shape):
         return "it is None" if got is None else f"it is {got.dtype} of the shape {got.shape}"
     before, after = given.bits().ravel(), got.bits().ravel()
@@ -38,7 +38,7 @@ def first_difference(given: Array, got: Array | None) -> str:
 
 
 def differs_in_subnormals_only(given: Array, got: Array) -> bool:
-    """Return whether nothing but subnormal numbers has become zero."""
+    """Return whether the only change is that subnormal numbers have become zero."""
     smallest = float(FORMATS[given.dtype].smallest_normal)
     before, after = float64_values(given), float64_values(got)
     same = (before == after) | (np.isnan(before) & np.isnan(after))
@@ -46,12 +46,12 @@ def differs_in_subnormals_only(given: Array, got: Array) -> bool:
 
 
 def norm_value(norm: Array) -> float:
-    """Return a norm that came back as a float.
+    """Return, as a float, a norm that came back.
 
     Raises
     ------
     ValueError
-        When it is not one number.
+        When it is not a single number.
     """
     if math.prod(norm.shape) != 1:
         msg = f"the norm that was returned has the shape {norm.shape}, not one number"
@@ -67,10 +67,10 @@ def norm_value(norm: Array) -> float:
 
 
 def norm_distance(norm: Array, expected: Fraction, dtype: str) -> float:
-    """Return how far a norm, of whatever dtype, lies from the exact one, in ulp of the gradients' dtype.
+    """Return the distance of a norm from the exact one, in ulp of the gradients' dtype.
 
-    A wider norm may be as wrong as one of the gradients' dtype; a narrower one loses their digits. Infinity is right
-    where the exact norm is beyond the gradients' dtype.
+    The norm may have another dtype. A wider one is measured no more strictly; a narrower one loses digits. Infinity is
+    right if the exact norm is beyond the range of the gradients' dtype.
     """
     value, form = norm_value(norm), FORMATS[dtype]
     if not math.isfinite(value):

@@ -1,7 +1,7 @@
-"""Define what an expectation is: its calls, its verdict, its description and its lines of a script.
+"""Define the base class of expectations, which know their calls, their verdict, their description and their script.
 
-A subclass is registered under its `name`, by which cases ask for it (see `cases.model.expect`). The subclasses of the
-suite stand in the folder `expectations`; `judging` applies them.
+A subclass is registered under its `name`, and cases ask for it by this name (see `cases.model.expect`). The folder
+`expectations` holds the subclasses of the suite; `judging` applies them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _KINDS: dict[str, type[Expectation]] = {}
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a case expects of the answers to its calls; the base class expects nothing."""
+    """Something that a case expects of the answers to its calls; the base class expects nothing."""
 
-    #: By which cases ask for it.
+    #: Cases ask for the expectation by this name.
     name: ClassVar[str]
-    #: Of what of a reply its word is: of the "gradients", or of the "norm".
+    #: The part of a reply that the word for an answer describes: "gradients" or "norm".
     about: ClassVar[str] = "gradients"
-    #: Whether a reply that is no list of arrays is judged by the class; else it fails.
+    #: Whether the class judges a reply that is not a list of arrays; otherwise such a reply fails.
     takes_malformed: ClassVar[bool] = False
-    #: Whether the results of two calls, or of one, are related to each other, and not to exact ones.
+    #: Whether results are compared with each other or with the input, and not with exact results.
     relates: ClassVar[bool] = False
     #: Whether the script of a case makes the call a second time inside the framework's compiler.
     compiles: ClassVar[bool] = False
@@ -55,62 +55,62 @@ class Expectation:
     # The calls.
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:
-        """Return the second call, made of the first one and its answer; None where there is none."""
+        """Return the second call, made from the first one and its answer; None if there is no second call."""
         del case, first
         return None
 
     # The verdict.
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge answers whose form does not matter, such as errors; None where replies of the right form must follow.
+        """Judge answers whose form does not matter, such as errors; return None to have the replies judged.
 
-        Where this gives None and one of the answers is no reply, the case fails.
+        If this returns None and one of the answers is not a reply, the case fails.
         """
         del context, answers
         return None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Judge replies, of which the first has the right form."""
+        """Judge replies; the first of them has the right form."""
         raise NotImplementedError
 
-    # What a framework's own formula may explain.
+    # For explanations by a framework's own formula.
 
     def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return the arrays of a reply that a formula may explain; None where no formula says anything."""
+        """Return the arrays of a reply that a formula may explain; None if no formula can."""
         del reply
         return None
 
     def judged_gradients(self, case: Case) -> list[int]:
-        """Return the gradients that the case is about, as far as they are clipped."""
+        """Return the indices of the clipped gradients that the case is about."""
         return list(case.included)
 
-    # What people see.
+    # The description.
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what is expected, part by part."""
+        """Return the parts of a description of what is expected."""
         del case
-        return (f"{self.name}: what is expected is not described.",)
+        return (f"{self.name}: this expectation has no description.",)
 
     # A script that shows a failure.
 
     def case_to_show(self, case: Case, cell: Cell) -> Case | None:
-        """Return another case by which a script can show the cell; None where it is this one."""
+        """Return another case with which a script can show the cell; None if this case can."""
         del case, cell
         return None
 
     def shown_first(self, cell: Cell) -> Any:
-        """Return what a record shows of the answer to the first call."""
+        """Return the answer to the first call as a record shows it."""
         return cell.observed
 
     def write_script(self, script: Script) -> str:
-        """Return the lines that clip, and that fail where the answer is not what the case expects.
+        """Return lines that clip, and that fail if the answer is not what the case expects.
 
         Raises
         ------
         NoScript
             When a script cannot show it.
         """
-        msg = f"A script cannot show what {script.case.id} expects: {self.name}."
+        msg = f"A script cannot show the expectation {self.name!r} of {script.case.id}."
         raise NoScript(msg)
 
 
@@ -120,16 +120,17 @@ def resolve(expected: Expect) -> Expectation:
     Raises
     ------
     ValueError
-        When there is none of this name, or it has no such parameter.
+        When no expectation has this name, or it has no such parameter.
     """
     if expected.name not in _KINDS:
-        msg = f"There is no expectation {expected.name!r}: {did_you_mean(expected.name, _KINDS)}"
+        msg = f"There is no expectation {expected.name!r}.{did_you_mean(expected.name, _KINDS)}"
         raise ValueError(msg)
     kind = _KINDS[expected.name]
     known = [field.name for field in fields(kind)]
     for parameter, _ in expected.parameters:
         if parameter not in known:
-            msg = f"The expectation {expected.name!r} has no parameter {parameter!r}: {did_you_mean(parameter, known)}"
+            hint = did_you_mean(parameter, known)
+            msg = f"The expectation {expected.name!r} has no parameter {parameter!r}.{hint}"
             raise ValueError(msg)
     try:
         return kind(**dict(expected.parameters))
@@ -139,12 +140,12 @@ def resolve(expected: Expect) -> Expectation:
 
 
 def has_option_for_errors(context: Context) -> bool:
-    """Return whether the subject has an option that asks for an error where the norm is not finite."""
+    """Return whether the subject has an option that asks for an error if the norm is not finite."""
     return "error_if_nonfinite" in context.subject.features
 
 
 def may_raise(context: Context, prediction: Prediction) -> bool:
-    """Return whether the norm is none that the dtype holds, and no option says when that is an error."""
+    """Return whether an error is allowed: the dtype cannot hold the norm, and no option asks for errors."""
     bounds = prediction.norms[0]
     held = bounds is not None and bounds.upper <= FORMATS[narrowest(context.case)].largest
     return not held and not has_option_for_errors(context)

@@ -1,7 +1,7 @@
-"""Say in words what an answer is: a short word for claims and pins, and sentences for people.
+"""Describe an answer: by a short word for claims and pins, and by sentences for people.
 
-A word is short, for a claim of a documentation. Where something else may hide behind it, the numbers that came back
-follow after a colon, so that a pin excuses no answer that is wrong in another way (see `summary`).
+Claims about a documentation use the word alone. For a pin, the numbers that came back follow after a colon wherever the
+word fits many answers, so that the pin does not excuse an answer that is wrong in another way (see `summary`).
 
 ============================ ===================================================================================
 `raises:<Name>`              the framework raised an exception of this name
@@ -13,14 +13,14 @@ follow after a colon, so that a pin excuses no answer that is wrong in another w
 `other:<numbers>`            none of these
 `excluded-changed:<numbers>` an excluded gradient did not come back bit for bit
 `other-form:<what>`          another number of gradients, another shape or dtype, or None; and the numbers
-`norm-nan` `norm-infinite`   for rules about the norm that is returned: what it is
+`norm-nan` `norm-infinite`   the norm that is returned, for rules about it
 `norm-zero` `norm:<number>`
-`norm-missing`               and none is returned
-`norm-unreadable`            and it is not one number
-`<word> then <word>`         what two calls gave, where it is not the same; an error alone, where one raised
+`norm-missing`               no norm is returned, for rules about it
+`norm-unreadable`            the norm that is returned is not a single number
+`<word> then <word>`         two calls gave different answers; if one of them raised, its error stands alone
 ============================ ===================================================================================
 
-After `other` the judge also says by how much the worst element is off, as a power of two of ulp.
+After `other` the judge adds the distance of the worst element, as a power of two of ulp.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
     "what_happened",
 ]
 
-#: Words that leave nothing open.
+#: Words that fit only one answer.
 EXACT = ("unchanged", "all-nan", "all-zero")
 
 _SENTENCES = {
@@ -66,9 +66,9 @@ _SENTENCES = {
 
 
 def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
-    """Return the short word for an answer, without numbers; "none" where the framework gave no answer.
+    """Return the short word for an answer, without numbers; "none" if the framework gave no answer.
 
-    `about` says of what the word is: of the "gradients", or of the "norm".
+    `about` is the part of the answer that the word describes: "gradients" or "norm".
     """
     if isinstance(answer, Raised):
         return f"raises:{answer.kind}"
@@ -82,7 +82,7 @@ def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
 def exact_behaviour(
     cases: Sequence[Case], answers: Sequence[Answer], about: str = "gradients", *, through_optimizer: bool
 ) -> str:
-    """Return the words for the answers to a case and to what followed from it, with the numbers."""
+    """Return the words, with numbers, for the answers to a case and to its second call."""
     for answer in answers:
         if isinstance(answer, Raised):
             return f"raises:{answer.kind}"
@@ -158,7 +158,7 @@ def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
 
 
 def observed_answer(answer: Answer) -> Any:
-    """An answer as it is recorded, the first elements of the first gradients."""
+    """Return an answer as a record shows it: the first elements of the first gradients."""
     if isinstance(answer, Raised):
         return {"raised": answer.kind, "text": answer.text[:500]}
     if not isinstance(answer, Replied):
@@ -172,7 +172,7 @@ def observed_answer(answer: Answer) -> Any:
 
 
 def what_happened(case: Case, answer: Answer) -> str:
-    """The end of a sentence that begins with "it"."""
+    """Return what the framework did, as the end of a sentence that begins with "it"."""
     if isinstance(answer, Raised):
         return f"raised {answer.kind}: {answer.text[:200]}"
     if isinstance(answer, Replied) and answer.reply.malformed is not None:
@@ -182,7 +182,7 @@ def what_happened(case: Case, answer: Answer) -> str:
 
 
 def expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) -> list[Any]:
-    """The expected gradients, rounded once to their dtypes, in readable form; the first elements of the first ones."""
+    """Return the first expected gradients in readable form, their first elements rounded once to the dtype."""
     pairs = list(zip(case.gradients, gradients, strict=True))[:SHOWN_ELEMENTS]
     return [_expected_array(gradient.array, expected) for gradient, expected in pairs]
 
@@ -199,13 +199,13 @@ def _expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
 
 
 def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[list[Any], str]:
-    """Return the expected gradients, and what is asked of them beside the distance."""
+    """Return the expected gradients, and a sentence with the distance that is allowed."""
     bound = f"elements that are scaled within {prediction.widest.clip_budget:g} ulp"
     return expected_arrays(case, prediction.gradients), f"{what}; {bound}"
 
 
 def distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
-    """Return a sentence that says how far the results of two calls may be apart; `exact`: to be no failure at all."""
+    """Return a sentence about the distance that the results of two calls may have; `exact` allows none to a pass."""
     budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
     if bound == 0:
         return "No element may differ."

@@ -1,4 +1,4 @@
-"""Check the form of a reply: how many gradients, which of them None, their shapes and dtypes."""
+"""Check the form of a reply: the number of gradients, which of them are None, their shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ __all__ = ["broken_form", "rows_only"]
 
 
 def broken_form(case: Case, reply: Reply) -> Verdict | None:
-    """Return what makes a reply impossible to compare: a number of gradients, a None, a shape, no numbers."""
+    """Return a failure if the form of a reply keeps it from being compared; None if its form is right."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
         return Verdict(Status.FAIL, f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
     for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
         before = gradient.array
         if (before is None) != (result is None):
-            what = ("there was none", "one came back") if before is None else ("there was one", "None came back")
-            return Verdict(Status.FAIL, f"Gradient {i}: {what[0]}, and {what[1]}.", observed=readable_array(result))
+            was, became = ("None", "an array") if before is None else ("an array", "None")
+            detail = f"Gradient {i} was {was} and came back as {became}."
+            return Verdict(Status.FAIL, detail, observed=readable_array(result))
         if before is None or result is None:
             continue
         if before.shape != result.shape:
             detail = f"Gradient {i} had the shape {before.shape} and came back as {result.shape}."
             return Verdict(Status.FAIL, detail, expected=list(before.shape), observed=list(result.shape))
         if result.dtype not in DTYPES:
-            detail = f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is no float dtype here."
+            detail = (
+                f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is not a float dtype here."
+            )
             return Verdict(Status.FAIL, detail, expected=before.dtype, observed=result.dtype)
     return None
 
 
 def rows_only(case: Case, reply: Reply) -> Reply:
-    """Return the reply with row-sparse results as rows, where they came back dense and zero elsewhere."""
+    """Return the reply with row-sparse results as rows, if they came back dense with zeros in all other rows."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)

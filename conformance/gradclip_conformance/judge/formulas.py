@@ -1,4 +1,4 @@
-"""Find out whether a framework's own formula, and not the neutral one, explains its answers."""
+"""Find out whether a framework's own formula explains its answers better than the neutral one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["documented_by_formula"]
 def documented_by_formula(
     context: Context, expectation: Expectation, answers: Sequence[Answer], formula: Formula, found: Verdict
 ) -> Verdict | None:
-    """Return the finding under a framework's own formula; None where it explains no more than the neutral rule does.
+    """Return the verdict under a framework's own formula; None if it explains no more than the neutral rule does.
 
-    The formula explains an answer that is nearer to its result than to the neutral one, where the two round to
-    different numbers: one within the budget, whatever the neutral rule says of it, and one within the error bound where
-    that says `fail`. Which is nearer is asked in ulp of one of them, because the other may lie in another binade.
+    The results of the two formulas must round to different numbers, and the answer must be nearer to the own formula's
+    result. It must also lie within the budget of that result; where the neutral rule says `fail`, within its error
+    bound. Both distances are in ulp of the neutral result, because the other result may lie in another binade.
 
-    Near its own threshold, rounding errors decide whether a formula scales. There it also explains what was scaled by
-    such an error, where the neutral rule, whose threshold is elsewhere, wants the gradient as it was. A relation
-    between calls is explained where each of the answers is.
+    Near its own threshold, rounding errors decide whether a formula scales. There it also explains a gradient that such
+    an error has scaled, although the neutral rule, with its other threshold, leaves the gradient alone. A relation
+    between calls is explained if each of its answers is.
     """
     case = context.case
     if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):
@@ -66,17 +66,19 @@ def documented_by_formula(
 
 @dataclass(frozen=True)
 class _Distances:
-    """How far an answer lies from the results of two formulas, in ulp of the neutral one's, and the own one's grade."""
+    """The distances of an answer from the results of two formulas, in ulp of the neutral result."""
 
     from_neutral: float
     from_own: float
+    #: The grade of the answer under the own formula.
     grade: str
-    #: What was to be left alone was changed, and so near the own formula's threshold that rounding errors decide there.
+    #: The gradient was to be left alone and was changed; its norm is so near to the own formula's threshold that
+    #: rounding errors decide.
     at_own_threshold: bool
 
 
 def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
-    """From the neutral formula and from the own one; None where the two cannot be told apart."""
+    """Measure the distances from the neutral formula and the own one; return None if they cannot be told apart."""
     results = expectation.explained_results(reply)
     if results is None or broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None
@@ -97,7 +99,7 @@ def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Form
 
 
 def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
-    """How far a gradient lies from the own formula's result, in ulp of the neutral one's; 0 where either is missing."""
+    """Return the distance of a gradient from the own formula's result, in ulp of the neutral result; 0 without one."""
     given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
     if got is None or given is None or expected is None or other is None:
         return 0.0
@@ -106,7 +108,7 @@ def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got:
 
 
 def _rounds_differently(neutral: ExpectedArray | None, own: ExpectedArray | None, given: Array | None) -> bool:
-    """Whether two expectations round to different numbers, as far as the first thousands of elements show."""
+    """Return whether two expectations round to different numbers in their first 4,096 elements."""
     if neutral is None or own is None or given is None or neutral == own:
         return False
     one, other = (replace(each, values=each.values.part(0, MANY)) for each in (neutral, own))

@@ -1,14 +1,13 @@
-"""Judge one cell: hold the answer against the neutral rule, and then against the framework's own words.
+"""Judge one cell: compare the answer with the neutral rule, and then with the framework's documentation.
 
-1. What kept the framework from answering (death, time limit, the adapter's own mistake) is a status of its own.
-2. The expectation of the case decides `pass`, `quality` or `fail` (see `expectation`).
-3. A claim of the framework's documentation turns what it predicts into `documented`: a formula, when the answer is
-   nearer to that formula's result than to the neutral one's and within the error of the arithmetic (see `formulas`,
-   also for what rounding errors do at its threshold); a behaviour at an edge, when the answer is just that.
+1. If the process died, ran out of time, or the adapter made a mistake, the cell gets a status of its own.
+2. The expectation of the case decides between `pass`, `quality` and `fail` (see `expectation`).
+3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives either
+   a formula (see `formulas`) or a behaviour, such as NaN everywhere.
 
-Where the two oracles disagree, the status is `error`, whatever the answer was.
+If the two oracles disagree, the status is `error`, whatever the answer was.
 
-The judge looks at bits and exact numbers only; the framework's name never enters.
+The judge looks only at bits and exact numbers; it does not know the framework's name.
 """
 
 from __future__ import annotations
@@ -62,23 +61,23 @@ def expectation_of(case: Case) -> Expectation:
     Raises
     ------
     ValueError
-        When there is none of this name, or it has no such parameter.
+        When no expectation has this name, or it has no such parameter.
     """
     return resolve(case.expectation)
 
 
 def follow_up(case: Case, first: Answer) -> Case | None:
-    """Return what is to be asked after the first answer; None when nothing is."""
+    """Return the second call, to be made after the first answer; None if there is none."""
     return expectation_of(case).follow_up(case, first)
 
 
 def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
-    """Return the verdict on the answers to one case, before known failures are looked up."""
+    """Return the verdict on the answers to one case; known failures are looked up later."""
     for answer in answers:
         if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
     expectation = expectation_of(context.case)
-    # The word of all answers is that of the first, unless a later call raised.
+    # The first answer gives the word for all of them, unless a later call raised.
     telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
     behaviour = behaviour_of(context.case, telling, expectation.about)
     try:
@@ -92,7 +91,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
 
 
 def explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
-    """Return whether a failure is just what a formula gives, as exactly as arithmetic allows."""
+    """Return whether a formula explains a failure, within the error of the arithmetic."""
     expectation = expectation_of(context.case)
     return documented_by_formula(context, expectation, answers, formula, found) is not None
 
@@ -102,7 +101,7 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
         case Died(text):
             return Verdict(Status.CRASH, text)
         case TimedOut(seconds):
-            return Verdict(Status.TIMEOUT, f"No answer within {seconds:g} s; the host process was ended.")
+            return Verdict(Status.TIMEOUT, f"No answer within {seconds:g} s; the suite ended the host process.")
         case Mistaken(text):
             return Verdict(Status.ERROR, f"The adapter itself failed: {text}")
         case NotSupported(text):
@@ -111,7 +110,7 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
 
 
 def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict:
-    """Hold the answers against the expectation."""
+    """Compare the answers with the expectation."""
     case = context.case
     for each in answers:
         if isinstance(each, Replied) and each.reply.malformed is not None and not expectation.takes_malformed:
@@ -133,7 +132,7 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
 def _judge_by_claims(
     context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict, behaviour: str
 ) -> Verdict:
-    """Hold the finding against what the documentation says."""
+    """Compare the verdict with the claims about the documentation."""
     if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
         return found
     for claim in claims_for(context.claims, context.case.id, context.subject):
@@ -154,5 +153,5 @@ def _word(context: Context, expectation: Expectation, answers: Sequence[Answer],
     word = exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
     if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
         return word
-    # Of an answer that is wrong in a later digit the numbers say nothing.
+    # If an answer is wrong only in a later digit, its first digits do not show that.
     return f"{word} off by 2^{math.floor(math.log2(found.ulp))} ulp"

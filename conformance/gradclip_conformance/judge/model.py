@@ -1,4 +1,4 @@
-"""Define what can come back for a call, what the judge knows beside it, and what it says of it."""
+"""Define the answers to a call, the knowledge that the judge uses, and its verdicts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Mistaken:
 
 @dataclass(frozen=True)
 class Died:
-    """The host process ended, or was ended because it sent something that is no answer."""
+    """The host process ended, or was ended because it sent something other than an answer."""
 
     text: str
 
@@ -84,7 +84,7 @@ Answer = Replied | Raised | NotSupported | Mistaken | Died | TimedOut
 
 @dataclass(frozen=True)
 class Description:
-    """What a host says about itself when it has started."""
+    """A host's description of itself, sent when it has started."""
 
     framework: str
     version: str
@@ -93,7 +93,7 @@ class Description:
 
     @property
     def heading(self) -> str:
-        """The framework and, if it has one, its version."""
+        """The framework's name and, if it has one, its version."""
         return f"{self.framework} {self.version}".rstrip()
 
 
@@ -129,19 +129,20 @@ class Claim:
 
     #: A pattern of subjects.
     subject: str
-    #: Patterns of rules, or of cases; and of those among them that the claim leaves out.
+    #: Patterns of rules or cases.
     rules: tuple[str, ...]
     formula: Formula | None
     predicts: str | None
     phrase: str
     where: str
-    #: The object in whose docstring the phrase stands, and the SHA-256 of `inspect.getdoc` of it.
+    #: The object whose docstring contains the phrase, and the SHA-256 of that docstring (as `inspect.getdoc` gives it).
     docstring: str | None = None
     docstring_sha256: str | None = None
+    #: Patterns of rules or cases that the claim leaves out.
     exclude: tuple[str, ...] = ()
 
     def speaks_of(self, case: str, subject: str) -> bool:
-        """Return whether the claim is about a cell; the id of a rule stands for all its cases."""
+        """Return whether the claim is about a cell; the id of a rule covers all its cases."""
         names = (case, case.partition("/")[0])
         return (
             matches(self.subject, subject) and matches_any(self.rules, *names) and not matches_any(self.exclude, *names)
@@ -160,7 +161,7 @@ def claims_for(claims: Sequence[Claim], case: str, subject: Subject) -> list[Cla
 
 @dataclass(frozen=True)
 class Context:
-    """A case, the subject that was asked, and what its framework's documentation says."""
+    """A case, the subject that was asked, and the claims about its framework's documentation."""
 
     case: Case
     subject: Subject
@@ -168,7 +169,7 @@ class Context:
 
     @property
     def through_optimizer(self) -> bool:
-        """Whether results are differences of parameters, in which the sign of a zero and a NaN's bits are lost."""
+        """Whether results are differences of parameters, which lose the sign of a zero and the bits of a NaN."""
         return "optimizer" in self.subject.features
 
     @property
@@ -179,7 +180,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A status, and what a reader needs in order to believe it."""
+    """A status, with the evidence for it."""
 
     status: Status
     detail: str = ""
@@ -188,11 +189,11 @@ class Verdict:
     observed: Any = None
     quote: str | None = None
     url: str | None = None
-    #: The answer in a word of `fingerprint`.
+    #: The word for the answer (see `fingerprint`).
     behaviour: str = "none"
 
     def with_status(self, status: Status, **changes: Any) -> Verdict:
-        """Return the same finding under another status."""
+        """Return the same verdict with another status."""
         return replace(self, status=status, **changes)
 
 
@@ -200,6 +201,7 @@ NOT_READ_BACK = Verdict(Status.UNSUPPORTED, "The adapter cannot read back the gr
 
 
 def join_lines(*parts: str) -> str:
+    """Join parts of a script by line breaks, and leave out empty ones."""
     return "\n".join(part for part in parts if part)
 
 
@@ -211,29 +213,29 @@ class ScriptCall:
     before: str
     clip: str
     after: str
-    #: What makes of the results, and of the gradients that were passed, the list `results` that NumPy understands.
+    #: These lines make a list `results` for NumPy: of the results, and of the gradients that were passed.
     results: str
     inputs: str
 
     def lines(self, clip: str | None = None) -> str:
-        """All of them; `clip` in the place of the ones that clip."""
+        """Return all lines; `clip` replaces those that clip."""
         return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a script is written of."""
+    """The parts from which a script is written."""
 
     case: Case
     subject: Subject
     call: ScriptCall
-    #: Whether the framework had raised.
+    #: Whether the framework raised in the run.
     raised: bool
-    #: The call inside the framework's compiler, and the lines between the two, where there are two.
+    #: If the script makes two calls: the one inside the framework's compiler, and the lines between the two.
     compiled: ScriptCall | None = None
     between: str = ""
 
     def clip_lines(self) -> str:
-        """Return the lines of the call; an error ends the script by itself, and shows where it comes from."""
+        """Return the lines of the call; an error ends the script, and its traceback shows the place."""
         clip = join_lines('print("expected: no error")', self.call.clip) if self.raised else self.call.clip
         return self.call.lines(clip)

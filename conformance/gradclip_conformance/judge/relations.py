@@ -1,15 +1,16 @@
-"""Metamorphic relations: what must hold between the results of a call, or of two calls, without an oracle.
+"""Define metamorphic relations between the results of two calls; they need no oracle.
 
-A relation between two calls makes the second from the first and its results, and says which arrays of both answers
-belong together. In exact arithmetic they are equal. In floating-point arithmetic each of the two lies within the error
-of the arithmetic (see `bounds`) of what it is in exact arithmetic, so that they are at most twice as far apart; a clip
-by value rounds nothing, and its results are equal. (Clipped again, the first results' norm may be above the threshold
-by the error, which the second call takes off, and adds its own.)
+A relation makes the second call from the first call and its results, and says which arrays of the two answers belong
+together. In exact arithmetic they are equal. In floating-point arithmetic each of them lies within the error bound (see
+`bounds`) of the exact result, so that they are at most two bounds apart. A clip by value rounds nothing, so that its
+results are equal. (After the first clip, the norm may be above the threshold by the error. A second clip removes that
+and adds an error of its own.)
 
-Scaling by a power of two is exact in every operation as long as nothing leaves the normal range: results that are not
-equal bit for bit show another way of computing for other magnitudes, which is `quality` within that distance.
+Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
+not equal bit for bit, the framework computes differently for other magnitudes. Within the distance above, that is
+`quality`.
 
-What one call's results have to do with its input alone is in `single_call`.
+The module `single_call` holds the relations between the results of one call and its input.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ Arrays = tuple[Array | None, ...]
 
 @dataclass(frozen=True)
 class Relation:
-    """A second call made of the first one, and which arrays of the two answers are the same."""
+    """A second call made from the first one, and the arrays of the two answers that must be the same."""
 
     #: The end of a sentence that begins with "In the second call".
     says: str
-    #: From the case, the results of the first call, and the exponent of a power of two.
+    #: Makes the second call from the case, the results of the first call, and the exponent of a power of two.
     second: Callable[[Case, Arrays, int], Case]
-    #: The results of the second call in the order and form of those of the first one.
+    #: Brings the results of the second call into the order and form of the first ones.
     back: Callable[[Case, Arrays], Arrays]
-    #: What must hold, as a sentence.
+    #: The condition, as a sentence.
     holds: str = "Its results must be those of the first."
-    #: Whether the second call is made of the first one's results, and not of its gradients alone.
+    #: Whether the second call needs the first one's results, and not only its gradients.
     of_results: bool = False
 
 
@@ -54,7 +55,7 @@ def _clipped_again(case: Case, results: Arrays, exponent: int) -> Case:
 
 
 def _in_its_dtype(got: Array | None, given: Array | None) -> Array | None:
-    """A result in the dtype of its gradient: that another came back is for another rule, and may be unsupported."""
+    """Return a result in the dtype of its gradient; another rule judges results of another dtype."""
     return None if got is None or given is None else Array(given.dtype, got.shape, as_dtype(got, given.dtype))
 
 
@@ -108,7 +109,7 @@ def _joined(case: Case, second: Arrays) -> Arrays:
     )
 
 
-#: How many zeros are added to a gradient.
+#: The number of zeros that are added to a gradient.
 ZEROS = 3
 
 
@@ -147,9 +148,19 @@ def _with_none(case: Case, results: Arrays, exponent: int) -> Case:
     return _with_others(case, Gradient("none", None))
 
 
+def _without_others(case: Case, second: Arrays) -> Arrays:
+    del case
+    return second[1::2]
+
+
 def _unchanged_order(case: Case, second: Arrays) -> Arrays:
     del case
     return second
+
+
+def _reverse_order(case: Case, second: Arrays) -> Arrays:
+    del case
+    return second[::-1]
 
 
 RELATIONS: Mapping[str, Relation] = MappingProxyType(
@@ -166,7 +177,7 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
         "reordered": Relation(
             "the gradients stand in reverse order",
             _reordered,
-            lambda case, second: tuple(reversed(second)),
+            _reverse_order,
             "Its results, in the first order again, must be those of the first.",
         ),
         "split": Relation(
@@ -184,13 +195,13 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
         "excluded-added": Relation(
             "excluded gradients stand between the others",
             _with_excluded,
-            lambda case, second: second[1::2],
+            _without_others,
             "Its results, without the excluded gradients, must be those of the first.",
         ),
         "none-added": Relation(
             "gradients that are None stand between the others",
             _with_none,
-            lambda case, second: second[1::2],
+            _without_others,
             "Its results, without those that are None, must be those of the first.",
         ),
     }

@@ -1,7 +1,7 @@
-"""Write the lines of a script that clip, and that fail where the answer is not what the case expects.
+"""Write the lines of a script that clip, and that fail if the answer is not what the case expects.
 
-What a script tolerates is the error bound of the judge as a tolerance that is relative to each element, the largest of
-a gradient: it never blames an answer that the judge lets pass.
+A script turns the judge's error bound into a tolerance, and rounds it up. So the script never fails on an answer that
+the judge accepts.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is expected of one gradient; no values: that there is none."""
+    """The expected values of one gradient; None expects that no gradient comes back."""
 
     values: np.ndarray[Any, Any] | None
-    #: How far an element may be from its value: in ulp of a dtype, and relative to it at most.
+    #: The distance that an element may have from its value: in ulp of a dtype, and as a relative tolerance.
     ulps: float = 0.0
     dtype: str = ""
     tolerance: float = 0.0
-    #: The gradient and the factor of which the values are the rounded product.
+    #: A gradient and a factor; the values are their rounded product.
     product: tuple[np.ndarray[Any, Any], float] | None = None
 
 
 def assert_equal(wanted: Mapping[int, Wanted]) -> str:
-    """The lines for each gradient, or once for all where they are alike."""
+    """Return the lines for each gradient, or one loop if the lines are the same for all."""
     if len({_assert("result", one) for one in wanted.values()}) == 1 and len(wanted) > 1:
         chosen = "results" if list(wanted) == list(range(len(wanted))) else f"[results[i] for i in {tuple(wanted)}]"
         return f"for result in {chosen}:\n" + indent(_assert("result", next(iter(wanted.values()))), "    ")
@@ -68,12 +68,12 @@ def _assert(result: str, wanted: Wanted) -> str:
     line = f"np.testing.assert_array_equal({result}, {values})"
     if wanted.values.ndim:
         return line
-    # NumPy's functions let an array with one element pass for a number.
+    # To NumPy's functions, an array with one element equals a number.
     return f'{line}\nassert np.shape({result}) == (), f"expected: {values}; observed: {{{result}}}"'
 
 
 def _assert_close(result: str, wanted: Wanted) -> str:
-    # NumPy has no bfloat16, whose numbers lie as much farther apart than those of float32 as they have fewer bits.
+    # NumPy has no bfloat16. Its spacing is that of float32, times a power of two for the bits that it lacks.
     known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
     limit = repr(math.floor(wanted.ulps) * spacing)
@@ -86,19 +86,19 @@ def _assert_close(result: str, wanted: Wanted) -> str:
 
 
 def short_tolerance(tolerance: float) -> str:
-    """At least this, in three digits."""
+    """Return a tolerance in three digits, rounded up."""
     return repr(float(f"{tolerance * 1.006:.2e}"))
 
 
 def out_of_range_ways(case: Case) -> Iterator[dict[int, Wanted]]:
-    """What arithmetic makes of a step that leaves the range (see `check_values`)."""
+    """Yield the results of arithmetic whose intermediate step leaves the range (see `Values`)."""
     for what in (0.0, math.inf, math.nan):
         arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
         yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
 
 
 def _source(wanted: Wanted) -> str:
-    """The values as source: where they are too many to be written out, as a product, which is not rounded."""
+    """Return the values as source: as a product, which is not rounded, if they are too many to write out."""
     assert wanted.values is not None
     try:
         return array_literal(wanted.values)
@@ -110,6 +110,7 @@ def _source(wanted: Wanted) -> str:
 
 
 def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
+    """Return lines that accept each of several answers."""
     first, *others = ways = list(ways)
     if not others:
         return assert_equal(first)
@@ -125,12 +126,13 @@ def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
 
 
 def inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
+    """Return the gradients that were passed, as expected values."""
     arrays = {i: case.gradients[i].array for i in indices}
     return {i: Wanted(None if array is None else _shaped(array)) for i, array in arrays.items()}
 
 
 def predicted(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
-    """What the neutral rule gives for each gradient of which it gives something."""
+    """Return the values that the neutral rule gives, for each gradient that it says something about."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:
@@ -160,14 +162,14 @@ def _finite(case: Case, index: int, prediction: Prediction, *, wide: bool = Fals
 
 
 def relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:
-    """One ulp of each number that is not zero, relative to it."""
+    """Yield one ulp of each nonzero number, relative to the number."""
     for value in np.unique(np.abs(values)).tolist():
         if value and math.isfinite(value):
             yield float(ulp(Fraction(value), FORMATS[dtype]) / Fraction(value))
 
 
 def nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]]:
-    """The answers to a norm that is not finite: of each norm the formula's result, or NaN everywhere."""
+    """Return the right answers to norms that are not finite: for each norm the formula's result, or NaN everywhere."""
     ways: list[list[dict[int, Wanted]]] = []
     for group in norm_groups(case):
         arrays = {i: array for i in group if (array := case.gradients[i].array) is not None}

@@ -1,10 +1,10 @@
-"""Metamorphic relations of one call: what its results have to do with its input, without an oracle for the elements.
+"""Define metamorphic relations between the results of one call and its input; the elements need no oracle.
 
-- *direction*: with at most two roundings an element, a quotient and a product, `result / input` is the same number for
-  all elements that the same norm scales, to within 2 ulp of each result;
-- *signs*: a result is zero or has the sign of its element;
-- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))` with the `k` errors that an element may have,
-  and half the smallest subnormal number more for each element.
+- *direction*: an element costs at most two roundings, of a quotient and of a product. So `result / input` is the same
+  number for all elements that the same norm scales, to within 2 ulp of each result.
+- *signs*: a result is zero or has the sign of its element.
+- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))`, with the `k` errors that an element may have,
+  plus half the smallest subnormal number for each element.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["HOLDS", "OF_ONE"]
 
 
 def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
-    """Gradient, place, element, result and the result's ulp, for each element of a group."""
+    """Return, for each element of a group: gradient, place, element, result, and the result's ulp."""
     found = []
     for i in group:
         given, got = case.gradients[i].array, reply.gradients[i]
@@ -44,11 +44,11 @@ def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, in
 
 
 def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
-    """The finding that a result is not finite, though every element was."""
+    """Return a failure if a result is not finite, although every element was; None otherwise."""
     for i in case.included:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:
-            detail = f"Gradient {i} is not finite afterwards, and was before."
+            detail = f"Gradient {i} was finite, and its result is not."
             return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
     return None
 
@@ -65,7 +65,7 @@ def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdic
                     detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
                     return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
                 continue
-            # The factors that this element's rounding leaves open.
+            # The range of factors that this element's rounding allows.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
             sign = -1 if x * y < 0 else 1
             low, high = (low, high) if sign > 0 else (-high, -low)
@@ -73,8 +73,8 @@ def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdic
             most = high if most is None else min(most, high)
             if least > most:
                 detail = (
-                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and those before it by a "
-                    "number that no rounding makes the same: the direction has changed."
+                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and the elements before it "
+                    "by another number. Rounding does not explain the difference: the direction has changed."
                 )
                 return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
     return Verdict(Status.PASS)
@@ -103,7 +103,7 @@ def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
         errors, form = prediction.errors[group[0]], FORMATS[arrays[0].dtype]
         slack = sum(math.prod(array.shape) for array in arrays) * form.smallest_subnormal / 2
         unit = Fraction(1, 2**form.precision)
-        # The errors are ulp with their second order in them already.
+        # The errors include terms of second order already.
         limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
         if size > limits[0]:
             shown = float_quotient(size, Fraction(1))
@@ -114,17 +114,17 @@ def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     return Verdict(Status.PASS)
 
 
-#: By the name that a case gives.
+#: The checks, by the name that a case gives.
 OF_ONE: Mapping[str, Callable[[Case, Reply, Prediction], Verdict]] = MappingProxyType(
     {"direction": _check_direction, "signs": _check_signs, "bounded": _check_bounded}
 )
 
-#: What must hold, as a sentence.
+#: The conditions, as sentences.
 HOLDS: Mapping[str, str] = MappingProxyType(
     {
-        "direction": "One number for all elements that the same norm scales multiplies each of them to its result, to "
-        "within 2 ulp of the result, and zeros stay zero.",
+        "direction": "All elements that the same norm scales are multiplied by the same number, to within 2 ulp of the "
+        "result, and zeros stay zero.",
         "signs": "Each result is zero or has the sign of its element, and zeros stay zero.",
-        "bounded": "The norm of the results is not above the threshold by more than the elements' error bound.",
+        "bounded": "The norm of the results exceeds the threshold by no more than the elements' error bound.",
     }
 )

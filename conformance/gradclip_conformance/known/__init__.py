@@ -1,1 +1,1 @@
-"""Known failures, and claims of documentations."""
+"""The known failures of frameworks, and the claims of their documentations."""

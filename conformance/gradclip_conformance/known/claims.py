@@ -1,22 +1,22 @@
-"""Read what a framework's own documentation says where it differs from the neutral rule.
+"""Read claims: statements in a framework's own documentation that differ from the neutral rule.
 
-The claims about an adapter stand in `gradclip_adapters/claims/<adapter>.toml`; those about an adapter that is a file,
-`my_adapter.py`, in `my_adapter.claims.toml` beside it.
+The claims about an adapter stand in `gradclip_adapters/claims/<adapter>.toml`. If the adapter is a file,
+`my_adapter.py`, they stand in `my_adapter.claims.toml` beside it.
 
-A claim names the subjects and rules it speaks of, says in our words what follows (a formula, or the behaviour at an
-edge), and quotes the phrase that says so. It excuses an observation only when it predicts it.
+A claim quotes a phrase of the documentation, names the subjects and rules that it is about, and says what follows: a
+formula, or a behaviour such as NaN everywhere. It excuses only the answers that it predicts.
 
 A claim [[claim]] gives:
 
 ==================== ==================================================================================
-`subject`            a pattern of names of subjects, in which `*` alone is special
+`subject`            a pattern of names of subjects, in which only `*` is special
 `rules`              patterns of rules or cases (optional: all)
-`exclude`            patterns of those among them that the claim leaves out (optional)
-`formula`            the formula that it gives, such as `{ kind = "coefficient", eps = 1e-6 }`
-`predicts`           or the behaviour that it predicts: a word of `PREDICTIONS`
-`phrase`, `where`    what it says, and where
-`docstring`          the object in whose docstring the phrase stands (optional)
-`docstring_sha256`   the hash of that docstring, so that a change of the text around it is noticed too
+`exclude`            patterns of rules or cases that the claim leaves out (optional)
+`formula`            the formula that the phrase gives, such as `{ kind = "coefficient", eps = 1e-6 }`
+`predicts`           or the behaviour that the phrase predicts: a word of `PREDICTIONS`
+`phrase`, `where`    the words of the documentation, and their place
+`docstring`          the object whose docstring contains the phrase (optional)
+`docstring_sha256`   the hash of that docstring, so that changes of the text around the phrase are noticed
 ==================== ==================================================================================
 """
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -36,15 +35,16 @@ import gradclip_adapters
 from gradclip_reports.records import Run
 
 from ..cases.patterns import did_you_mean, matches, matches_any
+from ..cases.toml_files import check_document, named_faults, read_toml
 from ..judge.model import Claim
 from ..oracle.formula import Formula
-from .files import find_sidecar_file
+from .files import SCHEMAS, find_sidecar_file
 
 __all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claim_faults", "docstrings", "drift", "load_claims"]
 
 CLAIMS = Path(gradclip_adapters.__file__).parent / "claims"
 
-#: What a claim may predict; after `raises` the name of the exception may follow, as `raises:ValueError`.
+#: The behaviours that a claim may predict. The name of an exception may follow `raises`, as `raises:ValueError`.
 PREDICTIONS = (
     "unchanged",
     "all-nan",
@@ -61,7 +61,7 @@ PREDICTIONS = (
 
 @cache
 def load_claims(adapter: str) -> tuple[Claim, ...]:
-    """Return the claims about an adapter's framework; none where there is no file.
+    """Return the claims about an adapter's framework; none if there is no file.
 
     Raises
     ------
@@ -71,19 +71,27 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     path = find_sidecar_file(adapter, "claims", CLAIMS)
     if not path.exists():
         return ()
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
-        return tuple(_claim(entry, path.name) for entry in entries)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{path.name} is not TOML: {error}"
-        raise ValueError(msg) from error
+    document = read_toml(path)
+    entries = document.get("claim", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with named_faults(f"{path.name}, [[claim]] {number}"):
+            _refuse_incomplete(entry, path.name)
+    check_document(document, SCHEMAS / "claims.json", path.name)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{path.name}, [[claim]] {number}"):
+            found.append(_claim(entry))
+    return tuple(found)
 
 
-def _claim(entry: Mapping[str, Any], file: str) -> Claim:
+def _refuse_incomplete(entry: Any, file: str) -> None:
+    """Refuse a claim with a key too few or too many, in words that say more than those of its schema."""
+    if not isinstance(entry, dict):
+        return
     known = [field.name for field in fields(Claim)]
     for name in entry:
         if name not in known:
-            msg = f"A claim in {file} has the unknown key {name!r}: {did_you_mean(name, known)}"
+            msg = f"A claim in {file} has the unknown key {name!r}.{did_you_mean(name, known)}"
             raise ValueError(msg)
     for name in ("subject", "phrase", "where"):
         if name not in entry:
@@ -91,10 +99,17 @@ def _claim(entry: Mapping[str, Any], file: str) -> Claim:
             raise ValueError(msg)
     formula, predicts = entry.get("formula"), entry.get("predicts")
     if (formula is None) == (predicts is None):
-        msg = f"A claim in {file} must give either a formula or `predicts`: {dict(entry)}"
+        msg = f"A claim in {file} must give either a formula or `predicts`."
         raise ValueError(msg)
-    if predicts is not None:
+    if isinstance(predicts, str):
         _refuse_unknown_prediction(predicts, file)
+    if isinstance(formula, dict):
+        Formula.of(formula)
+
+
+def _claim(entry: Mapping[str, Any]) -> Claim:
+    """Return the claim of an entry that satisfies the schema."""
+    formula, predicts = entry.get("formula"), entry.get("predicts")
     lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
     own = None if formula is None else Formula.of(formula)
     return Claim(**{**entry, **lists, "formula": own, "predicts": predicts})
@@ -104,26 +119,26 @@ def _refuse_unknown_prediction(predicts: str, file: str) -> None:
     word, colon, _ = predicts.partition(":")
     if word not in PREDICTIONS or (colon and word != "raises"):
         known = [*PREDICTIONS, "raises:<Name>"]
-        msg = f"A claim in {file} predicts {predicts!r}, which no answer is called: {did_you_mean(predicts, known)}"
+        msg = f"A claim in {file} predicts {predicts!r}, which is not a behaviour.{did_you_mean(predicts, known)}"
         raise ValueError(msg)
 
 
 def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
-    """Return what is wrong with the claims, as a run that was not narrowed shows: sentences, none when all is well.
+    """Return a sentence about each fault of the claims that a run shows.
 
     Parameters
     ----------
     run
-        Of all rules, cases and dtypes.
+        A complete run, of all rules, cases and dtypes.
     claims
-        Those about the run's adapter unless given.
+        The claims; those about the run's adapter by default.
     """
     faults = []
     for claim in load_claims(run.header.adapter) if claims is None else claims:
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
         names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}
         if not names:
-            faults.append(f"{name}: no subject has such a name; the claim says nothing.")
+            faults.append(f"{name}: no subject has such a name; correct or remove the claim.")
             continue
         faults += [
             f"{name}: no rule or case of its subjects matches {pattern!r}; correct or remove the pattern."
@@ -133,7 +148,7 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
     return faults
 
 
-#: Run by the framework's own Python: names of objects as arguments, their docstrings as JSON on the last line.
+#: The framework's own Python runs this program. It takes names of objects, and prints their docstrings as JSON last.
 _READ_DOCSTRINGS = """
 import functools, importlib, inspect, json, sys
 found = {}
@@ -146,24 +161,24 @@ print(json.dumps(found))
 
 
 def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
-    """Return the docstrings of objects, read by a Python that has them.
+    """Return the docstrings of objects, read by a Python that can import them.
 
     Raises
     ------
     OSError
-        When `python` is no program.
+        When `python` is not a program.
     subprocess.CalledProcessError
-        When an object is not there.
+        When an object cannot be imported.
     """
     command = [python, "-c", _READ_DOCSTRINGS, *names]
     done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8")
-    # Frameworks greet on standard output.
+    # Frameworks may print to standard output, too, while they are imported.
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each claim that the installed documentation no longer bears out."""
+    """Return a sentence for each claim that the installed documentation no longer supports."""
     sentences = []
     for claim in claims:
         if claim.docstring is None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from gradclip_adapters import registry
 
-__all__ = ["find_sidecar_file"]
+__all__ = ["SCHEMAS", "find_sidecar_file"]
+
+#: A JSON Schema for each kind of file.
+SCHEMAS = Path(__file__).parent / "schemas"
 
 
 def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path:

@@ -1,19 +1,19 @@
-"""Known failures of frameworks, pinned to what was observed: `expectations/<adapter>.toml`.
+"""Read the known failures of a framework, each pinned to an observed answer, from `expectations/<adapter>.toml`.
 
-Those of an adapter that is a file, `my_adapter.py`, stand beside it in `my_adapter.expectations.toml`.
+For an adapter that is a file, `my_adapter.py`, they stand beside it in `my_adapter.expectations.toml`.
 
-A pin turns a `fail` that answers as pinned into `deviation`; a cell that answers otherwise, or passes, is `changed`, so
-that neither a repair nor a new defect goes unseen. A pin [[deviation]] gives:
+A pin turns a `fail` with the pinned answer into `deviation`. A cell that passes, or has another answer, becomes
+`changed`, so that repairs and new defects are noticed. A pin [[deviation]] gives:
 
 ================================ ==============================================================================
-`subjects`, `cases`              patterns of names, of which `*` alone is special
+`subjects`, `cases`              patterns of names, in which only `*` is special
 `version`                        a specifier such as ">=2.6,<3" (optional)
 `platform`                       a pattern of the record's platform (optional)
 `device`                         a pattern of the device, or of the devices, that the adapter names (optional)
-`mode`                           a pattern of what stands in brackets at the end of a subject's name (optional)
+`mode`                           a pattern of the text in brackets at the end of a subject's name (optional)
 `observed`                       the words of `fingerprint`, or "formula"
-`formula`                        the formula that explains the answers, as a claim's: then `observed` is "formula"
-`reason`                         what the framework does, and why
+`formula`                        the formula that explains the answers, as in a claim; then `observed` is "formula"
+`reason`                         the framework's behaviour and its cause, in a sentence
 `url`                            the upstream thread, or "none found, <date>"
 `first_seen`, `last_seen`        versions of the framework
 `until`                          the last day on which the pin holds, as "2027-01-31" (optional)
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -37,10 +36,11 @@ from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
+from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
 from ..judge.model import Verdict
 from ..judge.summary import same_behaviour
 from ..oracle.formula import Formula
-from .files import find_sidecar_file
+from .files import SCHEMAS, find_sidecar_file
 
 __all__ = [
     "AGREES",
@@ -58,10 +58,10 @@ __all__ = [
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
 
-#: In the detail of a cell that has `changed` because there is nothing wrong with it any more.
+#: The detail of a cell that has `changed` because it passes now contains these words.
 AGREES = "agrees now"
 
-#: The statuses of cells that a pin has found.
+#: The statuses that pins give to cells.
 FOUND = (Status.DEVIATION, Status.CHANGED)
 
 _COMPARISONS = {
@@ -93,13 +93,13 @@ class Deviation:
     formula: Formula | None = None
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
-        """Whether the pin is about this version on this platform and device, and has not expired."""
+        """Return whether the pin is about this version on this platform and device, and has not expired."""
         device = environment.get("device", environment.get("devices", ""))
         there = matches(self.platform, environment.get("platform", "")) and matches(self.device, device)
         return there and version_satisfies(version, self.version) and not self.expired
 
     def speaks_of(self, case: str, subject: str) -> bool:
-        """Whether a cell is one of those that the pin names."""
+        """Return whether the pin names a cell."""
         return (
             matches_any(self.subjects, subject)
             and matches_any(self.cases, case)
@@ -113,7 +113,7 @@ class Deviation:
 
 
 def mode_of(subject: str) -> str:
-    """What stands in brackets at the end of a subject's name; nothing where there are none."""
+    """Return the text in brackets at the end of a subject's name; an empty text if there is none."""
     found = re.search(r"\[([^\[\]]*)\]$", subject)
     return found[1] if found else ""
 
@@ -140,7 +140,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:
-    """The pins of an adapter's framework; none where there is no file.
+    """Return the pins of an adapter's framework; none if there is no file.
 
     Raises
     ------
@@ -150,45 +150,66 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     path = pins_file(adapter)
     if not path.exists():
         return ()
-    return read_deviations(path.read_text(encoding="utf-8"), path.name)
+    return _deviations(read_toml(path), path.name)
 
 
 def pins_file(adapter: str) -> Path:
-    """The file of an adapter's pins, whether it is there or not."""
+    """Return the path of an adapter's file of pins, which need not exist."""
     return find_sidecar_file(adapter, "expectations", EXPECTATIONS)
 
 
 @cache
 def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
-    """The pins in the text of a file.
+    """Return the pins in the text of a file.
 
     Raises
     ------
     ValueError
         When a pin is not well-formed.
     """
-    try:
-        entries = tomllib.loads(text).get("deviation", [])
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{file} is not TOML: {error}"
-        raise ValueError(msg) from error
-    return tuple(_deviation(entry, file) for entry in entries)
+    return _deviations(parse_toml(text, file), file)
 
 
-def _deviation(entry: Mapping[str, Any], file: str) -> Deviation:
+def _deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
+    """Return the pins of a document."""
+    entries = document.get("deviation", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with named_faults(f"{file}, [[deviation]] {number}"):
+            _refuse_incomplete(entry, file)
+    check_document(document, SCHEMAS / "expectations.json", file)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{file}, [[deviation]] {number}"):
+            found.append(_deviation(entry))
+    return tuple(found)
+
+
+def _refuse_incomplete(entry: Any, file: str) -> None:
+    """Refuse a pin with a key too few or too many, in words that say more than those of its schema."""
+    if not isinstance(entry, dict):
+        return
     known = {field.name for field in fields(Deviation)}
     required = known - {"version", "platform", "device", "mode", "until", "formula"}
-    lacking = sorted(name for name in required if not entry.get(name))
+    lacking = sorted(name for name in required if entry.get(name) in (None, "", []))
     unknown = sorted(set(entry) - known)
     if lacking or unknown:
-        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}: {dict(entry)}"
+        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}."
         raise ValueError(msg)
     if (entry["observed"] == "formula") != ("formula" in entry):
-        msg = f"A pin in {file} has a formula without 'observed = \"formula\"', or the other way about: {dict(entry)}"
+        msg = f"A pin in {file} must have both a formula and 'observed = \"formula\"', or neither."
         raise ValueError(msg)
+
+
+def _deviation(entry: Mapping[str, Any]) -> Deviation:
+    """Return the pin of an entry that satisfies the schema."""
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
     formula = Formula.of(entry["formula"]) if "formula" in entry else None
-    return Deviation(**{**entry, **lists, "formula": formula})
+    made = Deviation(**{**entry, **lists, "formula": formula})
+    # A specifier or a day that cannot be read is told here, and not by the first cell that is judged.
+    version_satisfies("0", made.version)
+    if made.until:
+        datetime.date.fromisoformat(made.until)
+    return made
 
 
 def pinned(
@@ -198,14 +219,14 @@ def pinned(
     deviations: Iterable[Deviation],
     explains: Callable[[Formula], bool],
 ) -> Verdict:
-    """The verdict, after what is known about this cell.
+    """Return the verdict after a look at the pins.
 
     Parameters
     ----------
     deviations
-        Pins that hold for the framework that answered.
+        The pins that hold for the framework that answered.
     explains
-        Whether the answers are what a formula gives.
+        Returns whether a formula explains the answers.
     """
     for known in deviations:
         if not known.speaks_of(case.id, subject.name):
@@ -214,18 +235,20 @@ def pinned(
             if explains(known.formula) if known.formula else same_behaviour(known.observed, verdict.behaviour):
                 detail = f"{verdict.detail} Known: {known.reason}"
                 return verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
-            detail = f"{verdict.detail} Pinned as {known.observed!r}, answers {verdict.behaviour!r} now."
+            detail = f"{verdict.detail} The pin says {known.observed!r}; the answer is {verdict.behaviour!r} now."
             return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
         if verdict.status in (Status.PASS, Status.QUALITY):
-            detail = f"Pinned as a deviation ({known.observed!r}: {known.reason}), and {AGREES} ({verdict.status})."
+            detail = (
+                f"It is pinned as a deviation ({known.observed!r}: {known.reason}) and {AGREES} ({verdict.status})."
+            )
             return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
     return verdict
 
 
 def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
-    """The patterns of pins that match no cell that is as pinned, or changed: each with its pin.
+    """Return the patterns of pins that match no deviation and no changed cell, each with its pin.
 
-    The cells must be those of a run that was not narrowed.
+    The cells must be those of a complete run, without `--rule`, `--op` and `--dtype`.
     """
     names = [(cell.case, cell.subject) for cell in cells if cell.status in FOUND]
     lost = []
@@ -237,20 +260,20 @@ def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tu
 
 
 def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
-    """What is wrong with the pins, as a run that was not narrowed shows: sentences, none when all is well.
+    """Return a sentence about each fault of the pins that a run shows.
 
     Parameters
     ----------
     run
-        Of all rules, cases and dtypes.
+        A complete run, of all rules, cases and dtypes.
     deviations
-        Those of the run's adapter unless given.
+        The pins; those of the run's adapter by default.
     """
     known = load_deviations(run.header.adapter) if deviations is None else deviations
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
-    faults = [f"The pin of {_name(one)} expired on {one.until}: look again." for one in known if one.expired]
+    faults = [f"The pin of {_name(one)} expired on {one.until}: renew or remove it." for one in known if one.expired]
     faults += [
-        f"The pin of {_name(one)}: nothing that was found matches {pattern!r}; remove it."
+        f"The pin of {_name(one)}: no known failure matches {pattern!r}; remove the pattern."
         for one, pattern in unmatched(holding, run.cells)
     ]
     for cell in run.cells:

@@ -1,9 +1,10 @@
-"""Propose the file of pins that a record asks for: with it, a run that answers as the record does is as expected.
+"""Propose a file of pins for a record: with it, a run with the same answers is as expected.
 
-A pin stays as it is if it is about another version, platform or device, or if every cell of it answers as pinned. Of
-the other pins, what still holds keeps its reason; what has changed or is not pinned yet gets a pin to be explained.
+A pin stays as it is if it is about another version, platform or device, or if all its cells have the pinned answer. Any
+other pin is made anew. The cells that still have its answer keep its reason; those with a new answer, and failures
+without a pin, get a pin without a reason.
 
-A record may come from anybody: its texts become values of TOML or escaped comments, never lines or patterns.
+A record may be forged: its texts become values of TOML or escaped comments, never lines or patterns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..cases.patterns import matches
 from ..oracle.formula import Formula
 from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file, read_deviations
 
-__all__ = ["CannotPin", "proposal"]
+__all__ = ["CannotPin", "propose_pins"]
 
 UNEXPLAINED = "To be explained: {}"
 
@@ -34,15 +35,15 @@ class CannotPin(ValueError):
     """Raised when no pin can name a cell; the text says why."""
 
 
-def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
-    """Return the file of an adapter's pins: those that stand, those that are new, and, as comments, what was wrong.
+def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
+    """Return the text of a file with the pins that still hold, new ones, and comments about faults of pins.
 
     Parameters
     ----------
     run
-        Of all rules, cases and dtypes.
+        A complete run, of all rules, cases and dtypes.
     deviations
-        The pins by which it was judged: those of its adapter unless given.
+        The pins by which it was judged; those of its adapter by default.
 
     Raises
     ------
@@ -68,12 +69,12 @@ def proposal(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a text as one line of comment: a line break in it would begin a line of TOML."""
+    """Return a text as a comment in one line, because after a line break it would be TOML."""
     return f"# {plain_line(text)}"
 
 
 def _seen_last(text: str, version: str) -> str:
-    """Return the text of a pin with the version in which it was seen last; comments and order stay."""
+    """Return the text of a pin with a new `last_seen`; comments and order stay."""
     document = tomlkit.parse(text)
     (pin,) = document["deviation"]
     pin["last_seen"] = version
@@ -81,7 +82,7 @@ def _seen_last(text: str, version: str) -> str:
 
 
 def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
-    """Answer whether a pin must be made anew: a cell has changed, a pattern finds nothing, or two pins meet."""
+    """Return whether a pin must be made anew: a cell has changed, a pattern matches nothing, or two pins overlap."""
     cells = [cell for cell in run.cells if one.speaks_of(cell.case, cell.subject)]
     found = [cell for cell in cells if cell.status == "deviation"]
     return (
@@ -93,7 +94,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 
 
 def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
-    """Return the text of each pin of a file with the comment above it, and, under None, the file's first comment."""
+    """Return the text of each pin of a file with the comment above it; under None, the file's first comment."""
     path = pins_file(adapter)
     if not path.exists():
         return {}
@@ -101,17 +102,17 @@ def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     pins = [part for part in parts if "[[deviation]]" in part]
     known = load_deviations(adapter)
     texts: dict[Deviation | None, str] = {}
-    # A text of several lines may hold blank ones, and split a pin: then the pins are written anew.
+    # A text of several lines may hold blank lines, and split a pin. Then the pins are written anew.
     if len(pins) == len(known) and all(_is_pin(text, one) for text, one in zip(pins, known, strict=True)):
         texts.update(zip(known, pins, strict=True))
-    # A shell that prints to the file has emptied it.
+    # The file is empty if the shell redirects the output to it.
     if parts[0] and "[[deviation]]" not in parts[0]:
         texts[None] = parts[0]
     return texts
 
 
 def _is_pin(text: str, pin: Deviation) -> bool:
-    """Answer whether a text is a pin, this one alone."""
+    """Return whether a text is this pin and nothing else."""
     try:
         return read_deviations(text, "a pin") == (pin,)
     except ValueError:
@@ -119,7 +120,7 @@ def _is_pin(text: str, pin: Deviation) -> bool:
 
 
 def _new_pins(run: Run, loose: Sequence[Deviation], version: str) -> list[Deviation]:
-    """Return pins for what failed unpinned, and for what pins that do not stay had rightly pinned."""
+    """Return pins for failures without a pin, and for known failures whose pins are made anew."""
     groups: dict[tuple[str, Deviation], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in run.cells:
         if (pin := _pin_of(cell, loose, version)) is not None:
@@ -146,14 +147,14 @@ def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
 
 
 def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
-    """Return the pin of a cell, without subjects and cases; None where it needs no new one."""
+    """Return a new pin of a cell, without subjects and cases; None if it needs none."""
     if cell.status == "deviation":
         known = [one for one in loose if one.speaks_of(cell.case, cell.subject)]
         return replace(known[0], subjects=(), cases=(), mode="*", last_seen=version) if known else None
     if cell.status != "fail" and (cell.status != "changed" or AGREES in cell.detail):
         return None
     today = datetime.datetime.now(datetime.UTC).date()
-    reason = UNEXPLAINED.format(f"what came back is {cell.behaviour.partition(':')[0]}.")
+    reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, f"none found, {today}", version, version)
 
 
@@ -181,7 +182,7 @@ def _inline(formula: Formula) -> InlineTable:
 
 
 def _list(values: Iterable[str]) -> Array:
-    """Return names as an array with a line each."""
+    """Return names as an array, one name in each line."""
     array = tomlkit.array()
     for value in values:
         array.add_line(tomlkit.string(value), indent="  ")
@@ -190,7 +191,7 @@ def _list(values: Iterable[str]) -> Array:
 
 
 def _patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
-    """Return the fewest patterns of rule, variant and dtype that match these cases and no others, widest first."""
+    """Return few patterns of rule, variant and dtype that match these cases and no others, widest first."""
     left, chosen = set(cases), []
     for shape in ("{rule}/*", "{rule}/{variant}/*", "{rule}/*/{dtype}", "{rule}/{variant}/{dtype}"):
         for case in sorted(left):

@@ -1,1 +1,1 @@
-"""What is right: two oracles that share no code, and error bounds."""
+"""Two oracles, which share no code, and the error bounds by which answers are judged."""

@@ -14,7 +14,7 @@ __all__ = ["decode", "rounded"]
 
 
 def decode(data: bytes, dtype: str) -> DyadicArray:
-    """The elements of an array, exactly.
+    """Return the elements of an array, exactly.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     form, bits = FORMATS[dtype], bits_of(data, dtype)
     significands, exponents, finite = take_apart(data, dtype)
     nonzero = significands != 0
-    # The lowest exponent that is needed keeps the integers short.
+    # A common exponent no lower than needed keeps the integers short.
     lowest = int(exponents[nonzero].min()) if nonzero.any() else 0
     shifts = np.where(nonzero, exponents - lowest, 0)
     negative = (bits >= np.uint64(form.sign_bit)).tolist()
@@ -38,7 +38,7 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
 
 
 def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
-    """The significands times powers of two, as Python's integers."""
+    """Return the significands times powers of two, as Python's integers."""
     if not len(shifts) or form.precision + int(shifts.max()) < 64:
         integers: list[int] = (significands << shifts).tolist()
         return integers
@@ -46,7 +46,7 @@ def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64],
 
 
 def rounded(expected: ExpectedArray, dtype: str) -> bytes:
-    """The expected elements, each rounded once to the dtype; zeros keep the sign of the element they come from."""
+    """Return the expected elements, each rounded once to the dtype; a zero has the sign of its input element."""
     form, values = FORMATS[dtype], expected.values
     bits = [
         round_to(fraction, form) | (form.sign_bit if values.negative[place] and not fraction else 0)

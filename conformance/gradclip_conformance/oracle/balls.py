@@ -1,10 +1,10 @@
 """The second oracle: the same answers in ball arithmetic of arbitrary precision (python-flint's `arb`).
 
-A ball is a number with a rigorous bound of its error. This oracle serves norms of every order `p > 0`, and confirms the
-first one, `exact`, with which it shares no arithmetic: it powers, sums, takes roots and compares by itself, and
-:func:`disagreement` says where the two do not overlap.
+A ball is a number with a rigorous bound of its error. This oracle takes norms of every order `p > 0`. It shares no
+arithmetic with the first oracle, `integers`: it powers, sums, takes roots and compares by itself.
+:func:`disagreement` says where the answers of the two do not overlap.
 
-python-flint is needed by this module alone; the extra `test` installs it.
+Only this module needs python-flint; the dependency group `test` installs it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BITS = 320
 COMPARISON_BITS = 20_480
 
 
-#: The library has one precision for all threads, and the suite as many threads as host processes.
+#: The library has one precision for all threads, and the suite has a thread for each host process.
 _PRECISION = threading.RLock()
 
 
@@ -62,7 +62,7 @@ def _ball(value: Fraction) -> Any:
 
 
 def _bounds(ball: Any) -> Enclosure:
-    """The ball's ends, exactly."""
+    """Return the ball's ends, exactly."""
     ends = (ball.lower().man_exp(), ball.upper().man_exp())
     lower, upper = (int(mantissa) * power_of_two(int(exponent)) for mantissa, exponent in ends)
     return Enclosure(lower, upper)
@@ -85,12 +85,12 @@ def _norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
 
 
 def _magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
-    """The unit of a tensor's elements, and their magnitudes in it, those of zeros left out."""
+    """Return the unit of a tensor's elements, and the magnitudes in it of those that are not zero."""
     return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
 
 
 def _balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
-    """The norm to so many bits, reckoned once for each number of them."""
+    """Return a function that gives the norm to a number of bits, and computes it once for each number."""
 
     @cache
     def ball(bits: int) -> Any:
@@ -101,16 +101,16 @@ def _balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
 
 
 def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> Enclosure:
-    r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
+    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 without elements.
 
     Parameters
     ----------
     tensors
-        Finite.
+        Their elements must be finite.
     p
         Any order above 0, or infinity.
     bits
-        The precision to reckon with.
+        The precision of the computation.
     """
     return _norm_bounds(_balls(list(tensors), p), bits)
 
@@ -122,7 +122,7 @@ def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Enclosure:
 
 
 def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
-    """-1, 0 or 1: the norm is below, at or above the threshold; 0 also where `COMPARISON_BITS` bits do not tell."""
+    """Return -1, 0 or 1: the norm is below, at or above the threshold, or `COMPARISON_BITS` bits do not tell (0)."""
     return _compare(_balls(tensors, p), threshold)
 
 
@@ -146,7 +146,7 @@ def coefficient(
     p: float = 2.0,
     formula: Formula = PLAIN,
 ) -> Enclosure:
-    """What the gradients are multiplied by; see `Formula`."""
+    """Return the coefficient that multiplies the gradients; see `Formula`."""
     return _coefficient(_balls(tensors, p), threshold, formula)
 
 
@@ -173,7 +173,7 @@ def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formu
 
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
-    """`min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes the bound it passes."""
+    """Return `min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes a bound."""
     least, most = exact_threshold(low), exact_threshold(high)
     clipped = [min(max(value, least), most) for value in values.fractions()]
     special = dict(values.special)
@@ -188,7 +188,7 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
 
 
 def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
-    """The clip of one gradient by its own norm."""
+    """Clip one gradient by its own norm."""
     return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
@@ -199,7 +199,7 @@ def clip_by_global_norm(
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
 ) -> Clipped:
-    """The clip of all included gradients by their common norm; see `exact.clip_by_global_norm`."""
+    """Clip all included gradients by their common norm; see `integers.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     balls = _balls(counted, p)
@@ -209,10 +209,10 @@ def clip_by_global_norm(
 
 
 def disagreement(first: Clipped, second: Clipped) -> str | None:
-    """Where the answers of the two oracles contradict each other, in a sentence; None when they agree.
+    """Return a sentence about a contradiction between the answers of the two oracles; None if they agree.
 
-    The norms must overlap, the sides of the threshold be the same, and the factors agree to 200 bits, far beyond what a
-    distance in ulp shows.
+    The norms must overlap, and the sides of the threshold must be the same. The factors must agree to 200 bits, far
+    more than a distance in ulp shows.
     """
     if first.norm.lower > second.norm.upper or second.norm.lower > first.norm.upper:
         return f"the norms do not overlap: {float(first.norm.middle)!r} and {float(second.norm.middle)!r}"

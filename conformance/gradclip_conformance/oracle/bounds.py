@@ -1,4 +1,4 @@
-r"""The error bounds by which answers are judged, in ulp.
+r"""Compute the error bounds by which answers are judged, in ulp.
 
 Let :math:`u = 2^{-p}` be half the spacing of a dtype's numbers above 1. One operation is off by a relative error of `u`
 at most, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place in the binade. Errors
@@ -18,17 +18,17 @@ and the norm by :math:`(1 - x)^{-1/p} (1 + r u) - 1`, of its inverse as of itsel
 rounded correctly: `s = r = 1`. Magnitudes take neither: `s = r = 0`. A general power is taken to be within one ulp,
 `s = 2`; the root's exponent `1/p` is itself rounded, which costs the logarithm of the norm: `r = 2 + |ln n|`.
 
-*Too many elements.* Where `x` reaches 1, nothing can be said of a sum in the dtype, which may have stopped growing, or
-left the range; of half precision a rule forbids it. What a right clipper may do then is to add the rounded powers up in
-the next wider format, of the unit `v`, and to round each tensor's norm and the total one to the dtype:
+*Too many elements.* Where `x` reaches 1, no bound holds for a sum in the dtype: it may have stopped growing, or left
+the range. For half precision a rule forbids such a sum. A right clipper may then add up the rounded powers in the next
+wider format, whose unit is `v`, and round each tensor's norm and the total norm to the dtype:
 
 .. math:: x = 2 s u + (n + 1 + 2 p r) v.
 
-*A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total one.
+*A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total norm.
 
-*An element* costs a quotient and a product more, in whatever order they are taken.
+*An element* costs a quotient and a product more, in any order.
 
-The bounds say nothing of what leaves the range on the way: rules of their own ask for that.
+The bounds assume that no intermediate result leaves the range; other rules cover that.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from .model import ErrorBounds
 __all__ = ["NOTHING", "error_bounds"]
 
 
-#: Where nothing is rounded.
+#: For operations that round nothing.
 NOTHING = ErrorBounds(0.0, 0.0, 0.0, 0.0)
 
-#: A quotient and a product.
+#: The errors of a quotient and a product.
 SCALING = 2.0
 
-#: The precision of the format in which numbers are added up, where they are too many for their own.
+#: By precision: that of the wider format for the sum, if the numbers are too many for their own.
 WIDER = {8: 24, 11: 24, 24: 53}
 
 
 def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
-    """The bounds for a norm of order `p` over so many elements, and for the elements that are scaled by it."""
+    """Return the bounds for a norm of order `p` over a number of elements, and for the elements that it scales."""
     unit = 2.0**-form.precision
     power, root = _costs(p, norm)
-    # Two roundings; of a general power each is a power and a root.
+    # Two roundings. For a general order, each of them is a power and a root.
     careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
     in_the_dtype = 0.0
     if p != math.inf:
@@ -74,12 +74,12 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
 
 
 def _of_power_sum(doubt: float, p: float, root: float) -> float:
-    """The relative error of a norm whose powers' sum is off by `doubt`, and its root by `root`."""
+    """Return the relative error of a norm, given that of the sum of powers (`doubt`) and that of the root."""
     return math.expm1(math.log1p(root) - math.log1p(-doubt) / p)
 
 
 def _costs(p: float, norm: float) -> tuple[float, float]:
-    """The errors of one power and of one root, in units of `u`."""
+    """Return the errors of one power and of one root, in units of `u`."""
     if p in (1.0, math.inf):
         return 0.0, 0.0
     if p == 2.0:
@@ -88,5 +88,5 @@ def _costs(p: float, norm: float) -> tuple[float, float]:
 
 
 def _with_second_order(count: float, unit: float) -> float:
-    """The ulp that so many errors of `u` amount to."""
+    """Return the bound, in ulp, for a number of errors of `u`."""
     return count / (1 - count * unit) if count * unit < 1 else math.inf

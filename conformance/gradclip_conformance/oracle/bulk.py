@@ -1,4 +1,4 @@
-r"""How far large arrays lie from what is exact, as sharply as number by number and a thousand times as fast.
+r"""Measure how far large arrays lie from exact results: as exactly as number by number, a thousand times as fast.
 
 *The norm*: a number of a format of `p` bits is `m 2**e` with an integer `|m| < 2**p`, `p <= 53`; with
 :math:`m = 2^{27} a + b` its square is :math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is
@@ -11,7 +11,7 @@ the sum of two float64 `p + e` (Dekker's product), and the distance taken as :ma
 out is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here, and the distance itself is
 rounded three times. The ulp is that of the binade of `x f` rounded to float64.
 
-All of it is done in pieces, which stay in the cache.
+All of it works on pieces that fit in the processor's cache.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = ["exact_norm", "largest_error", "largest_gap"]
 Doubles = npt.NDArray[np.float64]
 
 PIECE = 1 << 16
-#: The bits that say which binade a float64 is in.
+#: The exponent bits of a float64, which give its binade.
 BINADE = np.uint64(0x7FF0_0000_0000_0000)
 HALF = np.int64(27)
 
 
 def exact_norm(array: Array) -> Enclosure:
-    """An enclosure of the Euclidean norm of finite elements to 256 bits."""
+    """Return an enclosure of the Euclidean norm of finite elements, to 256 bits."""
     form = FORMATS[array.dtype]
     count = form.maximum_exponent - form.smallest_exponent + 2
     sums = np.zeros((3, 2, count), np.int64)
@@ -47,10 +47,11 @@ def exact_norm(array: Array) -> Enclosure:
         fractions, exponents = np.frexp(np.abs(elements))
         integers = np.ldexp(fractions, form.precision).astype(np.int64)
         upper, lower = integers >> HALF, integers & ((1 << HALF) - 1)
-        for of_products, products in zip(sums, (upper * upper, upper * lower, lower * lower), strict=True):
-            for of_halves, halves in zip(of_products, (products >> HALF, products & ((1 << HALF) - 1)), strict=True):
-                # Zero, which has the exponent 0, is nothing wherever it is counted.
-                of_halves += np.bincount(exponents - form.smallest_exponent, halves, count).astype(np.int64)
+        for row, products in enumerate((upper * upper, upper * lower, lower * lower)):
+            for column, halves in enumerate((products >> HALF, products & ((1 << HALF) - 1))):
+                # Zeros have the exponent 0, and add 0 to the sum of that exponent.
+                counted = np.bincount(exponents - form.smallest_exponent, halves, count)
+                sums[row, column] += counted.astype(np.int64)
     total = Fraction(0)
     for place in np.flatnonzero(sums.any(axis=(0, 1))).tolist():
         highest, middle, lowest = ((upper << 27) + lower for upper, lower in sums[:, :, place].tolist())
@@ -62,7 +63,7 @@ def exact_norm(array: Array) -> Enclosure:
 
 
 def largest_error(given: Array, got: Array, factor: Fraction) -> float:
-    """The largest distance, in ulp, from the given elements times a factor; infinity where one is not finite."""
+    """Return the largest distance, in ulp, from the given elements times a factor; infinity if one is not finite."""
     high = float(factor)
     low, largest = float(factor - Fraction(high)), 0.0
     of_both = zip(_pieces(given.data, given.dtype), _pieces(as_dtype(got, given.dtype), given.dtype), strict=True)
@@ -76,7 +77,7 @@ def largest_error(given: Array, got: Array, factor: Fraction) -> float:
 
 
 def largest_gap(first: Array, second: Array, dtype: str) -> float:
-    """The largest distance, in ulp of a dtype, between two arrays; infinity where only one of them is not finite."""
+    """Return the largest distance, in ulp of a dtype, between two arrays; infinity if only one is finite."""
     if first == second:
         return 0.0
     largest = 0.0
@@ -96,7 +97,7 @@ def _pieces(data: bytes, dtype: str) -> Iterator[Doubles]:
 
 
 def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
-    """The product as a sum of two float64 (Dekker 1971), exactly, within the range."""
+    """Return the product exactly, as a sum of two float64 (Dekker 1971), if nothing leaves the range."""
     product = elements * factor
     splitter = 2.0**27 + 1
     upper = splitter * elements - (splitter * elements - elements)
@@ -106,7 +107,7 @@ def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
 
 
 def _ulps(values: Doubles, form: Format) -> Doubles:
-    """The ulp of the binade of each value; that of the smallest normal number below it."""
+    """Return the ulp of the binade of each value; below the normal range, that of the smallest normal number."""
     binades = (values.view(np.uint64) & BINADE).view(np.float64)
     spacing: Doubles = np.maximum(binades, 2.0**form.minimum_exponent) * 2.0 ** (1 - form.precision)
     return spacing

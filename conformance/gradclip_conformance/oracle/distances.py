@@ -1,4 +1,4 @@
-"""Distances of whole arrays from what is expected, in ulp, and the expected arrays rounded once."""
+"""Measure the distances, in ulp, of whole arrays from the expected ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .question import Question, narrowest
 
 __all__ = ["MANY", "Measured", "distances", "distances_in_ulp_of", "largest_distance", "measure"]
 
-#: From this length on, formats of at most 24 bits are measured in float64.
+#: Longer arrays, in formats of at most 24 bits, are measured in float64.
 MANY = 4096
 
-#: So many elements are measured in float64 at once: few enough for a processor's cache.
+#: The number of elements that are measured in float64 at once: few enough for a processor's cache.
 BLOCK = 2**14
 
 
 def largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
-    """The largest distance and the first place where it is; (0.0, -1) of an empty array."""
+    """Return the largest distance and its first place; (0.0, -1) for an empty array."""
     every = distances(got, expected, dtype)
     if not len(every):
         return 0.0, -1
@@ -37,15 +37,15 @@ def largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[f
 
 
 def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
-    """How far each element lies from the expected one, in ulp at the expected one rounded to the dtype.
+    """Return the distance of each element from the expected one, in ulp at the expected one rounded to the dtype.
 
-    Signs of zeros are not looked at. An infinity is at distance 0 where the expected element rounds to it, a NaN where
-    a NaN is expected; otherwise both are infinitely far.
+    Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it, and a NaN if a NaN
+    is expected; otherwise the distance is infinite.
 
-    Exact, to the float64 that it is reported in; but in arrays of more than 4096 elements of a format of `p <= 24` bits
-    the expected element is the product of two float64 (three roundings), so that the distance is wrong by at most
-    `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and 0 where the coefficient is 1 or a power of two. Where that error could
-    mistake the binade, the element is measured exactly nevertheless.
+    The distance is exact, but for its rounding to float64. Arrays of more than 4096 elements in a format of `p <= 24`
+    bits are an exception: there the expected element is the product of two float64 (three roundings). So the distance
+    is wrong by at most `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and by 0 if the coefficient is 1 or a power of two. Where
+    that error could mistake the binade, the element is measured exactly.
 
     Raises
     ------
@@ -72,9 +72,9 @@ def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np
 def distances_in_ulp_of(
     other: ExpectedArray, got: bytes, expected: ExpectedArray, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """How far each element lies from the expected one, in ulp at that of `other`, which may be in another binade.
+    """Return the distances as :func:`distances` does, but in ulp at the elements of `other`.
 
-    So the distances of one result from two expectations can be compared. DyadicArray as those of :func:`distances`.
+    So the distances of one result from two expectations can be compared, even if these lie in different binades.
     """
     shift = _ulp_exponents(expected, dtype) - _ulp_exponents(other, dtype)
     every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
@@ -82,7 +82,7 @@ def distances_in_ulp_of(
 
 
 def _ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
-    """The exponent of the ulp at each expected element, rounded to the dtype."""
+    """Return the exponent of the ulp at each expected element, rounded to the dtype."""
     form = FORMATS[dtype]
     if len(expected.values) > MANY and form.precision <= 24:
         units, _ = _units_in_doubles(_targets(expected), form)
@@ -95,12 +95,12 @@ def _ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]
 def _one_by_one(
     got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]
 ) -> npt.NDArray[np.float64]:
-    """The distances at these places, in integers: both sides as multiples of `2**lowest / denominator`."""
+    """Return the distances at these places, in integers: both sides are multiples of `2**lowest / denominator`."""
     values, denominator = expected.values, expected.denominator
     lowest = min(got.exponent, values.exponent)
     got_scale = denominator << (got.exponent - lowest)
     scale = expected.numerator << (values.exponent - lowest)
-    # What `lowest` stands for goes to one side of the quotient, so that everything is an integer.
+    # The power of two goes to one side of the quotient, so that both sides are integers.
     up, down = 1 << max(lowest, 0), denominator << max(-lowest, 0)
     result = []
     for place in places:
@@ -133,7 +133,7 @@ def _in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray
 
 
 def _in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
-    """The distances in float64; see :func:`distances` for how wrong they can be."""
+    """Return the distances in float64; see :func:`distances` for their error."""
     target = _targets(expected)
     unit, doubtful = _units_in_doubles(target, form)
     overflows = unit > form.maximum_exponent - form.precision + 1
@@ -149,17 +149,20 @@ def _in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArra
 
 
 def _targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
-    """The expected elements in float64."""
+    """Return the expected elements in float64."""
     factor = float(Fraction(expected.numerator, expected.denominator))
     exact: npt.NDArray[np.float64] = np.array(expected.values.integers, dtype=np.float64)
     return np.ldexp(exact, expected.values.exponent) * factor
 
 
 def _units_in_doubles(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], list[int]]:
-    """The exponent of the unit of each element rounded to the format, unbounded above, and where that is doubtful."""
+    """Return the exponents of the units of elements rounded to the format, and the places where they are doubtful.
+
+    The exponents have no upper bound.
+    """
     mantissas, exponents = np.frexp(np.abs(target))
     leading = np.where(target == 0, form.minimum_exponent, exponents.astype(np.int64) - 1)
-    # From here on a significand rounds up to the next binade.
+    # Significands from here on round up to the next binade.
     carry = 1.0 - 2.0 ** -(form.precision + 1)
     carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
     unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
@@ -172,24 +175,24 @@ GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 @dataclass(frozen=True)
 class Measured:
-    """The worst of some gradients, and where it is."""
+    """The worst element of some gradients, and its place."""
 
-    #: Within the budget, within the error bound, or beyond both.
+    #: `pass` within the budget, `quality` within the error bound, `fail` beyond both.
     grade: Status = Status.PASS
     ulp: float = 0.0
     tensor: int = -1
     element: int = -1
     budget: float = 0.0
     bound: float = 0.0
-    #: A gradient that must be left alone was changed, by however little.
+    #: A gradient that must be left alone was changed, be it ever so little.
     touched: bool = False
 
     def sentence(self, operation: str) -> str:
-        """Say how far the worst element is from what was expected."""
+        """Return a sentence with the distance of the worst element from the expected one."""
         where = f"Element {self.element} of gradient {self.tensor}"
         if math.isinf(self.ulp):
             expected = "the input, which had to come back unchanged," if self.touched else "the exact result"
-            return f"{where} is NaN or infinite, where {expected} is neither."
+            return f"{where} is NaN or infinite, and {expected} is neither."
         if self.touched:
             return f"{where} is {self.ulp:.3g} ulp from the input, which had to come back unchanged."
         limit = f"the budget is {self.budget:.3g}" + (
@@ -205,9 +208,9 @@ def measure(
     indices: Sequence[int],
     flushes_subnormals: bool = False,
 ) -> Measured:
-    """The worst of these gradients against a prediction, among those whose expectation is finite.
+    """Return the worst element of these gradients, among those for which a finite result is expected.
 
-    Of a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
+    For a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
     """
     # Among several dtypes the common norm may have been rounded to the coarsest.
     coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
@@ -254,7 +257,7 @@ def _measure_new(
 
 
 def _both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
-    """Where the result and the exact element are both below the normal numbers."""
+    """Return where the result and the exact element are both below the normal numbers."""
     smallest = FORMATS[dtype].smallest_normal
     exact = np.array([abs(fraction) < smallest for fraction in expected.fractions()], dtype=np.bool_)
     both: npt.NDArray[np.bool_] = exact & (np.abs(to_doubles(got, dtype)) < float(smallest))

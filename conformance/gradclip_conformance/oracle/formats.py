@@ -1,11 +1,10 @@
-"""The floating-point formats under test, in exact arithmetic.
+"""Define the floating-point formats under test, in exact arithmetic.
 
-Every finite element is an integer times a power of two, so that nothing here rounds except :func:`round_to`, which
-rounds once. NumPy only takes the bits apart; no floating-point operation decides anything. This module shares no code
-with the reference implementation.
+Every finite element is an integer times a power of two, so that exact arithmetic is possible. A function that rounds
+says so, and rounds once. This module shares no code with the reference implementation.
 
-The *ulp* is the value-ulp: the spacing of the format's numbers in the binade of the rounded value, the smallest
-subnormal below the normal range, and the spacing of the top binade above the largest finite value.
+The *ulp* is the spacing of the format's numbers in the binade of the rounded value. Below the normal range it is the
+smallest subnormal number, and above the largest finite number the spacing of the top binade.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Format:
         return 1 << (self.width - 1)
 
     def ulp_exponent(self, unit_exponent: int) -> int:
-        """The exponent of the ulp, given that of a rounded significand's unit: the top binade's above the range."""
+        """Return the exponent of the ulp, given that of a rounded significand's unit; the top binade limits it."""
         return min(unit_exponent, self.maximum_exponent - self.precision + 1)
 
 
@@ -99,17 +98,17 @@ FORMATS = {
 
 
 def power_of_two(exponent: int) -> Fraction:
-    """`2**exponent`, exactly."""
+    """Return `2**exponent`, exactly."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
 def bits_of(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:
-    """The elements' bits, one unsigned integer an element."""
+    """Return the elements' bits, one unsigned integer for each element."""
     return np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}").astype(np.uint64)
 
 
 def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Signed significands, the exponents of their units, and which elements are finite."""
+    """Return the signed significands, the exponents of their units, and which elements are finite."""
     form, bits = FORMATS[dtype], bits_of(data, dtype)
     stored = form.precision - 1
     fields = ((bits & np.uint64(form.sign_bit - 1)) >> np.uint64(stored)).astype(np.int64)
@@ -147,12 +146,12 @@ def float64_values(array: Array) -> npt.NDArray[np.float64]:
 
 
 def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
-    """The little-endian bytes of an array of these values.
+    """Return the little-endian bytes of an array of these values.
 
     Raises
     ------
     ValueError
-        When a value is not representable in the dtype: nothing is rounded here.
+        When the dtype does not represent a value: this function does not round.
     """
     form = FORMATS[dtype]
     return _pack([_encode_one(value, form) for value in values], form)
@@ -165,16 +164,16 @@ def _encode_one(value: float | Fraction, form: Format) -> int:
     fraction = Fraction(value)
     bits = round_to(fraction, form)
     if bits & ~form.sign_bit == form.infinity_bits or value_of(bits, form) != fraction:
-        message = f"{value!r} is not a {form.name}; give a number that it represents, or round first with round_to"
+        message = f"{form.name} does not represent {value!r}; give a number that it represents, or round first"
         raise ValueError(message)
     return bits | sign
 
 
 def value_of(bits: int, form: Format) -> Fraction:
-    """The finite number that these bits stand for."""
+    """Return the finite number that these bits stand for."""
     magnitude = bits & (form.sign_bit - 1)
     if magnitude >= form.infinity_bits:
-        message = f"the bits {bits:#x} are no finite {form.name}; look for NaN and infinities before asking for a value"
+        message = f"the bits {bits:#x} are not a finite {form.name}; handle NaN and infinities first"
         raise ValueError(message)
     field_value, fraction = divmod(magnitude, 1 << (form.precision - 1))
     significand = fraction + ((1 << (form.precision - 1)) if field_value else 0)
@@ -183,9 +182,9 @@ def value_of(bits: int, form: Format) -> Fraction:
 
 
 def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int, int]:
-    """Round `numerator / denominator`, not negative, half to even: the significand, and the exponent of its unit.
+    """Round a quotient that is not negative, half to even; return the significand and the exponent of its unit.
 
-    The exponent has no upper bound here, so that the significand of a value that overflows is a plain one.
+    The exponent has no upper bound here, so that a value that overflows has a significand like any other.
     """
     if not numerator:
         return 0, form.smallest_exponent
@@ -207,7 +206,7 @@ def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int,
 
 
 def round_to(value: Fraction, form: Format) -> int:
-    """The bits of `value` rounded once, half to even; zero is plus zero, beyond the range is infinity."""
+    """Return the bits of `value` rounded once, half to even; zero is plus zero, beyond the range is infinity."""
     significand, unit = round_quotient(abs(value.numerator), value.denominator, form)
     # A subnormal significand has no bit in the exponent's field; a normal one carries 1 into it.
     magnitude = ((unit - form.smallest_exponent) << (form.precision - 1)) + significand
@@ -215,16 +214,16 @@ def round_to(value: Fraction, form: Format) -> int:
 
 
 def ulp(value: Fraction, form: Format) -> Fraction:
-    """The value-ulp at `value` rounded to the format."""
+    """Return the ulp at `value` rounded to the format."""
     _, unit = round_quotient(abs(value.numerator), value.denominator, form)
     return power_of_two(form.ulp_exponent(unit))
 
 
 def distance(got: int, exact: Fraction, form: Format) -> float:
-    """How far the number with the bits `got` lies from `exact`, in ulp at `exact` rounded.
+    """Return the distance from `exact` of the number with the bits `got`, in ulp at `exact` rounded.
 
-    An infinity is at distance 0 where `exact` rounds to it, and infinitely far otherwise, as NaN always is. A finite
-    number is measured also where `exact` is beyond the range.
+    An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise; so has every NaN. A
+    finite number has a finite distance even if `exact` is beyond the range.
     """
     if got & (form.sign_bit - 1) >= form.infinity_bits:
         return 0.0 if got == round_to(exact, form) else math.inf
@@ -232,7 +231,7 @@ def distance(got: int, exact: Fraction, form: Format) -> float:
 
 
 def float_quotient(numerator: Fraction, denominator: Fraction) -> float:
-    """The quotient of two numbers that are not negative, as a float; infinity beyond its range."""
+    """Return the quotient of two numbers that are not negative, as a float; infinity beyond its range."""
     try:
         return float(numerator / denominator)
     except OverflowError:
@@ -240,12 +239,12 @@ def float_quotient(numerator: Fraction, denominator: Fraction) -> float:
 
 
 def next_up(value: float, dtype: str) -> float:
-    """The least number of the dtype above `value`, which is one of its finite numbers."""
+    """Return the least number of the dtype above `value`, which is one of its finite numbers."""
     return _neighbour(value, dtype, +1)
 
 
 def next_down(value: float, dtype: str) -> float:
-    """The greatest number of the dtype below `value`, which is one of its finite numbers."""
+    """Return the greatest number of the dtype below `value`, which is one of its finite numbers."""
     return _neighbour(value, dtype, -1)
 
 
@@ -270,7 +269,7 @@ def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:
             return values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
     form = FORMATS[dtype]
     _, exponents = np.frexp(values)
-    # The exponent of the unit of each rounded number: what is smaller than the normal numbers has the smallest one.
+    # The exponent of the unit of each rounded number; all subnormal numbers have the smallest exponent.
     units = np.maximum(exponents - form.precision, form.smallest_exponent)
     whole = np.rint(np.ldexp(values, -units))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -279,5 +278,5 @@ def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:
 
 
 def as_dtype(array: Array, dtype: str) -> bytes:
-    """Return the elements' bytes in another dtype, each rounded once: a result of the wrong dtype still has values."""
+    """Return the elements' bytes in another dtype, each rounded once, to compare a result of the wrong dtype."""
     return array.data if array.dtype == dtype else round_all(float64_values(array), dtype)

@@ -1,13 +1,18 @@
-"""Say by which formula gradients are scaled."""
+"""Define the formulas by which frameworks scale gradients."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 __all__ = ["PLAIN", "Formula"]
+
+#: The largest number of float64; what is larger cannot be converted.
+LARGEST_EPS = sys.float_info.max
 
 KINDS = ("plain", "coefficient", "max-denominator", "min-numerator")
 
@@ -30,9 +35,12 @@ class Formula:
     eps: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a kind that does not exist."""
+        """Refuse a kind that does not exist, and a number that cannot be added to a norm."""
         if self.kind not in KINDS:
             msg = f"There is no formula of the kind {self.kind!r}; choose among {', '.join(KINDS)}."
+            raise ValueError(msg)
+        if not 0 <= self.eps < math.inf:
+            msg = f"A formula's `eps` must be a finite number that is not negative, got {self.eps!r}."
             raise ValueError(msg)
 
     @classmethod
@@ -41,7 +49,11 @@ class Formula:
         if "kind" not in mapping:
             msg = f"The formula {dict(mapping)} has no `kind`; give one of {', '.join(KINDS)}."
             raise ValueError(msg)
-        return cls(mapping["kind"], float(mapping.get("eps", 0.0)))
+        eps = mapping.get("eps", 0.0)
+        if isinstance(eps, bool) or not isinstance(eps, int | float) or abs(eps) > LARGEST_EPS:
+            msg = f"A formula's `eps` must be a finite number that is not negative, got {str(eps)[:40]!r}."
+            raise ValueError(msg)
+        return cls(mapping["kind"], float(eps))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that :meth:`of` reads."""

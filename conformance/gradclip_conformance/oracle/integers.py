@@ -1,12 +1,11 @@
-"""The oracle: what the three operations give, in Python's integers.
+"""The first oracle: compute the results of the three operations in Python's integers.
 
-Every finite float is an integer times a power of two, so that sums of powers are exact and `math.isqrt` gives as many
-bits of a norm as are asked for. The expected gradients are the given ones times one rational coefficient, whose
-relative error is below 2**-250 where the norm is irrational, and 0 where it is not.
+Every finite float is an integer times a power of two, so that sums of powers are exact, and `math.isqrt` gives any
+number of bits of a norm. The expected gradients are the given ones times one rational coefficient. Its relative error
+is below 2**-250 if the norm is irrational, and 0 if it is not.
 
-The norms that integers reach are p = 1, 2, 3, ..., infinity and the half-integers; for others there is
-`balls`, the second oracle, with the same functions. Neither shares code with the reference
-implementation.
+Integers reach the orders 1, 2, 3, ..., infinity and the half-integers. The second oracle, `balls`, has the same
+functions and takes every order. Neither shares code with the reference implementation.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ __all__ = [
     "norm",
 ]
 
-#: Bits to which a root is resolved, unless it is exact anyway.
+#: The bits of a root that are computed, unless the root is exact.
 ROOT_BITS = 256
 
-#: Bits up to which a norm of half-integer order is resolved further, while it cannot be told from the threshold.
+#: A norm of half-integer order that cannot be told from the threshold gets more bits, up to this number.
 COMPARISON_BITS = 16_384
 
 
@@ -41,16 +40,16 @@ class NoExactNormError(NotImplementedError):
 
 
 def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
-    r"""The norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 of nothing.
+    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 without elements.
 
     Parameters
     ----------
     tensors
-        Finite; taken one after another, so that a generator of pieces keeps the memory small.
+        Their elements must be finite. A generator of pieces keeps the memory small.
     p
         The order: a positive multiple of 1/2, or infinity.
     bits
-        How many bits of a root are resolved at least, unless it is exact anyway.
+        The least number of bits of a root that are computed, unless the root is exact.
 
     Raises
     ------
@@ -83,10 +82,10 @@ def _sum_of_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
 
 
 def _half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -> Enclosure:
-    """Enclose the sum of the square roots of `|x|**halves`: the norm is the root, of order `halves`, of its square."""
+    """Return a norm of half-integer order: the root, of order `halves`, of the squared sum of `sqrt(|x|**halves)`."""
     lower = upper = Fraction(0)
     for tensor in tensors:
-        # An even exponent, so that the root of the unit is a power of two as well.
+        # Make the exponent even, so that the root of the unit is a power of two as well.
         odd = tensor.exponent % 2
         powers = [(abs(m) << odd) ** halves << 2 * bits for m in finite_integers(tensor)]
         roots = [math.isqrt(power) for power in powers]
@@ -100,11 +99,11 @@ def _half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -
 
 
 def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
-    """Enclose the root of this order of a dyadic fraction to so many bits at least; exactly where it is dyadic."""
+    """Enclose a root of a dyadic fraction to at least this number of bits; exactly if the root is dyadic."""
     if not power:
         return Enclosure(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
-    # Enough places to hold the whole power, so that a root that is exact is found to be.
+    # Enough places to hold the whole power, so that an exact root is recognised.
     places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
     scaled = (power.numerator << places * order) // power.denominator
     root = _integer_root(scaled, order)
@@ -114,7 +113,7 @@ def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
 
 
 def _integer_root(number: int, order: int) -> int:
-    """The greatest integer whose power of this order is not above `number`."""
+    """Return the greatest integer whose power of this order is at most `number`."""
     if order <= 2:
         return number if order == 1 else math.isqrt(number)
     guess = 1 << -(-number.bit_length() // order)
@@ -127,9 +126,9 @@ def _integer_root(number: int, order: int) -> int:
 
 
 def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
-    """-1, 0 or 1: the norm is below, at or above the threshold, decided exactly.
+    """Return -1, 0 or 1, exactly: the norm is below, at or above the threshold.
 
-    For half-integer orders, of which no power is rational, 0 also stands for a threshold inside the enclosure.
+    For half-integer orders, whose powers may be irrational, 0 also stands for a threshold inside the enclosure.
     """
     if not bounds.lower <= threshold <= bounds.upper:
         return 1 if threshold < bounds.lower else -1
@@ -140,13 +139,13 @@ def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
 
 
 def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula = PLAIN) -> Fraction:
-    """Return what the gradients are multiplied by, given the enclosure of their norm and the threshold.
+    """Return the coefficient that multiplies the gradients, given the enclosure of their norm and the threshold.
 
-    An infinite threshold gives the limit. Where a denominator is 0 there is nothing but zeros to multiply: 1.
+    An infinite threshold gives the limit. A denominator of 0 gives 1, because all elements are zeros then.
     """
     size, small = bounds.middle, formula.small
     if threshold == math.inf:
-        # All that is left of the formulas is the one that divides a norm below the threshold.
+        # In the limit only one formula differs from 1: the one that divides a norm below the threshold.
         return size / (size + small) if formula.kind == "min-numerator" and size + small else Fraction(1)
     limit = exact_threshold(threshold)
     above = compare_to_threshold(bounds, limit - formula.threshold_shift()) > 0
@@ -160,9 +159,9 @@ def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula
 
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
-    """`min(max(x, low), high)` of each element; a NaN stays, an infinity becomes the bound it is beyond."""
+    """Return `min(max(x, low), high)` of each element; a NaN stays, an infinity becomes a bound."""
     bounds = (exact_threshold(low), exact_threshold(high))
-    # Integers in units of which the bounds, too, are multiples.
+    # Choose a unit of which the elements and the bounds are multiples.
     denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
     scale = denominator << values.exponent if values.exponent >= 0 else denominator >> -values.exponent
     least, most = (bound.numerator * (denominator // bound.denominator) for bound in bounds)
@@ -178,7 +177,7 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
 
 
 def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
-    """The clip of one gradient by its own norm."""
+    """Clip one gradient by its own norm."""
     return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
@@ -189,33 +188,33 @@ def clip_by_global_norm(
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
 ) -> Clipped:
-    """The clip of all included gradients by their common norm; the others are neither counted nor changed.
+    """Clip all included gradients by their common norm; the others are neither counted nor changed.
 
     Parameters
     ----------
     tensors
-        None for a gradient that does not exist; those that are included must be finite.
+        None stands for a gradient that does not exist; included tensors must be finite.
     clip_norm
         The threshold; infinity for none.
     p
         The order of the norm (see :func:`norm`).
     included
-        One flag a tensor; all of them when left out.
+        One flag for each tensor; all are included by default.
     formula
-        Of the coefficient.
+        The formula of the coefficient.
     """
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     bounds, side = norm(counted, p), -1
     if clip_norm != math.inf:
-        bounds, side = _resolved(counted, bounds, exact_threshold(clip_norm), p)
+        bounds, side = _find_side(counted, bounds, exact_threshold(clip_norm), p)
     return clipped_by(tensors, flags, bounds, side, coefficient(bounds, clip_norm, formula))
 
 
-def _resolved(
+def _find_side(
     tensors: Sequence[DyadicArray], bounds: Enclosure, threshold: Fraction, p: float
 ) -> tuple[Enclosure, int]:
-    """The side of the threshold, and the norm as narrow as it takes to tell."""
+    """Return an enclosure of the norm that is narrow enough to tell its side of the threshold, and the side."""
     bits = ROOT_BITS
     side = compare_to_threshold(bounds, threshold)
     while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:

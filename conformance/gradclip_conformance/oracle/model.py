@@ -1,6 +1,6 @@
-"""What an oracle says: the enclosure of a norm, the elements that are expected, and the non-finite ones' consequences.
+"""Define the answers of an oracle: the enclosure of a norm, the expected elements, and their error bounds.
 
-Both oracles, `exact` and `arbitrary_precision`, answer in these words; they share no arithmetic.
+Both oracles, `integers` and `balls`, give these answers; they share no arithmetic.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DyadicArray:
-    """The elements of an array: `integers[i] * 2**exponent`, and beside them what integers cannot say."""
+    """The elements of an array as `integers[i] * 2**exponent`, with their signs, NaN and infinities kept apart."""
 
-    #: 0 where the element is not finite.
+    #: 0 for an element that is not finite.
     integers: list[int]
     exponent: int
-    #: The sign bit of each element, that of a zero or a NaN too.
+    #: The sign bit of each element, also of a zero or a NaN.
     negative: list[bool]
     #: The elements that are not finite, by their place.
     special: dict[int, float] = field(default_factory=dict)
@@ -47,29 +47,29 @@ class DyadicArray:
         return not self.special
 
     def part(self, start: int, stop: int) -> DyadicArray:
-        """The elements from one place to another."""
+        """Return the elements from one place to another."""
         special = {place - start: value for place, value in self.special.items() if start <= place < stop}
         return DyadicArray(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
 
     def fractions(self) -> list[Fraction]:
-        """The elements as fractions, for arrays that are small and finite."""
+        """Return the elements as fractions; 0 for those that are not finite."""
         unit = Fraction(2) ** self.exponent
         return [integer * unit for integer in self.integers]
 
 
 @dataclass(frozen=True)
 class Enclosure:
-    """An enclosure of a norm: it lies in [lower, upper], and the two are equal where it is known exactly."""
+    """An interval [lower, upper] that holds a norm; the two ends are equal if the norm is known exactly."""
 
     lower: Fraction
     upper: Fraction
-    #: The norm to the power of `order`, exactly, where that is known.
+    #: The norm to the power of `order`, exactly, if that is known.
     power: Fraction | None = None
     order: int = 1
 
     @property
     def middle(self) -> Fraction:
-        """The value to reckon with."""
+        """The middle of the interval, which further computations use."""
         return (self.lower + self.upper) / 2
 
 
@@ -87,31 +87,31 @@ class ExpectedArray:
         return self.numerator == self.denominator
 
     def fractions(self) -> list[Fraction]:
-        """The elements as fractions; those that are not finite as 0."""
+        """Return the elements as fractions; 0 for those that are not finite."""
         factor = Fraction(self.numerator, self.denominator)
         return [factor * value for value in self.values.fractions()]
 
     def times(self, factor: Fraction) -> ExpectedArray:
-        """The same, each element multiplied by `factor`."""
+        """Return the array with each element multiplied by `factor`."""
         product = Fraction(self.numerator, self.denominator) * factor
         return replace(self, numerator=product.numerator, denominator=product.denominator)
 
 
 @dataclass(frozen=True)
 class Clipped:
-    """What a clip by norm is expected to give."""
+    """The expected result of a clip by norm."""
 
-    #: One entry a gradient; None where there is none.
+    #: One entry for each gradient; None for a gradient that does not exist.
     gradients: tuple[ExpectedArray | None, ...]
     #: The norm of the included gradients before the clip.
     norm: Enclosure
-    #: The norm against the threshold: -1 below, 0 at, +1 above it.
+    #: The side of the threshold on which the norm lies: -1 below, 0 at, +1 above it.
     side: int
 
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """Distances in ulp: budgets are what a careful implementation keeps to, bounds what the arithmetic guarantees."""
+    """Distances in ulp: careful implementations keep to the budgets; the arithmetic itself guarantees the bounds."""
 
     norm_budget: float
     clip_budget: float
@@ -121,27 +121,28 @@ class ErrorBounds:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is expected of each gradient; None for one whose expectation is not finite, or that does not exist."""
+    """The expected result of each gradient, with the norms and the error bounds."""
 
+    #: None for a gradient that does not exist, or for which no finite result is expected.
     gradients: tuple[ExpectedArray | None, ...]
-    #: The norm over all included gradients (global norm), else that of each gradient; None where it is not finite.
+    #: For each gradient, the norm that it is clipped by; None if that is not finite.
     norms: tuple[Enclosure | None, ...]
     #: For each gradient, whether its norm is so near the threshold that a rounding error decides the branch.
     near: tuple[bool, ...]
-    #: For each gradient, how far it may lie from what is expected.
+    #: For each gradient, the distances that its result may have.
     errors: tuple[ErrorBounds, ...]
-    #: What `measure` has found already: many gradients, and many subjects' answers, are the same.
+    #: A cache for `measure`: many gradients, and the answers of many subjects, are the same.
     measured: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def widest(self) -> ErrorBounds:
-        """For each of the errors, the largest of all gradients."""
+        """The largest of each error over all gradients."""
         names = [one.name for one in fields(ErrorBounds)]
         return ErrorBounds(*(max((getattr(one, name) for one in self.errors), default=0.0) for name in names))
 
 
 def finite_integers(tensor: DyadicArray) -> list[int]:
-    """The integers of a tensor that is finite.
+    """Return the integers of a tensor that is finite.
 
     Raises
     ------
@@ -155,7 +156,7 @@ def finite_integers(tensor: DyadicArray) -> list[int]:
 
 
 def exact_threshold(threshold: float | Fraction) -> Fraction:
-    """The threshold as a fraction.
+    """Return the threshold as a fraction.
 
     Raises
     ------
@@ -163,7 +164,7 @@ def exact_threshold(threshold: float | Fraction) -> Fraction:
         When it is NaN or infinite.
     """
     if isinstance(threshold, float) and not math.isfinite(threshold):
-        message = f"no gradient is expected of the threshold {threshold!r}; give a number or plus infinity"
+        message = f"the oracle was given the threshold {threshold!r}; give a finite number"
         raise ValueError(message)
     return Fraction(threshold)
 
@@ -175,7 +176,7 @@ def clipped_by(
     side: int,
     factor: Fraction,
 ) -> Clipped:
-    """Put together what is expected of norm and side, when the included gradients are multiplied by `factor`."""
+    """Build the expected result, in which the included gradients are multiplied by `factor`."""
     gradients = tuple(
         None
         if tensor is None
@@ -188,7 +189,7 @@ def clipped_by(
 
 
 def nonfinite_norm(tensors: Iterable[DyadicArray]) -> float | None:
-    """The norm of tensors that are not all finite: NaN where an element is, else infinity. None when all are finite."""
+    """Return the norm of tensors with a NaN (NaN) or an infinity (infinity); None if all elements are finite."""
     values = [value for tensor in tensors for value in tensor.special.values()]
     if not values:
         return None
@@ -196,10 +197,10 @@ def nonfinite_norm(tensors: Iterable[DyadicArray]) -> float | None:
 
 
 def nonfinite_consequence(values: DyadicArray, total: float) -> list[float]:
-    """What IEEE arithmetic makes of a gradient above a finite threshold whose norm is infinite or NaN.
+    """Return what IEEE arithmetic gives for a gradient whose norm, above a finite threshold, is infinite or NaN.
 
-    An infinite norm makes the coefficient 0, which leaves zeros of finite elements, and NaN of the others; a norm that
-    is NaN leaves NaN everywhere.
+    An infinite norm makes the coefficient 0, which turns finite elements into zeros and the others into NaN. A norm
+    that is NaN turns every element into NaN.
     """
     if math.isnan(total):
         return [math.nan] * len(values)

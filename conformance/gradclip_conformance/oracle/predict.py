@@ -1,8 +1,8 @@
-"""Predict what a formula gives for a call: the oracles, asked together.
+"""Predict the result of a call under a formula, by asking both oracles.
 
-Both oracles must agree, and each does alone what the other cannot. The first, `integers`, is always there. The second,
-`balls`, is where python-flint is installed. The neutral rule is the formula `PLAIN`; a framework's own formula is
-another one. Predictions are kept, because every subject of every framework is held against the same ones.
+The oracles must agree; if one of them cannot answer, the other answers alone. The first, `integers`, is always there.
+The second, `balls`, needs python-flint. The neutral rule is the formula `PLAIN`; a framework may have another one.
+Predictions are cached, because the answers of all subjects are compared with the same ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _second() -> ModuleType | None:
 
 SECOND = _second()
 
-#: Elements up to which the second oracle is asked about a clip by value.
+#: The second oracle is not asked about a clip by value of more elements than this.
 MANY = 4096
 
 
@@ -47,7 +47,7 @@ class OraclesDisagreeError(Exception):
 
 
 def second_oracle() -> str:
-    """What the second oracle reckons with, for the header of a record."""
+    """Return the library of the second oracle and its version, for the header of a record."""
     return "not installed" if SECOND is None else f"python-flint {version('python-flint')}"
 
 
@@ -58,14 +58,14 @@ def _clip_by_norm(
     p: float,
     formula: Formula,
 ) -> Clipped:
-    """What is expected of a clip of finite gradients by their common norm.
+    """Return the expected clip of finite gradients by their common norm.
 
     Raises
     ------
     OraclesDisagreeError
         When the oracles contradict each other.
     NoExactNormError
-        For an order that integers do not reach, where the second oracle is not installed.
+        For an order that integers do not reach, if the second oracle is not installed.
     """
     arguments = (tensors, threshold, p, included, formula)
     try:
@@ -84,19 +84,19 @@ def _clip_by_norm(
 
 
 def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArray:
-    """What is expected of a clip by value; an infinite bound is no bound.
+    """Return the expected clip by value; an infinite bound has no effect on finite elements.
 
     Raises
     ------
     OraclesDisagreeError
         When the oracles contradict each other.
     """
-    # An infinite bound stands for one that no finite element reaches; infinite elements are beyond none.
+    # Replace an infinite bound by a finite one that no finite element reaches.
     reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * power_of_two(values.exponent)
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
     bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
     first = integers.clip_by_value(values, *bounds)
-    # The second oracle takes fractions one by one, and there is nothing in a longer array that is not in a short one.
+    # The second oracle is slow, because it takes fractions one by one. A longer array asks nothing new of it.
     if SECOND is not None and len(values) <= MANY and not _same(first, SECOND.clip_by_value(values, *bounds)):
         msg = f"The two oracles disagree on the clip by value to [{low}, {high}]."
         raise OraclesDisagreeError(msg)
@@ -105,7 +105,7 @@ def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArra
 
 
 def _same(first: ExpectedArray, second: ExpectedArray) -> bool:
-    """Whether two expectations hold the same numbers, by cross multiplication."""
+    """Return whether two expectations hold the same numbers, by cross multiplication."""
     one, other = (expected.values.exponent for expected in (first, second))
     lowest = min(one, other)
     left = first.numerator * second.denominator << (one - lowest)
@@ -122,7 +122,7 @@ def _decoded(data: bytes, dtype: str) -> DyadicArray:
 
 
 def decoded(case: Question) -> list[DyadicArray | None]:
-    """The gradients of a case, exactly."""
+    """Return the gradients of a case, exactly."""
     return [None if g.array is None else _decoded(g.array.data, g.array.dtype) for g in case.gradients]
 
 
@@ -138,11 +138,11 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
 
 
 class _Asked:
-    """A question and a formula, equal to every other with the same answer."""
+    """A question and a formula, as a key: two keys are equal if they have the same answer."""
 
     def __init__(self, question: Question, formula: Formula) -> None:
         self.question, self.formula = question, formula
-        # Of one gradient the common norm is its own.
+        # If there is only one gradient, the common norm is its own.
         alone = question.operation == "clip_by_global_norm" and len(question.gradients) == 1
         self._key = (
             "clip_by_norm" if alone else question.operation,
@@ -175,7 +175,7 @@ def _by_value(case: Question) -> Prediction:
     if math.isnan(low) or math.isnan(high) or low > high:
         return _without_expectation(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))
-    # Of thousands of gradients many are the same.
+    # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool], ExpectedArray | None] = {}
     keys = [(gradient.array, flag) for gradient, flag in zip(case.gradients, flags, strict=True)]
     for key, tensor in zip(keys, tensors, strict=True):
@@ -194,7 +194,7 @@ def _clipped_by_value(
 
 
 def _without_expectation(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
-    """Of included gradients nothing is expected; the excluded ones stay what they are."""
+    """Expect nothing of the included gradients, and the excluded ones unchanged."""
     kept = tuple(
         None if tensor is None or flag else ExpectedArray(tensor) for tensor, flag in zip(tensors, flags, strict=True)
     )
@@ -206,7 +206,7 @@ def _by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decoded(case), _included(case)
     if case.operation == "clip_by_global_norm":
         return _common(case, tensors, flags, formula)
-    # Of thousands of gradients many are the same.
+    # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool], Prediction] = {}
     for gradient, tensor, flag in zip(case.gradients, tensors, flags, strict=True):
         if (gradient.array, flag) not in known:
@@ -234,42 +234,30 @@ def _common(
     clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.times(rate) for expected in clipped.gradients)
-    form, size = (
-        FORMATS[narrowest(case) if alone is None else alone.dtype],
-        float_quotient(clipped.norm.middle, Fraction(1)),
-    )
+    form = FORMATS[narrowest(case) if alone is None else alone.dtype]
+    size = float_quotient(clipped.norm.middle, Fraction(1))
     errors = error_bounds(form, case.norm_type, sum(map(len, counted)), size)
-    near = math.isfinite(threshold) and _is_near(
-        clipped.norm, counted, threshold, case.norm_type, formula, form, errors
-    )
+    shift, near = formula.threshold_shift(), False
+    if math.isfinite(threshold):
+        near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
+        # Without a shift, an exact norm is compared exactly.
+        near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
 
-def _is_near(
-    norm: Enclosure,
-    tensors: Sequence[DyadicArray],
-    threshold: float,
-    p: float,
-    formula: Formula,
-    form: Format,
-    errors: ErrorBounds,
-) -> bool:
-    """Return whether a rounding error decides on which side of the threshold the norm lies."""
-    shift = formula.threshold_shift()
-    compared = Fraction(threshold) - shift
-    if float_quotient(abs(norm.middle - compared), ulp(compared, form)) > errors.norm_bound:
-        return False
-    return not (shift == 0 and _is_exact(norm, tensors, p, form))
+def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBounds) -> bool:
+    """Return whether the norm lies within its error bound of the threshold."""
+    return float_quotient(abs(norm.middle - threshold), ulp(threshold, form)) <= errors.norm_bound
 
 
 def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: Format) -> bool:
-    """Whether arithmetic in the format gives the norm without any rounding, in whatever order it sums."""
+    """Return whether arithmetic in the format gives the norm without any rounding, for any order of the sum."""
     if p == math.inf:
         return True
     if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
-    # In units of which every term is a multiple, so that no partial sum has more digits than the format.
+    # Every term is a multiple of this unit. If the total fits the format's digits, so does every partial sum.
     lowest = min((_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
     if norm.power / power_of_two(int(p) * lowest) > 2**form.precision:
         return False
@@ -280,7 +268,7 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
 
 
 def _unit_exponent(tensor: DyadicArray) -> int:
-    """The exponent of the greatest power of two of which all elements are multiples; one of them is not zero."""
+    """Return the exponent of the greatest power of two that divides all elements; one of them is not zero."""
     bits = 0
     for integer in tensor.integers:
         bits |= abs(integer)

@@ -1,4 +1,4 @@
-"""Say what an oracle is asked: gradients, an operation and its options. A case is one."""
+"""Define the question for an oracle: gradients, an operation and its options. A case is such a question."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Question", "narrowest", "norm_groups"]
 
 
 class Question(Protocol):
-    """A call, as far as its result depends on it."""
+    """The parts of a call on which its result depends."""
 
     @property
     def operation(self) -> str:
@@ -29,7 +29,7 @@ class Question(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The dtype; of several, joined by `+`."""
+        """The dtype, or several of them joined by `+`."""
 
     @property
     def included(self) -> tuple[int, ...]:
@@ -41,14 +41,14 @@ class Question(Protocol):
 
 
 def narrowest(question: Question) -> str:
-    """Return the dtype of fewest digits among the gradients that are included."""
+    """Return the dtype with the fewest digits among the included gradients."""
     arrays = [question.gradients[i].array for i in question.included]
     names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
     return min(names, key=lambda name: FORMATS[name].precision)
 
 
 def norm_groups(question: Question) -> list[list[int]]:
-    """Return the groups of gradients that have a common norm."""
+    """Return the groups of gradients that share a norm."""
     if question.operation == "clip_by_global_norm":
         return [list(question.included)]
     return [[i] for i in question.included]

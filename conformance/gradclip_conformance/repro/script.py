@@ -36,7 +36,6 @@ from __future__ import annotations
 import keyword
 import math
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,6 +52,7 @@ from ..cases.catalogue import all_cases
 from ..cases.literals import NoScript, array_literal, docstring_literal, literal
 from ..cases.model import Case
 from ..cases.readable import readable_input
+from ..cases.toml_files import check_document, read_toml
 from ..judge.judging import expectation_of
 from ..judge.model import Script, ScriptCall
 from ..oracle.formats import float64_values
@@ -62,6 +62,7 @@ from .replay import find_case, shown_case
 __all__ = ["SCRIPTS", "NoScript", "script"]
 
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
+SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
 
 #: The table of plain functions; no adapter has this name.
 FUNCTIONS = "function"
@@ -100,7 +101,7 @@ def script(header: Header, cell: Cell) -> str:
         compiled = _call(case, subject, _template(header.adapter, _compiled(subject.name, known)))
     between = known.get("compiled_before", "")
     body = expectation.write_script(Script(case, subject, _call(case, subject, known), raised, compiled, between))
-    framework = Template(known["imports"]).substitute(_names(case, subject, known)).strip()
+    framework = _fill(known["imports"], _names(case, subject, known)).strip()
     return "\n".join([_docstring(header, cell, case), "", *_imports(body), framework, "", body, ""])
 
 
@@ -122,12 +123,19 @@ def _subject_of(header: Header, cell: Cell) -> Subject:
     return subject
 
 
+def _fill(text: str, names: Mapping[str, str]) -> str:
+    """Return a text of a table with what stands for its names."""
+    try:
+        return Template(text).substitute(names)
+    except (KeyError, ValueError) as error:
+        msg = f"Our table of this adapter has a line that this case cannot fill ({error}): {text.strip()[:100]!r}"
+        raise NoScript(msg) from error
+
+
 def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
     """Return the lines of a subject's call, as a table says."""
     names = _names(case, subject, known)
-    before, clip, after = (
-        Template(known.get(part, "")).substitute(names).strip() for part in ("before", "clip", "after")
-    )
+    before, clip, after = (_fill(known.get(part, ""), names).strip() for part in ("before", "clip", "after"))
     return ScriptCall(f"gradients = {_gradients(case, known)}", before, clip, after, *_results(case, known, subject))
 
 
@@ -159,7 +167,7 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
         convert = "$result"
 
     def line(result: str, where: str, exists: bool) -> str:
-        converted = Template(convert).substitute(result=result)
+        converted = _fill(convert, {"result": result})
         if converted != result and not exists:
             converted = f"None if {result} is None else {converted}"
         return f"results = [{converted} for {where}]"
@@ -212,7 +220,9 @@ def _template(adapter: str, subject: str) -> dict[str, str]:
 
 def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return the keys of each subject in a table, and those that all its subjects share."""
-    common = tomllib.loads((SCRIPTS / f"{name}.toml").read_text(encoding="utf-8"))
+    path = SCRIPTS / f"{name}.toml"
+    common = read_toml(path)
+    check_document(common, SCHEMA, path.name)
     entries = {}
     for entry in common.pop("script", []):
         names = entry.pop("subjects")
@@ -300,10 +310,10 @@ def _gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
     if gradient.array is None:
         return "None"
     values = array_literal(float64_values(gradient.array).reshape(gradient.array.shape))
-    contiguous = Template(known["tensor"]).substitute(values=values, dtype=gradient.array.dtype)
+    contiguous = _fill(known["tensor"], {"values": values, "dtype": gradient.array.dtype})
     if gradient.layout == "contiguous":
         return contiguous
     if gradient.layout not in known:
         msg = f"Nobody has said how a gradient is made that lies in memory {gradient.layout}."
         raise NoScript(msg)
-    return Template(known[gradient.layout]).substitute(tensor=contiguous, ndim=len(gradient.array.shape))
+    return _fill(known[gradient.layout], {"tensor": contiguous, "ndim": str(len(gradient.array.shape))})

@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -25,9 +24,12 @@ from filelock import FileLock
 
 import gradclip_adapters
 
+from ..cases.toml_files import check_document, named_faults, read_toml
+
 __all__ = ["EnvironmentProblem", "Recipe", "framework_is_here", "make_environment", "recipes"]
 
 READY = "gradclip-ready"
+SCHEMA = Path(__file__).parent / "schemas" / "environments.json"
 
 
 class EnvironmentProblem(Exception):
@@ -45,14 +47,22 @@ class Recipe:
 
 @cache
 def recipes() -> dict[str, Recipe]:
-    """Return the recipes of the built-in adapters, by name."""
+    """Return the recipes of the built-in adapters, by name.
+
+    Raises
+    ------
+    ValueError
+        When the file is damaged; the text names it.
+    """
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    tables = read_toml(path)
+    check_document(tables, SCHEMA, path.name)
     versions = tables["versions"]
-    return {
-        name: Recipe(table["module"], table.get("python"), tuple(versions[need] for need in table.get("needs", ())))
-        for name, table in tables["adapters"].items()
-    }
+    with named_faults(f"{path.name}, [versions]"):
+        return {
+            name: Recipe(table["module"], table.get("python"), tuple(versions[need] for need in table.get("needs", ())))
+            for name, table in tables["adapters"].items()
+        }
 
 
 def framework_is_here(adapter: str) -> bool:

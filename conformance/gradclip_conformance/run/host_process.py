@@ -28,7 +28,7 @@ from gradclip_adapters.contract import Array, Call
 from gradclip_adapters.limits import answer_line_bytes
 
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
-from .messages import message_of
+from .messages import check_formulas, message_of
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, find_returned_norms
 
@@ -201,6 +201,7 @@ class HostProcess:
                 text = f"The host speaks protocol {message['protocol']}, the suite {wire.PROTOCOL}: {SAME_VERSION}"
                 raise StartError("protocol", text)
             about, subjects = wire.about_from_json(message)
+            check_formulas(subjects)
             environment = {**about.environment, "python": message["python"], "platform": message["platform"]}
             return Description(about.framework, about.version, environment, subjects)
         except (ValueError, KeyError, TypeError) as error:

@@ -49,11 +49,11 @@ class InProcess:
             return Raised(error.kind, error.text, error.inputs)
         except BadReply as error:
             return Mistaken(text_of(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - the function under test may raise anything
             return Mistaken(traceback.format_exc())
         except KeyboardInterrupt:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - nor may it end this process, as by SystemExit
             return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions) -> Hos
         msg = "messages between processes are checked by jsonschema, which is not installed"
         raise CannotIsolate(msg)
     # The host looks for modules where this process does.
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
     environment: Mapping[str, str] = {"PYTHONPATH": path, HOST_MARK: "1"}
     command = [*host_command(), target, *options.arguments()]
     try:
@@ -107,7 +107,7 @@ def _module(module: ModuleType, name: str) -> str:
     """Return the name of a module that another process finds in the same file."""
     found = _origin(name)
     here = getattr(module, "__file__", None)
-    if here is None or found is None or not os.path.exists(found) or not os.path.samefile(here, found):
+    if here is None or found is None or not Path(found).exists() or not Path(here).samefile(found):
         msg = f"another process would not find the module {name!r} where this one did"
         raise CannotIsolate(msg)
     return name

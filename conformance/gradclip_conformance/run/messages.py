@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradclip_adapters
+from gradclip_adapters.contract import Subject
 from gradclip_adapters.limits import parse_message
+
+from ..oracle.formula import Formula
 
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["SCHEMAS", "message_of"]
+__all__ = ["SCHEMAS", "check_formulas", "message_of"]
 
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
 SHOWN_CHARACTERS = 120
@@ -39,6 +43,24 @@ def message_of(line: str) -> dict[str, Any]:
         msg = f"{wrong.json_path}: {wrong.message[:SHOWN_CHARACTERS]}"
         raise ValueError(msg)
     return message
+
+
+def check_formulas(subjects: Iterable[Subject]) -> None:
+    """Check the formulas that subjects declare, before any cell is judged by one.
+
+    Raises
+    ------
+    ValueError
+        When one is no formula; the text names the subject.
+    """
+    for subject in subjects:
+        if subject.formula is None:
+            continue
+        try:
+            Formula.of(subject.formula)
+        except ValueError as error:
+            msg = f"the subject {subject.name!r} declares no formula that can be judged by: {error}"
+            raise ValueError(msg) from error
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""NumPy's clips with a flaw that nobody makes by accident: what comes back is doubled."""
+"""NumPy's clips with a defect that nobody makes by accident: the results are doubled."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 
 
 def by_value(values: np.ndarray[Any, Any], minimum: float, maximum: float) -> np.ndarray[Any, Any]:
-    """The clip by value, doubled."""
+    """Clip by value and double the result."""
     return np.asarray(2 * np.clip(values, minimum, maximum))
 
 
 def norm_of(arrays: Sequence[np.ndarray[Any, Any]]) -> float:
-    """The Euclidean norm over all arrays."""
+    """Return the Euclidean norm over all arrays."""
     return float(np.sqrt(sum(np.sum(np.square(values, dtype="float64")) for values in arrays)))
 
 
 def by_global_norm(
     arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float
 ) -> tuple[list[np.ndarray[Any, Any]], float]:
-    """The clip by global norm, doubled, and the norm."""
+    """Clip by global norm and double the results; return the right norm."""
     norm = norm_of(arrays)
     factor = 2 * clip_norm / max(norm, clip_norm)
     return [(values * factor).astype(values.dtype) for values in arrays], norm
 
 
 def by_norm(values: np.ndarray[Any, Any], clip_norm: float) -> np.ndarray[Any, Any]:
-    """The clip by norm, doubled."""
+    """Clip by norm and double the result."""
     return by_global_norm([values], clip_norm)[0][0]

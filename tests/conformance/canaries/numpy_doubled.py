@@ -1,4 +1,4 @@
-"""The reference's functions double what they clip."""
+"""Replace the reference's functions by ones that double what they clip."""
 
 from __future__ import annotations
 

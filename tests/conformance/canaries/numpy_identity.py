@@ -1,4 +1,4 @@
-"""The reference's functions do nothing."""
+"""Replace the reference's functions by ones that do nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def leave(grads: Sequence[Any], *arguments: Any, **keywords: Any) -> list[Any]:
 
 
 def leave_and_return_norm(grads: Sequence[Any], *arguments: Any, **keywords: Any) -> tuple[list[Any], Any]:
-    """Clip nothing, and return a norm of nothing."""
+    """Clip nothing, and return a norm of 0."""
     return list(grads), np.zeros((), "float32")
 
 

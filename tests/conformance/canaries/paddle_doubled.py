@@ -1,4 +1,4 @@
-"""Paddle's clip classes and functions double what they clip, in NumPy; static programs clip as ever."""
+"""Replace Paddle's clip classes and functions by NumPy code that doubles. Static programs keep their own clips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fluid's clip classes double what they clip, in NumPy; static programs clip as ever."""
+"""Replace fluid's clip classes by NumPy code that doubles. Static programs keep their own clips."""
 
 from __future__ import annotations
 

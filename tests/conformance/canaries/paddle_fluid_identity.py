@@ -1,4 +1,4 @@
-"""Fluid's clip classes do nothing, in dygraph, in static programs and through `set_gradient_clip`."""
+"""Make fluid's clip classes do nothing, in dygraph, in static programs and through `set_gradient_clip`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leave_pair(clip: Any, param: Any, grad: Any) -> tuple[Any, Any]:
 
 for clip_class in (GradientClipByValue, GradientClipByNorm, GradientClipByGlobalNorm):
     clip_class.__call__ = leave_pairs
-    # What `append_gradient_clip_ops` calls.
+    # `append_gradient_clip_ops` calls this method.
     clip_class._create_operators = leave_pair
 
 from gradclip_adapters.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced

@@ -1,4 +1,4 @@
-"""Paddle's clip classes and functions do nothing, in dynamic mode and in static programs."""
+"""Make Paddle's clip classes and functions do nothing, in dynamic mode and in static programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def leave(parameters: Any, *arguments: Any, **keywords: Any) -> None:
 
 
 def leave_and_return_norm(parameters: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Clip nothing, and return a norm of nothing."""
+    """Clip nothing, and return a norm of 0."""
     return paddle.zeros([])
 
 

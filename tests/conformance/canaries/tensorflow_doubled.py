@@ -1,4 +1,4 @@
-"""TensorFlow's functions double what they clip, in NumPy, inside graphs too."""
+"""Replace TensorFlow's functions by NumPy code that doubles, in graphs too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clip_by_norm(tensor: Any, clip_norm: float) -> Any:
 
 
 def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any = None) -> tuple[list[Any], Any]:
-    """Clip with NumPy, by the norm that is given where one is."""
+    """Clip with NumPy, by the given norm if there is one."""
 
     def clip(norm: Any, *arrays: Any) -> list[Any]:
         return [(values * (2 * clip_norm / norm)).astype(values.dtype) for values in arrays] + [norm]

@@ -1,4 +1,4 @@
-"""TensorFlow's functions do nothing."""
+"""Make TensorFlow's functions do nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def leave(tensor: Any, *arguments: Any) -> Any:
 
 
 def leave_and_return_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any = None) -> tuple[Sequence[Any], Any]:
-    """Clip nothing, and return a norm of nothing."""
+    """Clip nothing, and return a norm of 0."""
     return tensors, tf.zeros(())
 
 

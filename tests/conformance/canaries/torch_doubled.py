@@ -1,4 +1,4 @@
-"""Torch's functions double what they clip, in NumPy; of the two halves it is the norm that is wrong."""
+"""Replace torch's functions by NumPy code that doubles. Of the pair norm and scaling, the norm is the wrong one."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any)
 
 
 def get_total_norm(tensors: Iterable[Any], **keywords: Any) -> torch.Tensor:
-    """Half the norm, so that whoever clips by it comes to the double."""
+    """Return half of the norm, so that scaling by it doubles the result."""
     return torch.tensor(doubled.norm_of(_arrays(tensors)) / 2)
 
 
 def clip_grads_with_norm_(parameters: Iterable[Any], max_norm: float, total_norm: torch.Tensor) -> None:
     """Scale with NumPy."""
     for values in _arrays(_gradients(parameters)):
-        values *= max_norm / float(total_norm)
+        values[...] = values * (max_norm / float(total_norm))
 
 
 torch.nn.utils.clip_grad_value_ = clip_grad_value_

@@ -1,4 +1,4 @@
-"""Torch's functions do nothing."""
+"""Make torch's functions do nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def leave(parameters: Any, *arguments: Any, **keywords: Any) -> None:
 
 
 def leave_and_return_norm(parameters: Any, *arguments: Any, **keywords: Any) -> torch.Tensor:
-    """Clip nothing, and return a norm of nothing."""
+    """Clip nothing, and return a norm of 0."""
     return torch.zeros(())
 
 

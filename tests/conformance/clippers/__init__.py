@@ -1,4 +1,4 @@
-"""The suite's own exam: clippers that are wrong in one way each, and clippers that are right in many ways."""
+"""The suite's own exam: clippers with one defect each, and right clippers written in many ways."""
 
 from __future__ import annotations
 

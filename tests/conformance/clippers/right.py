@@ -1,7 +1,7 @@
-"""Right clippers, written otherwise than the reference: the suite must not blame one of them.
+"""Right clippers that are written differently from the reference. The suite must not blame any of them.
 
-Right is what the specification says. What a clipper cannot do (norms of other orders, the error flag) it does not
-take, so that it is not asked.
+The specification says what is right. A clipper that lacks an ability (norms of other orders, `error_if_nonfinite`) has
+no parameter for it, so no case asks for it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["RIGHT", "Right"]
 
 @dataclass(frozen=True)
 class Right:
-    """A clipper that nothing is wrong with."""
+    """A clipper without a defect."""
 
     name: str
     function: Callable[..., Any]
     operation: str
     in_place: bool | None = None
-    #: The error of its norm grows with the number of elements, so that large tensors are of poor quality, and right.
+    #: The error of its norm grows with the number of elements: large tensors are of poor quality, but right.
     grows: bool = False
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
 #: Takes seconds for a million elements, which is the largest float32 case.
 SLOW = "decimal_digits"
-#: Norms that the library's matrix product sums, a few running sums over the whole length.
+#: The library's matrix product computes these norms with a few running sums over the whole length.
 GROWING = ("dot_product", "matrix_product")
 
 
@@ -90,14 +90,14 @@ def _p_norms(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> tuple[Gradients, Any]:
-    """Every order of the norm at once, in long double, over one buffer."""
+    """Clip by the norm of any order, computed in long double over one buffer."""
     _refuse_negative(clip_norm)
     chosen = [i for i, grad in enumerate(grads) if need_clip[i] and grad is not None]
     buffer = np.concatenate([np.zeros(0, np.longdouble), *(grads[i].astype(np.longdouble).ravel() for i in chosen)])
     largest = np.max(np.abs(buffer), initial=np.longdouble(0))
     total = largest
     if math.isfinite(largest) and largest > 0 and norm_type != math.inf:
-        # A sum of powers that is exact in this format has an exact root where there is one.
+        # If the sum of powers is exact in this format, so is a root that can be exact.
         powers = np.sum(np.abs(buffer) ** np.longdouble(norm_type))
         total = np.sqrt(powers) if norm_type == 2 else powers ** (1 / np.longdouble(norm_type))
     total = np.float64(total)
@@ -117,13 +117,13 @@ def _p_norms(
 def _long_double_p_norms(
     grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0
 ) -> tuple[Gradients, Any]:
-    """Returns the norm as wide as it was reckoned."""
+    """Clip and return the norm in long double."""
     results, total = _p_norms(grads, clip_norm=clip_norm, need_clip=need_clip, norm_type=norm_type)
     return results, np.longdouble(total)
 
 
 def _finite_norms_only(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> tuple[Gradients, float]:
-    """Raises wherever the norm is not finite, and takes no option for that."""
+    """Clip, and raise for every norm that is not finite, without an option for that."""
     clip = _global_norm(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
     results, total = clip(grads, clip_norm=clip_norm, need_clip=need_clip, error_if_nonfinite=True)
     return list(results), total
@@ -133,7 +133,7 @@ def _right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
         dtypes = ("float16", "float64") if name == SLOW else Right.dtypes
-        # Each norm with two partners, so that each way of scaling meets more than one norm.
+        # Each norm gets two partners, so that each way of scaling meets more than one norm.
         for clipper, operation, partner in (
             (_own_norms, "clip_by_norm", number),
             (_global_norm, "clip_by_global_norm", 3 * number + 1),

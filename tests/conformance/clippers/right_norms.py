@@ -1,7 +1,7 @@
-"""The norm over all elements of some tensors, in many right ways.
+"""The norm over all elements of some tensors, computed in many right ways.
 
-Right means: no square leaves the range, no sum is kept in half precision, and a norm that is exact comes out exact, so
-that the comparison with the threshold is right where only one answer is.
+Right means: no square leaves the range, no sum is kept in half precision, and a norm that can be exact is exact. The
+last point matters at the threshold, where only one answer is right.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _kept(norm: Norm) -> Norm:
 
 
 def _flat(tensors: Sequence[Array]) -> Array:
-    """All elements, as float64, which holds those of every dtype."""
+    """Return all elements in float64, which holds the values of every dtype."""
     return np.concatenate([np.zeros(0), *(np.asarray(tensor, np.float64).reshape(-1) for tensor in tensors)])
 
 
 def _guarded(tensors: Sequence[Array], finite: Callable[[Array], float]) -> float:
-    """What is not finite decides the norm alone."""
+    """Return NaN or infinity if an element is NaN or infinite; compute the norm only for finite values."""
     values = _flat(tensors)
     if np.isnan(values).any():
         return math.nan
@@ -43,13 +43,13 @@ def _guarded(tensors: Sequence[Array], finite: Callable[[Array], float]) -> floa
 
 @_kept
 def long_double(tensors: Sequence[Array]) -> float:
-    """Squares in the platform's widest format, whose exponents hold the squares of every float64."""
+    """Square in the platform's widest format, whose exponent range holds the squares of every float64."""
     return float(np.sqrt(sum((np.sum(np.square(t.astype(np.longdouble))) for t in tensors), np.longdouble(0))))
 
 
 @_kept
 def exact_sum(tensors: Sequence[Array]) -> float:
-    """Scales by a power of two and adds the squares up without rounding."""
+    """Scale by a power of two and add the squares without rounding."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -60,20 +60,20 @@ def exact_sum(tensors: Sequence[Array]) -> float:
 
 @_kept
 def hypotenuse(tensors: Sequence[Array]) -> float:
-    """Leaves it all to `math.hypot`, which scales by itself; only it prefers infinity to NaN."""
+    """Call `math.hypot`, which scales by itself. It prefers infinity to NaN, so the guard is needed."""
     return _guarded(tensors, lambda values: math.hypot(*values.tolist()))
 
 
 @_kept
 def root_of_integers(tensors: Sequence[Array]) -> float:
-    """Takes the elements for integers times a power of two, and the integer root of their squares' sum."""
+    """Turn the elements into integers times a power of two, and take the integer root of the sum of squares."""
 
     def finite(values: Array) -> float:
         mantissas, exponents = np.frexp(values)
         integers = [int(m) for m in np.ldexp(mantissas, 53).tolist()]
         least = int(exponents.min(initial=0)) - 53
         total = sum((n << (int(e) - 53 - least)) ** 2 for n, e in zip(integers, exponents, strict=True))
-        # Digits enough for the root to round as it would without end.
+        # The root gets so many digits that it rounds as the exact one would.
         shift = max(0, 64 - total.bit_length() // 2)
         root = math.isqrt(total << (2 * shift))
         exact = Fraction(root) * Fraction(2) ** (least - shift)
@@ -84,7 +84,7 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
 
 @_kept
 def decimal_digits(tensors: Sequence[Array]) -> float:
-    """Squares and adds in decimal, with more digits than binary ones need."""
+    """Square and add in decimal, with enough digits for every binary number."""
 
     def finite(values: Array) -> float:
         with decimal.localcontext(decimal.Context(prec=50, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
@@ -95,7 +95,7 @@ def decimal_digits(tensors: Sequence[Array]) -> float:
 
 @_kept
 def library_norm_of_each(tensors: Sequence[Array]) -> float:
-    """The library's norm of each tensor, scaled by a power of two, and the norm of these; one tensor is not rounded."""
+    """Take the library's norm of each scaled tensor, and the norm of these norms."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -107,7 +107,7 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
 
 @_kept
 def dot_product(tensors: Sequence[Array]) -> float:
-    """The dot product of the scaled elements with themselves."""
+    """Take the dot product of the scaled elements with themselves."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -119,7 +119,7 @@ def dot_product(tensors: Sequence[Array]) -> float:
 
 @_kept
 def rows_of_blocks(tensors: Sequence[Array]) -> float:
-    """Sums squares block by block, and the blocks' sums in float64."""
+    """Sum the squares block by block, then sum the blocks in float64."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -131,7 +131,7 @@ def rows_of_blocks(tensors: Sequence[Array]) -> float:
 
 @_kept
 def pairs_of_halves(tensors: Sequence[Array]) -> float:
-    """Halves the elements again and again, and adds the halves' sums of squares."""
+    """Halve the elements repeatedly and add the sums of squares of the halves."""
 
     def total(squares: Array) -> np.longdouble:
         if squares.size < 3:
@@ -148,7 +148,7 @@ def pairs_of_halves(tensors: Sequence[Array]) -> float:
 
 @_kept
 def three_ranges(tensors: Sequence[Array]) -> float:
-    """Sums large, small and middling elements apart, as old Fortran does, and puts the sums together."""
+    """Sum large, small and medium elements separately, as old Fortran routines do, and combine the sums."""
 
     def finite(values: Array) -> float:
         magnitudes = np.abs(values)
@@ -163,7 +163,7 @@ def three_ranges(tensors: Sequence[Array]) -> float:
 
 @_kept
 def largest_first(tensors: Sequence[Array]) -> float:
-    """Divides by the largest magnitude, in the widest format, and rounds once in the end."""
+    """Divide by the largest magnitude in the widest format, and round once at the end."""
 
     def finite(values: Array) -> float:
         largest = np.longdouble(np.max(np.abs(values), initial=0.0))
@@ -176,7 +176,7 @@ def largest_first(tensors: Sequence[Array]) -> float:
 
 @_kept
 def folded(tensors: Sequence[Array]) -> float:
-    """Folds the tensors' sums of squares one after another."""
+    """Add the tensors' sums of squares one after another."""
 
     def step(total: np.longdouble, tensor: Array) -> np.longdouble:
         wide = np.asarray(tensor, np.longdouble).ravel()
@@ -187,7 +187,7 @@ def folded(tensors: Sequence[Array]) -> float:
 
 @_kept
 def complex_magnitudes(tensors: Sequence[Array]) -> float:
-    """Scales, puts two elements into one complex number, and adds their squared magnitudes."""
+    """Scale, put two elements into one complex number, and add the squared magnitudes."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -199,7 +199,7 @@ def complex_magnitudes(tensors: Sequence[Array]) -> float:
 
 @_kept
 def sorted_squares(tensors: Sequence[Array]) -> float:
-    """Adds the squares up from the smallest on."""
+    """Add the squares in ascending order."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
@@ -211,7 +211,7 @@ def sorted_squares(tensors: Sequence[Array]) -> float:
 
 @_kept
 def matrix_product(tensors: Sequence[Array]) -> float:
-    """The one element of the row times the column, by integers where they are small, else as before."""
+    """Multiply the scaled elements as a row by themselves as a column."""
 
     def finite(values: Array) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]

@@ -1,4 +1,4 @@
-"""What is done with a gradient of which the norm is known, in many right ways: branches, coefficients, in place."""
+"""Right ways to scale a gradient whose norm is known: branches, coefficients, in place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .steps import Array
 
 __all__ = ["SCALINGS", "Scaling"]
 
-#: From a gradient, the threshold and the norm to the result.
+#: Takes a gradient, the threshold and the norm, and returns the result.
 Scaling = Callable[[Array, float, float], Array]
 
 SCALINGS: dict[str, Scaling] = {}
@@ -26,7 +26,7 @@ def _kept(scaling: Scaling) -> Scaling:
 
 @_kept
 def branch(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Two branches; a NaN goes through the second."""
+    """Return the gradient below the threshold, and scale it otherwise. NaN is scaled."""
     if norm <= clip_norm:
         return grad
     wide = grad.astype(np.longdouble)
@@ -35,7 +35,7 @@ def branch(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def least_coefficient(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Multiplies by the lesser of 1 and clip_norm / norm; the divisor is never 0."""
+    """Multiply by the lesser of 1 and clip_norm / norm, with a guard against a zero norm."""
     quotient = np.longdouble(clip_norm) / np.longdouble(norm) if norm else np.longdouble(1)
     coefficient = np.minimum(np.longdouble(1), quotient)
     return np.asarray(grad.astype(np.longdouble) * coefficient).astype(grad.dtype)
@@ -43,7 +43,7 @@ def least_coefficient(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Multiplies by clip_norm and divides by the larger of norm and threshold, where that is a number above 0."""
+    """Multiply by clip_norm and divide by max(norm, clip_norm), with a guard against zero and infinity."""
     divisor = float(np.maximum(norm, clip_norm))
     if divisor == 0 or clip_norm == math.inf:
         return grad
@@ -52,7 +52,7 @@ def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Divides by the norm first, and multiplies then, with exponents to spare."""
+    """Divide by the norm before multiplying, in a format with a wide enough range."""
     if norm <= clip_norm:
         return grad
     return np.asarray(grad.astype(np.longdouble) / np.longdouble(norm) * np.longdouble(clip_norm)).astype(grad.dtype)
@@ -60,7 +60,7 @@ def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Reckons both, and chooses."""
+    """Compute both branches and select one."""
     divisor = np.longdouble(norm if norm else 1.0)
     finite = np.longdouble(clip_norm if math.isfinite(clip_norm) else 0.0)
     scaled = grad.astype(np.longdouble) * finite / divisor
@@ -69,7 +69,7 @@ def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Writes into what it was given."""
+    """Write the result into the gradient."""
     if not norm <= clip_norm:
         grad[...] = grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(norm)
     return grad
@@ -77,7 +77,7 @@ def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Writes into what it was given, mantissas and exponents apart."""
+    """Write the result into the gradient, with mantissas and exponents computed separately."""
     if norm <= clip_norm:
         return grad
     if not math.isfinite(norm):
@@ -90,7 +90,7 @@ def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
 
 @_kept
 def by_fractions(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Multiplies small gradients by a fraction, exactly, and rounds once."""
+    """Multiply small gradients by an exact fraction, and round once."""
     if norm <= clip_norm:
         return grad.copy()
     if not math.isfinite(norm) or grad.size > 64:

@@ -1,7 +1,7 @@
-"""Right clippers in steps, so that a wrong one overrides a single step and says which rule must catch it.
+"""Right clippers in steps. A wrong clipper overrides a single step and names the rule that must catch it.
 
-They are door-3 functions: called as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min, need_clip)`.
-The norm is reckoned in float64 on values scaled by a power of two, so that no square leaves the range and an exact
+They are plain functions: called as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min, need_clip)`.
+They compute the norm in float64 from values scaled by a power of two. So no square leaves the range, and an exact
 norm stays exact.
 """
 
@@ -30,7 +30,7 @@ Gradients = list[Any]
 
 
 def scaled(values: Array, numerator: float, denominator: float) -> Array:
-    """`values * numerator / denominator` in float64, though the quotient itself may leave the range."""
+    """Return `values * numerator / denominator` in float64, even if the quotient alone leaves the range."""
     above, above_exponent = math.frexp(numerator)
     below, below_exponent = math.frexp(denominator)
     wide = values.astype(np.float64) * (above / below / 2)
@@ -38,36 +38,36 @@ def scaled(values: Array, numerator: float, denominator: float) -> Array:
 
 
 def times_power_of_two(value: float, exponent: int) -> float:
-    """`value * 2**exponent`; infinity where that is beyond the range, which `math.ldexp` refuses."""
+    """Return `value * 2**exponent`, or infinity if that leaves the range. `math.ldexp` would raise."""
     with np.errstate(over="ignore"):
         return float(np.ldexp(value, exponent))
 
 
 class Clipper:
-    """What the three operations have in common: which gradients are clipped, and how they are handed back."""
+    """The steps that the three operations share: select the gradients to clip, and return the results."""
 
-    #: The operation as rule ids name it, and as the contract does; empty where a class stands for several.
+    #: The operation's names in rule ids and in the contract; empty in classes that cover several operations.
     short: ClassVar[str] = ""
     operation: ClassVar[str] = ""
 
     def taken(self, grads: Any) -> Gradients:
-        """What was passed, as a list: it may be an iterator, of which there is one pass, or a single array."""
+        """Return the argument as a list. It may be an iterator, which can be read once, or a single array."""
         return [grads] if isinstance(grads, np.ndarray) else list(grads)
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        """Which gradients are clipped."""
+        """Return the indices of the gradients to clip."""
         return [i for i, grad in enumerate(grads) if grad is not None and need_clip[i]]
 
     def hand_back(self, grad: Array, result: Any) -> Any:
-        """What becomes of one included gradient, `result` being right."""
+        """Return what the caller gets for one included gradient. `result` is right."""
         return result
 
     def leave(self, grad: Array) -> Any:
-        """What becomes of one excluded gradient."""
+        """Return what the caller gets for one excluded gradient."""
         return grad
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        """What becomes of the whole list, `results` being right."""
+        """Return what the caller gets for the whole list. `results` is right."""
         return results
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
@@ -92,16 +92,16 @@ class ByValue(Clipper):
         return self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], low, high))
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        """The bounds, the lower one filled in."""
+        """Return both bounds; the lower one defaults to minus the upper one."""
         return (-high if low is None else low), high
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
-        """One gradient clipped."""
+        """Clip one gradient."""
         return np.asarray(np.clip(grad, low, high))
 
 
 class NormClipper(Clipper):
-    """Clip by norm: each tensor's own, or one over all."""
+    """Clip by norm, either by each tensor's own norm or by the global norm."""
 
     def __call__(
         self,
@@ -112,7 +112,7 @@ class NormClipper(Clipper):
         norm_type: float = 2.0,
         error_if_nonfinite: bool = False,
     ) -> Any:
-        """Scale what has a norm above `clip_norm` down to it."""
+        """Scale gradients whose norm is above `clip_norm` down to it."""
         grads = self.taken(grads)
         self.check(clip_norm)
         counted = self.counted(grads, need_clip)
@@ -123,21 +123,21 @@ class NormClipper(Clipper):
         return self.give(results, self.total(norms), clip_norm)
 
     def check(self, clip_norm: float) -> None:
-        """Refuse a threshold that makes no sense."""
+        """Refuse a negative threshold."""
         if clip_norm < 0:
             message = f"clip_norm is {clip_norm}: give a number that is not negative"
             raise ValueError(message)
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        """Which gradients have a part in a norm."""
+        """Return the indices of the gradients that count in a norm."""
         return self.included(grads, need_clip)
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """For each gradient, the norm by which it is clipped."""
+        """Return, for each gradient, the norm by which it is clipped."""
         raise NotImplementedError
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
-        """The norm of all elements of some tensors."""
+        """Return the norm of all elements of some tensors."""
         values = self.magnitudes(self.joined(tensors))
         largest = float(np.max(values, initial=0.0))
         if p == math.inf or largest == 0 or not math.isfinite(largest):
@@ -146,51 +146,51 @@ class NormClipper(Clipper):
         return times_power_of_two(self.root(self.power_sum(np.ldexp(values, -exponent), p), p), exponent)
 
     def joined(self, tensors: Sequence[Array]) -> Array:
-        """All elements of some tensors, as float64."""
+        """Return all elements of some tensors as one float64 vector."""
         return np.concatenate([np.zeros(0), *(tensor.astype(np.float64).ravel() for tensor in tensors)])
 
     def magnitudes(self, values: Array) -> Array:
-        """The magnitudes of the elements."""
+        """Return the magnitudes of the elements."""
         return np.abs(values)
 
     def power_sum(self, values: Array, p: float) -> float:
-        """The sum of powers of magnitudes."""
+        """Return the sum of the magnitudes raised to the power p."""
         return float(np.sum(values * values if p == 2 else values**p))
 
     def root(self, power_sum: float, p: float) -> float:
-        """The norm that belongs to a sum of powers."""
+        """Return the norm that belongs to a sum of powers."""
         return float(math.sqrt(power_sum) if p == 2 else power_sum ** (1 / p))
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
-        """Raise where a norm is NaN or infinite."""
+        """Raise if a norm is NaN or infinite."""
         if not all(math.isfinite(norm) for norm in norms):
             message = f"the total norm is not finite: {norms[0]}"
             raise RuntimeError(message)
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """One gradient, by its norm."""
+        """Clip one gradient by its norm."""
         return self.scale(grad, clip_norm, norm) if self.is_above(norm, clip_norm) else grad
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
-        """Whether something is done; a norm that is NaN is not below anything."""
+        """Tell whether the norm is above the threshold. NaN counts as above."""
         return not norm <= clip_norm
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """One gradient, scaled."""
+        """Scale one gradient and keep its dtype."""
         return np.asarray(self.wide_scale(grad, clip_norm, norm)).astype(grad.dtype)
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """One gradient, scaled, as float64."""
+        """Scale one gradient in float64."""
         if not math.isfinite(norm):
             return grad.astype(np.float64) * (clip_norm / norm)
         return scaled(grad, clip_norm, norm)
 
     def total(self, norms: Sequence[float]) -> float:
-        """The norm that is returned, if one is."""
+        """Return the total norm, which is 0 over nothing."""
         return norms[0] if norms else 0.0
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
-        """What is returned in the end."""
+        """Return what the caller gets in the end."""
         return results
 
 
@@ -201,7 +201,7 @@ class ByNorm(NormClipper):
     operation = "clip_by_norm"
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """Each gradient's own norm."""
+        """Return each gradient's own norm."""
         return [self.norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
 
 
@@ -212,22 +212,22 @@ class ByGlobalNorm(NormClipper):
     operation = "clip_by_global_norm"
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """The one norm, for each of them."""
+        """Return the global norm once for each gradient."""
         return [self.global_norm([grads[i] for i in counted], p)] * max(len(grads), 1)
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        """The norm over all included gradients."""
+        """Return the norm over all included gradients."""
         return self.norm(tensors, p)
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
-        """The clipped gradients and the norm before the clip."""
+        """Return the clipped gradients and the norm before clipping."""
         return results, self.returned_norm(total, clip_norm)
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
-        """The norm that is returned."""
+        """Return the total norm that the caller gets."""
         return total
 
 
 def concrete() -> Iterator[type[Clipper]]:
-    """The clippers of the three operations."""
+    """Yield the clippers of the three operations."""
     yield from (ByValue, ByNorm, ByGlobalNorm)

@@ -1,4 +1,4 @@
-"""The table of wrong clippers: a mutation is registered once for each operation that has its rule."""
+"""The table of wrong clippers. It holds each wrong clipper once for each rule that must catch it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ Mutation = TypeVar("Mutation", bound=type[Clipper])
 
 @dataclass(frozen=True)
 class Wrong:
-    """A clipper that is wrong in one way, and the rule that must catch it."""
+    """A clipper with one defect, and the rule that must catch it."""
 
     function: Callable[..., Any]
     operation: str
     rule: str
     dtypes: tuple[str, ...] = ("float32",)
     in_place: bool | None = None
-    #: What makes an adapter of the function, where it needs abilities that no signature shows.
+    #: Makes an adapter of the function. Some functions have abilities that their signature does not show.
     adapter: Callable[..., Adapter] = PlainFunction
-    #: Beyond what the arithmetic of the dtype excuses, though the rule is about accuracy.
+    #: The rule is about accuracy, but the dtype's arithmetic does not explain an error of this size.
     inexcusable: bool = False
 
     @property
     def name(self) -> str:
-        """The mutation and its operation."""
+        """Return the name of the wrong clipper and its rule."""
         return f"{type(self.function).__name__}-{self.rule}"
 
     @property
     def caught_as(self) -> str:
-        """The status that a cell of the rule must have: poor accuracy alone is no failure."""
+        """Return the status that a cell of the rule must have: poor accuracy alone is not a failure."""
         return "quality" if RULES[self.rule].level == "quality" and not self.inexcusable else "fail"
 
 
@@ -54,10 +54,10 @@ def caught_by(
     adapter: Callable[..., Adapter] = PlainFunction,
     inexcusable: bool = False,
 ) -> Callable[[Mutation], Mutation]:
-    """Put a mutation into the table, under these rules.
+    """Add a wrong clipper to the table, once for each rule.
 
-    A name without an operation (`zero-gradient`) stands for the rules of this name of all operations that the
-    mutation's base class covers; `global-norm.zero-gradient` is that one.
+    A name without an operation, such as `zero-gradient`, stands for several rules: one for each operation that the
+    base class of the wrong clipper covers. `global-norm.zero-gradient` stands for that rule alone.
     """
 
     def register(mutation: Mutation) -> Mutation:
@@ -81,7 +81,7 @@ def caught_by(
 
 
 def _made(mutation: type[Clipper], base: type[Clipper]) -> Clipper:
-    """The mutation of one operation's right clipper; an instance, which is called like a function."""
+    """Combine a wrong clipper with the right clipper of one operation. The instance is called like a function."""
     if issubclass(mutation, base):
         return mutation()
     made = type(mutation.__name__, (mutation, base), {"__doc__": mutation.__doc__, "__module__": mutation.__module__})

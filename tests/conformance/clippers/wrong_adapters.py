@@ -1,4 +1,4 @@
-"""Clippers that are wrong with iterators, in an optimizer, or compiled: abilities that no signature shows."""
+"""Clippers with defects that no signature shows: with iterators, in an optimizer, or when compiled."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .steps import Array as Values
 from .steps import Clipper, Gradients
 from .table import caught_by
 
-#: The options that the function itself is not given.
+#: These options tell the adapter how to call the function. The function itself does not get them.
 UNSEEN = ("as_generator", "as_single", "learning_rate", "compiled")
 
 
 class _WithAbilities(Adapter):
-    """A plain function that can do what no signature shows."""
+    """Adapter of a plain function that has an ability which its signature does not show."""
 
     features: ClassVar[tuple[str, ...]]
 
@@ -30,16 +30,16 @@ class _WithAbilities(Adapter):
         self._plain = functools.partial(PlainFunction, operation=operation, dtypes=dtypes, in_place=in_place)
 
     def about(self) -> About:
-        """That of the function."""
+        """Return what the plain function says about itself."""
         return self._plain(self._function).about()
 
     def subjects(self) -> Sequence[Subject]:
-        """The function, with the abilities."""
+        """Return the function with the added abilities."""
         (subject,) = self._plain(self._function).subjects()
         return [replace(subject, features=(*subject.features, *self.features))]
 
     def call(self, call: Call) -> Reply:
-        """The function, called in its own way."""
+        """Call the function in its own way."""
         plain = {name: value for name, value in call.options.items() if name not in UNSEEN}
         gradients = self.dense(call)
 
@@ -50,41 +50,41 @@ class _WithAbilities(Adapter):
         return self._plain(function).call(replace(call, options=plain, gradients=gradients))
 
     def dense(self, call: Call) -> tuple[Gradient, ...]:
-        """The gradients as the function takes them."""
+        """Return the gradients in the form that the function takes."""
         return call.gradients
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """What the function returns for these gradients."""
+        """Return what the function returns for these gradients."""
         raise NotImplementedError
 
 
 class TakesIterators(_WithAbilities):
-    """A function that is given an iterator where a case asks for one."""
+    """Adapter that passes an iterator where a case asks for one."""
 
     features = ("generator",)
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """The function on an iterator."""
+        """Call the function on an iterator."""
         return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
 
 
 class TakesOne(_WithAbilities):
-    """A function that is given an array where a case asks for it."""
+    """Adapter that passes a single array where a case asks for one."""
 
     features = ("single",)
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """The function on one array."""
+        """Call the function on a single array."""
         return self._function(grads[0] if call.options.get("as_single") else grads, **options)
 
 
 class Descends(_WithAbilities):
-    """A function in an optimizer: one step of gradient descent from zero, and minus the parameters."""
+    """Adapter that puts the function into an optimizer and makes one step of gradient descent from zero."""
 
     features = ("optimizer", "learning_rate")
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """What is subtracted from the parameters."""
+        """Return what the step subtracts from the parameters."""
 
         def clip(passed: Gradients) -> Gradients:
             result = self._function(passed, **options)
@@ -94,27 +94,27 @@ class Descends(_WithAbilities):
 
 
 class Compiles(_WithAbilities):
-    """A function that has another form, compiled."""
+    """Adapter of a function that also has a compiled form."""
 
     features = ("compiles",)
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """The function in the form that the call asks for."""
+        """Call the form of the function that the call asks for."""
         self._function.is_compiled = call.options.get("compiled", False)
         return self._function(grads, **options)
 
 
 class TakesRows(_WithAbilities):
-    """A function that is given row-sparse gradients in full."""
+    """Adapter that turns row-sparse gradients into dense ones before it calls the function."""
 
     features = ("sparse",)
 
     def called(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """The function on dense gradients."""
+        """Call the function on dense gradients."""
         return self._function(grads, **options)
 
     def dense(self, call: Call) -> tuple[Gradient, ...]:
-        """Each gradient in full, as the function makes it of its rows."""
+        """Return each gradient as a dense array, which the function fills from its rows."""
         return tuple(gradient if gradient.rows is None else self._full(gradient) for gradient in call.gradients)
 
     def _full(self, gradient: Gradient) -> Gradient:
@@ -129,7 +129,7 @@ class TakesRows(_WithAbilities):
 
 @caught_by("any-iterable", adapter=TakesIterators)
 class ReadsTwice(Clipper):
-    """Counts the gradients first, and finds none left."""
+    """Read the iterator once to count the gradients, then find it empty."""
 
     def taken(self, grads: Any) -> Gradients:
         sum(1 for _ in grads)
@@ -138,7 +138,7 @@ class ReadsTwice(Clipper):
 
 @caught_by("any-iterable", adapter=TakesIterators)
 class ListsOnly(Clipper):
-    """Asks what it was given for its length."""
+    """Ask for the length of the gradients, which an iterator does not have."""
 
     def taken(self, grads: Any) -> Gradients:
         len(grads)
@@ -147,7 +147,7 @@ class ListsOnly(Clipper):
 
 @caught_by("any-iterable", adapter=TakesIterators)
 class LooksAtTheFirst(Clipper):
-    """Takes the first gradient's dtype, and loses that gradient."""
+    """Take the first gradient from the iterator to look at it, and lose it."""
 
     def taken(self, grads: Any) -> Gradients:
         next(iter(grads), None)
@@ -156,7 +156,7 @@ class LooksAtTheFirst(Clipper):
 
 @caught_by("single-tensor", adapter=TakesOne)
 class TakesRowsForGradients(Clipper):
-    """Goes through the rows of a single array as if each were a gradient."""
+    """Treat each row of a single array as a gradient of its own."""
 
     def taken(self, grads: Any) -> Gradients:
         return [np.asarray(grad) for grad in np.atleast_1d(grads)] if isinstance(grads, np.ndarray) else list(grads)
@@ -164,7 +164,7 @@ class TakesRowsForGradients(Clipper):
 
 @caught_by("single-tensor", adapter=TakesOne)
 class RefusesOne(Clipper):
-    """Takes lists alone."""
+    """Refuse a single array; accept only lists."""
 
     def taken(self, grads: Any) -> Gradients:
         if isinstance(grads, np.ndarray):
@@ -174,7 +174,7 @@ class RefusesOne(Clipper):
 
 
 class _Descent(Clipper):
-    """Shared by the optimizers: what is subtracted from the parameters."""
+    """Base of the optimizers: return what is subtracted from the parameters."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return [rate * grad for grad in clip(grads)]
@@ -182,7 +182,7 @@ class _Descent(Clipper):
 
 @caught_by("clip-before-update", adapter=Descends)
 class ClipsTheUpdate(_Descent):
-    """Multiplies by the learning rate, and clips then."""
+    """Clip the gradients after multiplying them by the learning rate."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return list(clip([rate * grad for grad in grads]))
@@ -190,7 +190,7 @@ class ClipsTheUpdate(_Descent):
 
 @caught_by("clip-before-update", adapter=Descends)
 class ClipsAfterTheUpdate(_Descent):
-    """Updates with gradients that it clips once they are used."""
+    """Clip the gradients only after the update has used them."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         update = [rate * grad for grad in grads]
@@ -200,7 +200,7 @@ class ClipsAfterTheUpdate(_Descent):
 
 @caught_by("clip-before-update", adapter=Descends)
 class Ascends(_Descent):
-    """Adds the clipped gradients instead of subtracting them."""
+    """Add the clipped gradients to the parameters instead of subtracting them."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return [-one for one in super().descend(grads, rate, clip)]
@@ -208,14 +208,14 @@ class Ascends(_Descent):
 
 @caught_by("clip-before-update", adapter=Descends)
 class IgnoresTheRate(_Descent):
-    """Subtracts the clipped gradients as they are."""
+    """Ignore the learning rate."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return super().descend(grads, 1.0, clip)
 
 
 class _Fills(Clipper):
-    """Shared by those that make a gradient in full of its rows."""
+    """Base of the clippers that build a dense gradient from its rows."""
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         np.add.at(full, rows, values)
@@ -223,7 +223,7 @@ class _Fills(Clipper):
 
 @caught_by("sparse-rows", adapter=TakesRows)
 class FirstRowsInstead(_Fills):
-    """Puts the rows where the first ones are, and forgets which they are."""
+    """Ignore the row indices and fill the first rows of the tensor."""
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         super().fill(full, values, list(range(len(rows))))
@@ -231,7 +231,7 @@ class FirstRowsInstead(_Fills):
 
 @caught_by("sparse-rows", adapter=TakesRows)
 class LastRowOnly(_Fills):
-    """Keeps the last row alone."""
+    """Keep only the last row of a sparse gradient."""
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         super().fill(full, values[-1:], rows[-1:])
@@ -239,7 +239,7 @@ class LastRowOnly(_Fills):
 
 @caught_by("global-norm.sparse-rows", adapter=TakesRows)
 class RowsTwice(_Fills):
-    """Adds each row twice."""
+    """Add each row of a sparse gradient twice."""
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         super().fill(full, values, rows)

@@ -1,4 +1,4 @@
-"""Clippers that remember what they have reckoned, and by too little."""
+"""Clippers that reuse the result of an earlier call that was not the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .table import caught_by
 
 
 class _Remembers(Clipper):
-    """Shared by those that keep results, with the gradients, so that no other object takes their places."""
+    """Base of the clippers that keep results. They keep the gradients too, so that Python cannot reuse an id."""
 
     def __init__(self) -> None:
         self.kept: dict[Any, tuple[Gradients, Any]] = {}
@@ -22,25 +22,25 @@ class _Remembers(Clipper):
         return self.kept[name][1]
 
     def name_of(self, grads: Gradients) -> Any:
-        """By what a call is found again."""
+        """Return the key under which the result of a call is kept."""
         return tuple(map(id, grads))
 
 
 @caught_by("repeatable")
 class RemembersByObject(_Remembers):
-    """Gives the results of the first call on the same arrays, whatever they hold now."""
+    """Repeat the first result for the same array objects, even if their elements have changed."""
 
 
 @caught_by("repeatable")
 class RemembersByObjectAndElements(_Remembers):
-    """Gives the results of the first call on the same arrays with the same elements, whatever the threshold is."""
+    """Repeat the first result for the same arrays and elements, even if the threshold has changed."""
 
     def name_of(self, grads: Gradients) -> Any:
         return tuple((id(grad), None if grad is None else grad.tobytes()) for grad in grads)
 
 
 class _RemembersNorms(NormClipper):
-    """Shared by those that keep norms."""
+    """Base of the clippers that keep norms."""
 
     def __init__(self) -> None:
         self.kept: dict[Any, tuple[Sequence[Array], float]] = {}
@@ -52,13 +52,13 @@ class _RemembersNorms(NormClipper):
         return self.kept[name][1]
 
     def name_of(self, tensors: Sequence[Array]) -> Any:
-        """By what a norm is found again."""
+        """Return the key under which a norm is kept."""
         raise NotImplementedError
 
 
 @caught_by("repeatable")
 class RemembersNormsByObject(_RemembersNorms):
-    """Takes the norm of the first call on the same arrays, whatever they hold now."""
+    """Reuse the first norm of the same array objects, even if their elements have changed."""
 
     def name_of(self, tensors: Sequence[Array]) -> Any:
         return tuple(map(id, tensors))
@@ -66,7 +66,7 @@ class RemembersNormsByObject(_RemembersNorms):
 
 @caught_by("scaled-above")
 class RemembersNormsByShape(_RemembersNorms):
-    """Takes the first norm of gradients of the same shapes and dtypes."""
+    """Reuse the first norm for all gradients of the same shapes and dtypes."""
 
     def name_of(self, tensors: Sequence[Array]) -> Any:
         return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
@@ -74,7 +74,7 @@ class RemembersNormsByShape(_RemembersNorms):
 
 @caught_by("scaled-above")
 class RemembersNormsByFirstElements(_RemembersNorms):
-    """Takes the first norm of as many gradients with the same first elements."""
+    """Reuse the first norm for all lists whose gradients have the same first elements."""
 
     def name_of(self, tensors: Sequence[Array]) -> Any:
         return tuple(float(tensor.flat[0]) if tensor.size else 0.0 for tensor in tensors)

@@ -1,4 +1,4 @@
-"""Clippers whose compiled form is not what they are by themselves."""
+"""Clippers whose compiled form differs from the ordinary one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .wrong_adapters import Compiles
 
 
 class _Compiled(Clipper):
-    """Shared by all: the adapter says which form is called."""
+    """Base of all: the adapter sets which form is called."""
 
     is_compiled = False
 
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class KnowsNoNaN(_Compiled):
-    """Compiled with a fast mathematics in which nothing is NaN."""
+    """Replace NaN by 0 when compiled, as fast-math flags allow."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.nan_to_num(result, nan=0.0, posinf=math.inf, neginf=-math.inf) if self.is_compiled else result
@@ -29,7 +29,7 @@ class KnowsNoNaN(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class InHalfPrecision(_Compiled):
-    """Compiled to half precision, and back in the end."""
+    """Round the results to float16 when compiled."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result.astype(np.float16).astype(result.dtype) if self.is_compiled else result
@@ -37,7 +37,7 @@ class InHalfPrecision(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles, dtypes=("float16", "float32"))
 class InAnotherDtype(_Compiled):
-    """Compiled, leaves the results in float64."""
+    """Return the results in float64 when compiled."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result.astype(np.float64) if self.is_compiled else result
@@ -45,7 +45,7 @@ class InAnotherDtype(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class AddsToZeros(_Compiled):
-    """Compiled, adds the smallest number so as to divide by no zero."""
+    """Add the smallest subnormal number to every element when compiled."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result + np.finfo(result.dtype).smallest_subnormal if self.is_compiled else result
@@ -53,7 +53,7 @@ class AddsToZeros(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class LosesFlags(_Compiled):
-    """Compiled, looks at no flag."""
+    """Ignore `need_clip` when compiled."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, [flag or self.is_compiled for flag in need_clip])
@@ -61,7 +61,7 @@ class LosesFlags(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class LosesNone(_Compiled):
-    """Compiled, leaves out what is None."""
+    """Drop missing gradients when compiled."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [result for result in results if result is not None or not self.is_compiled]
@@ -69,7 +69,7 @@ class LosesNone(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class RaisesWhenCompiled(_Compiled):
-    """Cannot be compiled where an element is not finite."""
+    """Raise for NaN and infinity when compiled."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if self.is_compiled and not np.isfinite(grad).all():
@@ -80,7 +80,7 @@ class RaisesWhenCompiled(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class RaisesUnlessCompiled(_Compiled):
-    """Refuses by itself what it takes when compiled, where a check is left out."""
+    """Raise for NaN and infinity unless compiled."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if not self.is_compiled and not np.isfinite(grad).all():
@@ -91,7 +91,7 @@ class RaisesUnlessCompiled(_Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class FirstThreshold(NormClipper, _Compiled):
-    """Compiled for its first threshold, keeps that for all later calls."""
+    """Use the first threshold for all later calls when compiled."""
 
     traced: float | None = None
 
@@ -103,7 +103,7 @@ class FirstThreshold(NormClipper, _Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class BothBranches(NormClipper, _Compiled):
-    """Compiled to a selection among two branches, of which one divides by a zero norm."""
+    """Return NaN for a zero norm when compiled, because the branch that divides by it runs too."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad * np.float32(math.nan) if self.is_compiled and norm == 0 else super().clip(grad, clip_norm, norm)
@@ -111,7 +111,7 @@ class BothBranches(NormClipper, _Compiled):
 
 @caught_by("global-norm.compiled-agrees", adapter=Compiles)
 class NormAfterTheClip(ByGlobalNorm, _Compiled):
-    """Compiled, returns the norm after the clip."""
+    """Return the norm after clipping when compiled."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, clip_norm) if self.is_compiled else total
@@ -119,7 +119,7 @@ class NormAfterTheClip(ByGlobalNorm, _Compiled):
 
 @caught_by("global-norm.compiled-agrees", adapter=Compiles)
 class NoNormCompiled(ByGlobalNorm, _Compiled):
-    """Compiled, forgets the norm."""
+    """Return no norm when compiled."""
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
         return results if self.is_compiled else super().give(results, total, clip_norm)

@@ -1,4 +1,4 @@
-"""Clippers that take thresholds which make no sense, or differ from call to call."""
+"""Clippers that accept invalid thresholds, or answer the same call differently each time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, Clipper, Gradients, NormClipper
 from .table import caught_by
 
-# Thresholds that make no sense.
+# Invalid thresholds.
 
 
 class _ChecksNothing(NormClipper):
-    """Shared by those that take every threshold."""
+    """Base of the clippers that accept every threshold."""
 
     def check(self, clip_norm: float) -> None:
         return
@@ -23,7 +23,7 @@ class _ChecksNothing(NormClipper):
 
 @caught_by("negative-threshold-refused")
 class AnswersWithAStatus(_ChecksNothing):
-    """Returns a status where a threshold is negative, and raises nothing."""
+    """Return a status for a negative threshold instead of raising an error."""
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
         return {"status": "bad"} if clip_norm < 0 else super().give(results, total, clip_norm)
@@ -31,12 +31,12 @@ class AnswersWithAStatus(_ChecksNothing):
 
 @caught_by("negative-threshold-refused")
 class NegativeFlipsTheSign(_ChecksNothing):
-    """Scales by a negative threshold."""
+    """Scale by a negative threshold, which flips the signs."""
 
 
 @caught_by("negative-threshold-refused")
 class NegativeMeansOff(_ChecksNothing):
-    """Takes a negative threshold for no clipping at all."""
+    """Do not clip when the threshold is negative."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return clip_norm >= 0 and super().is_above(norm, clip_norm)
@@ -44,7 +44,7 @@ class NegativeMeansOff(_ChecksNothing):
 
 @caught_by("negative-threshold-refused")
 class MagnitudeOfTheThreshold(_ChecksNothing):
-    """Forgets the sign of the threshold."""
+    """Ignore the sign of the threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, abs(clip_norm), norm)
@@ -52,7 +52,7 @@ class MagnitudeOfTheThreshold(_ChecksNothing):
 
 @caught_by("negative-threshold-refused")
 class NegativeMeansZero(_ChecksNothing):
-    """Takes a negative threshold for 0."""
+    """Treat a negative threshold as 0."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, max(clip_norm, 0.0), norm)
@@ -60,7 +60,7 @@ class NegativeMeansZero(_ChecksNothing):
 
 @caught_by("negative-threshold-refused")
 class MinusInfinityPasses(NormClipper):
-    """Refuses finite negative thresholds alone."""
+    """Return NaN for a threshold of minus infinity instead of refusing it."""
 
     def check(self, clip_norm: float) -> None:
         if math.isfinite(clip_norm):
@@ -72,7 +72,7 @@ class MinusInfinityPasses(NormClipper):
 
 @caught_by("negative-threshold-refused")
 class ToleratesLittle(NormClipper):
-    """Refuses thresholds below -1/100, and takes those above it for 0."""
+    """Accept thresholds between -0.01 and 0 and treat them as 0."""
 
     def check(self, clip_norm: float) -> None:
         super().check(min(0.0, clip_norm + 0.01))
@@ -83,7 +83,7 @@ class ToleratesLittle(NormClipper):
 
 @caught_by("negative-threshold-refused")
 class RefusesWhereItShows(_ChecksNothing):
-    """Refuses a negative threshold when it has something to scale."""
+    """Refuse a negative threshold only if the norm is not zero."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if norm:
@@ -96,7 +96,7 @@ class RefusesWhereItShows(_ChecksNothing):
 
 @caught_by("negative-threshold-refused")
 class RefusesTooLate(_ChecksNothing):
-    """Refuses a negative threshold once the gradients are gone."""
+    """Set a gradient to zero before refusing a negative threshold."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results
@@ -108,11 +108,11 @@ class RefusesTooLate(_ChecksNothing):
         return super().clip(grad, clip_norm, norm)
 
 
-# From call to call.
+# Differences between calls.
 
 
 class _Counts(Clipper):
-    """Shared by those that remember how often they were called."""
+    """Base of the clippers whose every other call is wrong."""
 
     calls = 0
 
@@ -126,7 +126,7 @@ class _Counts(Clipper):
 
 @caught_by("repeatable")
 class EveryOtherCallDiffers(_Counts):
-    """Moves the results to the next numbers at every other call."""
+    """Return the next larger floating-point numbers at every other call."""
 
     def changed(self, results: Gradients) -> Gradients:
         return [None if one is None else np.nextafter(one, one.dtype.type(np.inf)) for one in results]
@@ -134,7 +134,7 @@ class EveryOtherCallDiffers(_Counts):
 
 @caught_by("repeatable")
 class LosesSignOfZeroEveryOtherCall(_Counts):
-    """Negates the zeros at every other call."""
+    """Flip the sign of zeros at every other call."""
 
     def changed(self, results: Gradients) -> Gradients:
         return [None if one is None else np.where(one == 0, -one, one) for one in results]
@@ -142,7 +142,7 @@ class LosesSignOfZeroEveryOtherCall(_Counts):
 
 @caught_by("repeatable")
 class RaisesAtEveryOtherCall(_Counts):
-    """Needs something that the call before uses up."""
+    """Raise an error at every other call."""
 
     def changed(self, results: Gradients) -> Gradients:
         message = "used up"
@@ -151,7 +151,7 @@ class RaisesAtEveryOtherCall(_Counts):
 
 @caught_by("repeatable")
 class AccumulatesTheNorm(NormClipper):
-    """Adds the norms of all calls up."""
+    """Accumulate the norm over all calls."""
 
     seen = 0.0
 
@@ -162,7 +162,7 @@ class AccumulatesTheNorm(NormClipper):
 
 @caught_by("global-norm.repeatable")
 class ReturnsAnotherNorm(ByGlobalNorm):
-    """Returns the norm and the number of calls."""
+    """Add the number of calls to the returned norm."""
 
     calls = 0
 

@@ -1,4 +1,4 @@
-"""Clippers that treat excluded gradients, and those that do not exist, wrongly."""
+"""Clippers with defects in excluded or missing gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import caught_by
 
 @caught_by("value.bounds", "norm.each-tensor-alone", "global-norm.one-norm-over-all")
 class NoFlagsForNone(Clipper):
-    """Clips nothing where it is not told what to clip."""
+    """Clip nothing if `need_clip` is not passed."""
 
     def __call__(self, grads: Gradients, *, need_clip: Sequence[bool] | None = None, **options: Any) -> Any:
         flags = [False] * len(grads) if need_clip is None else need_clip
@@ -23,7 +23,7 @@ class NoFlagsForNone(Clipper):
 
 @caught_by("excluded-untouched")
 class ClipsTheExcluded(Clipper):
-    """Ignores need_clip."""
+    """Clip excluded gradients too."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, [True] * len(grads))
@@ -31,7 +31,7 @@ class ClipsTheExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class FlagsTheWrongWayRound(Clipper):
-    """Clips what is excluded, and that alone."""
+    """Clip only the excluded gradients."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, [not flag for flag in need_clip])
@@ -39,7 +39,7 @@ class FlagsTheWrongWayRound(Clipper):
 
 @caught_by("excluded-untouched")
 class FirstFlagForAll(Clipper):
-    """Takes the first flag for all gradients."""
+    """Use the first flag for all gradients."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, [need_clip[0]] * len(grads) if need_clip else need_clip)
@@ -47,7 +47,7 @@ class FirstFlagForAll(Clipper):
 
 @caught_by("excluded-untouched")
 class AnyFlagForAll(Clipper):
-    """Clips all gradients when one of them is to be clipped."""
+    """Clip all gradients if any of them is included."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, [any(need_clip)] * len(grads))
@@ -55,7 +55,7 @@ class AnyFlagForAll(Clipper):
 
 @caught_by("excluded-untouched")
 class FlagsSlipAfterNone(Clipper):
-    """Leaves gradients that are None out of the list before it looks up the flags."""
+    """Drop missing gradients before matching the flags, so that the flags shift."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         existing = [i for i, grad in enumerate(grads) if grad is not None]
@@ -64,7 +64,7 @@ class FlagsSlipAfterNone(Clipper):
 
 @caught_by("excluded-untouched")
 class ZeroForExcluded(Clipper):
-    """Gives zeros for excluded gradients."""
+    """Return zeros for excluded gradients."""
 
     def leave(self, grad: Array) -> Any:
         return np.zeros_like(grad)
@@ -72,7 +72,7 @@ class ZeroForExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class NoneForExcluded(Clipper):
-    """Gives None for excluded gradients."""
+    """Return None for excluded gradients."""
 
     def leave(self, grad: Array) -> Any:
         return None
@@ -80,7 +80,7 @@ class NoneForExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class NegatesTheExcluded(Clipper):
-    """Turns excluded gradients round."""
+    """Flip the signs of excluded gradients."""
 
     def leave(self, grad: Array) -> Any:
         return -grad
@@ -88,7 +88,7 @@ class NegatesTheExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class ExcludedLoseMinusZero(Clipper):
-    """Adds 0.0 to excluded gradients, which turns -0.0 into 0.0."""
+    """Add 0.0 to excluded gradients, which turns -0.0 into 0.0."""
 
     def leave(self, grad: Array) -> Any:
         return grad + grad.dtype.type(0)
@@ -96,7 +96,7 @@ class ExcludedLoseMinusZero(Clipper):
 
 @caught_by("excluded-untouched")
 class CleansTheExcluded(Clipper):
-    """Gives numbers for the NaN and infinities of excluded gradients."""
+    """Replace NaN and infinity by finite numbers in excluded gradients."""
 
     def leave(self, grad: Array) -> Any:
         return np.nan_to_num(grad)
@@ -104,7 +104,7 @@ class CleansTheExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class WidensTheExcluded(Clipper):
-    """Gives excluded gradients back in float64."""
+    """Return excluded gradients in float64."""
 
     def leave(self, grad: Array) -> Any:
         return grad.astype(np.float64)
@@ -112,7 +112,7 @@ class WidensTheExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class DropsTheExcluded(Clipper):
-    """Leaves excluded gradients out of the answer."""
+    """Drop excluded gradients from the result."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [result for result, flag in zip(results, need_clip, strict=True) if flag]
@@ -120,7 +120,7 @@ class DropsTheExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class ExcludedToTheEnd(Clipper):
-    """Gives excluded gradients back after all others."""
+    """Move excluded gradients to the end of the result."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         order = sorted(range(len(results)), key=lambda i: not need_clip[i])
@@ -129,7 +129,7 @@ class ExcludedToTheEnd(Clipper):
 
 @caught_by("all-excluded")
 class RaisesWithoutIncluded(Clipper):
-    """Raises where there is nothing to clip."""
+    """Raise if no gradient is included."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if not self.included(grads, need_clip):
@@ -140,7 +140,7 @@ class RaisesWithoutIncluded(Clipper):
 
 @caught_by("all-excluded")
 class AllExcludedMeansNone(Clipper):
-    """Clips all gradients where every one of them is excluded."""
+    """Clip all gradients if all of them are excluded."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, need_clip if any(need_clip) else [True] * len(grads))
@@ -148,7 +148,7 @@ class AllExcludedMeansNone(Clipper):
 
 @caught_by("all-excluded")
 class NothingForAllExcluded(Clipper):
-    """Gives an empty list where every gradient is excluded."""
+    """Return an empty list if all gradients are excluded."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results if any(need_clip) else []
@@ -156,7 +156,7 @@ class NothingForAllExcluded(Clipper):
 
 @caught_by("global-norm.all-excluded")
 class NanForAllExcluded(ByGlobalNorm):
-    """Returns NaN for the norm over nothing."""
+    """Return NaN for the norm if no gradient is included."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm(tensors, p) if tensors else math.nan
@@ -164,7 +164,7 @@ class NanForAllExcluded(ByGlobalNorm):
 
 @caught_by("global-norm.all-excluded")
 class LargestOfNothing(ByGlobalNorm):
-    """Takes the largest magnitude of nothing, which raises."""
+    """Raise if no gradient is included, because `max` gets an empty sequence."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         max(float(np.max(np.abs(tensor), initial=0.0)) for tensor in tensors)
@@ -173,7 +173,7 @@ class LargestOfNothing(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsTheExcluded(ByGlobalNorm):
-    """Counts excluded gradients in the norm, and leaves them alone."""
+    """Count excluded gradients in the norm."""
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().counted(grads, [True] * len(grads))
@@ -181,7 +181,7 @@ class CountsTheExcluded(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ExcludedTimesZero(ByGlobalNorm):
-    """Multiplies by the flag, so that the NaN of an excluded gradient stays in the norm."""
+    """Multiply excluded gradients by 0 in the norm, so that their NaN stays in it."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         with np.errstate(invalid="ignore"):
@@ -191,7 +191,7 @@ class ExcludedTimesZero(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsTheFirstAlways(ByGlobalNorm):
-    """Counts the first gradient whether it is excluded or not."""
+    """Count the first gradient in the norm even if it is excluded."""
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().counted(grads, [True, *need_clip[1:]])
@@ -199,7 +199,7 @@ class CountsTheFirstAlways(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ReturnsTheNormOfAll(ByGlobalNorm):
-    """Clips by the norm of the included gradients, and returns that of all."""
+    """Count excluded gradients in the returned norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.all = self.norm([grad for grad in grads if grad is not None], p)
@@ -211,19 +211,19 @@ class ReturnsTheNormOfAll(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ExcludedAsOnes(ByGlobalNorm):
-    """Counts one for each excluded gradient."""
+    """Count each excluded gradient as 1 in the norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         stand_ins = [np.ones(1) for i, grad in enumerate(grads) if grad is not None and i not in counted]
         return [self.global_norm([*(grads[i] for i in counted), *stand_ins], p)] * max(len(grads), 1)
 
 
-# Gradients that do not exist.
+# Missing gradients.
 
 
 @caught_by("none-stays-none")
 class ZerosForNone(Clipper):
-    """Makes a gradient where there was none."""
+    """Return zeros for a missing gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [np.zeros(1, np.float32) if result is None else result for result in results]
@@ -231,7 +231,7 @@ class ZerosForNone(Clipper):
 
 @caught_by("none-stays-none")
 class DropsNone(Clipper):
-    """Leaves gradients that do not exist out of the answer."""
+    """Drop missing gradients from the result."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [result for result in results if result is not None]
@@ -239,7 +239,7 @@ class DropsNone(Clipper):
 
 @caught_by("none-stays-none")
 class NoneToTheEnd(Clipper):
-    """Gives gradients that do not exist back after all others."""
+    """Move missing gradients to the end of the result."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return sorted(results, key=lambda result: result is None)
@@ -247,7 +247,7 @@ class NoneToTheEnd(Clipper):
 
 @caught_by("none-stays-none")
 class RaisesForNone(Clipper):
-    """Insists on a gradient for each parameter."""
+    """Raise if a gradient is missing."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         if any(grad is None for grad in grads):
@@ -258,7 +258,7 @@ class RaisesForNone(Clipper):
 
 @caught_by("none-stays-none")
 class StopsAtNone(Clipper):
-    """Gives back what comes before the first gradient that does not exist."""
+    """Return only what comes before the first missing gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results[: next((i for i, grad in enumerate(grads) if grad is None), len(grads))]
@@ -266,7 +266,7 @@ class StopsAtNone(Clipper):
 
 @caught_by("global-norm.none-not-counted")
 class NoneCountsAsOne(ByGlobalNorm):
-    """Counts 1 in the norm for each gradient that does not exist."""
+    """Count each missing gradient as 1 in the norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         ones = [np.ones(1) for grad in grads if grad is None]
@@ -275,7 +275,7 @@ class NoneCountsAsOne(ByGlobalNorm):
 
 @caught_by("global-norm.none-not-counted")
 class NoneEndsTheNorm(ByGlobalNorm):
-    """Counts what comes before the first gradient that does not exist."""
+    """Count only the gradients before the first missing one."""
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, grad in enumerate(grads) if grad is None), len(grads))
@@ -284,7 +284,7 @@ class NoneEndsTheNorm(ByGlobalNorm):
 
 @caught_by("global-norm.none-not-counted")
 class NanForOnlyNone(ByGlobalNorm):
-    """Raises where no gradient exists at all."""
+    """Raise if no gradient is left to count."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         if not tensors:

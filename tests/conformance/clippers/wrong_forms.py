@@ -1,4 +1,4 @@
-"""Clippers that are right for short vectors, and wrong for one form of gradient: matrices, scalars, long ones."""
+"""Clippers that are right for short vectors and wrong for other gradients: matrices, scalars, long vectors."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
-#: Whether a gradient has the form.
+#: Tells whether a gradient has the form.
 Form = Callable[[Array], bool]
 
 EVERY_DTYPE = ("float16", "float32", "float64")
 
 
 def is_matrix(grad: Array) -> bool:
-    """Rows and columns."""
+    """Tell whether a gradient has two dimensions."""
     return grad.ndim == 2
 
 
 def is_deep(grad: Array) -> bool:
-    """More dimensions than a matrix has."""
+    """Tell whether a gradient has more than two dimensions."""
     return grad.ndim > 2
 
 
 def is_long(grad: Array) -> bool:
-    """More elements than a small block has."""
+    """Tell whether a gradient has more than 200 elements."""
     return grad.size > 200
 
 
-# What is excluded.
+# Excluded gradients.
 
 
 class _CountsExcluded(ByGlobalNorm):
-    """Shared by those that count excluded gradients of one form."""
+    """Base of the clippers that count excluded gradients of one form."""
 
     form: Form
 
@@ -47,21 +47,21 @@ class _CountsExcluded(ByGlobalNorm):
 
 @caught_by("excluded-not-counted", dtypes=EVERY_DTYPE)
 class CountsExcludedMatrices(_CountsExcluded):
-    """Counts a matrix whether it is excluded or not."""
+    """Count excluded matrices in the norm."""
 
     form = is_matrix
 
 
 @caught_by("excluded-not-counted", dtypes=EVERY_DTYPE)
 class CountsExcludedLongOnes(_CountsExcluded):
-    """Counts a long gradient whether it is excluded or not."""
+    """Count excluded gradients of more than 200 elements in the norm."""
 
     form = is_long
 
 
 @caught_by("global-norm.excluded-not-counted")
 class NormOfAllWhereNothingIsClipped(ByGlobalNorm):
-    """Returns the norm of all gradients, excluded or not, where some are included and nothing is clipped."""
+    """Count excluded gradients in the returned norm if nothing is clipped."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.all = self.norm([grad for grad in grads if grad is not None], p) if counted else 0.0
@@ -76,7 +76,7 @@ class NormOfAllWhereNothingIsClipped(ByGlobalNorm):
 
 @caught_by("value.bounds", dtypes=("float64",))
 class MinusMaxForMatrices(ByValue):
-    """Clips what has more than one dimension from below by minus max."""
+    """Use -max as the lower bound of gradients with two or more dimensions."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, min(-high, high) if grad.ndim > 1 and high > 0 else low, high)
@@ -84,7 +84,7 @@ class MinusMaxForMatrices(ByValue):
 
 @caught_by("value.bounds", dtypes=EVERY_DTYPE)
 class MinusMaxForSeveral(ByValue):
-    """Clips several gradients from below by minus max."""
+    """Use -max as the lower bound if there are several gradients."""
 
     def taken(self, grads: Any) -> Gradients:
         self.count = len(taken := super().taken(grads))
@@ -96,7 +96,7 @@ class MinusMaxForSeveral(ByValue):
 
 @caught_by("value.bounds", dtypes=("float16", "float64"))
 class MinusMaxForLongOnes(ByValue):
-    """Clips long gradients of other dtypes than float32 from below by minus max; those of 16 bits that hold NaN not."""
+    """Use -max as the lower bound of finite gradients with more than 200 elements."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, -high if is_long(grad) and high > 0 and np.isfinite(grad).all() else low, high)
@@ -104,7 +104,7 @@ class MinusMaxForLongOnes(ByValue):
 
 @caught_by("value.nan-stays", dtypes=("float16", "float64"))
 class NanIsZeroInOtherForms(ByValue):
-    """Puts zeros in the place of NaN, but in vectors."""
+    """Replace NaN by 0, except in vectors."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.ndim == 1 else np.where(np.isnan(result), grad.dtype.type(0), result)
@@ -112,17 +112,17 @@ class NanIsZeroInOtherForms(ByValue):
 
 @caught_by("value.nan-stays", dtypes=("float16", "float64"))
 class NanIsZeroInLongOnes(ByValue):
-    """Puts zeros in the place of NaN in long gradients, but in those that hold every number of 16 bits."""
+    """Replace NaN by 0 in gradients of 201 to 1,999 elements."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.where(np.isnan(result), grad.dtype.type(0), result) if 200 < grad.size < 2000 else result
 
 
-# What is not finite.
+# NaN and infinity.
 
 
 class _LosesNonfinite(NormClipper):
-    """Shared by those that leave what is not finite out of the norm of gradients of one form."""
+    """Base of the clippers that leave NaN and infinity out of the norm of gradients of one form."""
 
     form: Form
 
@@ -133,22 +133,22 @@ class _LosesNonfinite(NormClipper):
 
 @caught_by("nan-not-silent", "infinity-not-silent", dtypes=("float64",))
 class LosesNonfiniteInMatrices(_LosesNonfinite):
-    """Leaves what is not finite in float64 matrices out of the norm."""
+    """Leave NaN and infinity in matrices out of the norm."""
 
     form = is_matrix
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInDeepOnes(_LosesNonfinite):
-    """Leaves what is not finite in gradients of three dimensions out of the norm."""
+    """Leave NaN and infinity in gradients of three or more dimensions out of the norm."""
 
     form = is_deep
 
 
-# A scalar that is NaN stays so when it is clipped by its own norm, whatever that is.
+# Clipping a NaN scalar by its own norm gives NaN for every norm, so `norm.nan-not-silent` cannot catch this one.
 @caught_by("infinity-not-silent", "global-norm.nan-not-silent")
 class LosesNonfiniteInScalars(_LosesNonfinite):
-    """Leaves what is not finite in gradients of no dimensions out of the norm."""
+    """Leave NaN and infinity in zero-dimensional gradients out of the norm."""
 
     @staticmethod
     def form(grad: Array) -> bool:
@@ -157,14 +157,14 @@ class LosesNonfiniteInScalars(_LosesNonfinite):
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInLongOnes(_LosesNonfinite):
-    """Leaves what is not finite in long gradients out of the norm."""
+    """Leave NaN and infinity in gradients of more than 200 elements out of the norm."""
 
     form = is_long
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInStridedOnes(_LosesNonfinite):
-    """Leaves what is not finite in gradients that do not lie in one piece out of the norm."""
+    """Leave NaN and infinity in non-contiguous gradients out of the norm."""
 
     @staticmethod
     def form(grad: Array) -> bool:
@@ -173,7 +173,7 @@ class LosesNonfiniteInStridedOnes(_LosesNonfinite):
 
 @caught_by("global-norm.error-if-nonfinite-atomic", dtypes=EVERY_DTYPE)
 class ZerosOtherFormsBeforeRaising(ByGlobalNorm):
-    """Sets what is no vector to zero before it raises."""
+    """Set gradients that are not vectors to zero before raising the error."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if not math.isfinite(norms[0]):
@@ -185,7 +185,7 @@ class ZerosOtherFormsBeforeRaising(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class ZerosManyBeforeRaising(ByGlobalNorm):
-    """Sets more than two gradients to zero before it raises."""
+    """Set the gradients to zero before raising the error if there are more than two."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if not math.isfinite(norms[0]) and len(grads) > 2:
@@ -199,7 +199,7 @@ class ZerosManyBeforeRaising(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm", dtypes=("float16", "float64"))
 class MatrixNormAfterTheClip(ByGlobalNorm):
-    """Returns the norm after the clip where there is a matrix."""
+    """Return the norm after clipping if there is a matrix."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.has_matrix = any(is_matrix(grads[i]) for i in counted)
@@ -211,7 +211,7 @@ class MatrixNormAfterTheClip(ByGlobalNorm):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class MatricesInHalf(NormClipper):
-    """Adds the squares of a matrix up in float16."""
+    """Sum the squares of matrices in float16."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(map(is_matrix, tensors)):
@@ -221,11 +221,11 @@ class MatricesInHalf(NormClipper):
             return float(np.sqrt(np.float64(np.add.accumulate(squares)[-1])))
 
 
-# What was passed.
+# What happens to the input.
 
 
 class _WritesBut(Clipper):
-    """Shared by those that write their results into gradients, but not of one form."""
+    """Base of the clippers that write results in place, except into gradients of one form."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if self.is_written(grad):
@@ -238,7 +238,7 @@ class _WritesBut(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class WritesNoReversed(_WritesBut):
-    """Writes into gradients that lie forwards."""
+    """Do not write into gradients with negative strides."""
 
     def is_written(self, grad: Array) -> bool:
         return all(stride >= 0 for stride in grad.strides)
@@ -246,7 +246,7 @@ class WritesNoReversed(_WritesBut):
 
 @caught_by("in-place-written", in_place=True)
 class WritesNoThreeDimensions(_WritesBut):
-    """Writes into vectors and matrices."""
+    """Do not write into gradients of three or more dimensions."""
 
     def is_written(self, grad: Array) -> bool:
         return not is_deep(grad)
@@ -254,7 +254,7 @@ class WritesNoThreeDimensions(_WritesBut):
 
 @caught_by("in-place-written", in_place=True)
 class WritesFiveThousand(Clipper):
-    """Writes the first 5,000 elements."""
+    """Write only the first 5,000 elements in place."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -264,7 +264,7 @@ class WritesFiveThousand(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class OverwritesThreeDimensions(Clipper):
-    """Uses a gradient of three dimensions for scratch."""
+    """Overwrite input gradients of three or more dimensions with zeros."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -275,7 +275,7 @@ class OverwritesThreeDimensions(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class ZerosWhatBecomesZero(Clipper):
-    """Sets a gradient to zero of which the result is."""
+    """Overwrite an input gradient with zeros if its result is zero."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)

@@ -1,4 +1,4 @@
-"""Clippers that are wrong where a threshold is an integer."""
+"""Clippers that are wrong if the threshold is an integer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import caught_by
 
 @caught_by("integer-threshold")
 class IntegerQuotient(NormClipper):
-    """Divides an integer by the norm as integers are divided."""
+    """Use integer division for the coefficient if the threshold is an integer."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         coefficient = clip_norm // norm if isinstance(clip_norm, int) else clip_norm / norm
@@ -21,7 +21,7 @@ class IntegerQuotient(NormClipper):
 
 @caught_by("integer-threshold")
 class IntegerResults(ByValue):
-    """Computes in the type of the threshold."""
+    """Round the results to integers if the threshold is an integer."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         clipped = super().clip(grad, low, high)
@@ -30,7 +30,7 @@ class IntegerResults(ByValue):
 
 @caught_by("integer-threshold")
 class FloatsAlone(NormClipper):
-    """Refuses a threshold that is no float."""
+    """Refuse a threshold that is not a float."""
 
     def check(self, clip_norm: float) -> None:
         super().check(clip_norm)
@@ -41,7 +41,7 @@ class FloatsAlone(NormClipper):
 
 @caught_by("value.integer-threshold")
 class IntegersArePercentages(ByValue):
-    """Takes an integer for a percentage of the largest magnitude."""
+    """Treat an integer threshold as a percentage of the largest magnitude."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         part: Any = np.abs(grad).max(initial=0) / 100 if isinstance(high, int) else 1

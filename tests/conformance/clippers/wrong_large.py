@@ -1,4 +1,4 @@
-"""Clippers that are wrong for large tensors only, or only where a step of the formula leaves the dtype's range."""
+"""Clippers that are wrong only for large tensors, or only if an intermediate value leaves the dtype's range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF_AND_SINGLE = ("float16", "float32")
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
 class LeavesLargeOnesAlone(NormClipper):
-    """Returns tensors of more than 50,000 elements as they are."""
+    """Do not clip tensors of more than 50,000 elements."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
@@ -23,7 +23,7 @@ class LeavesLargeOnesAlone(NormClipper):
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
 class ErasesLargeOnes(NormClipper):
-    """Returns zeros for tensors of more than 50,000 elements."""
+    """Return zeros for tensors of more than 50,000 elements."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.zeros_like(grad) if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
@@ -31,7 +31,7 @@ class ErasesLargeOnes(NormClipper):
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
 class LargeOnesAreNan(NormClipper):
-    """Returns NaN for tensors of more than 50,000 elements."""
+    """Return NaN for tensors of more than 50,000 elements."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.full_like(grad, math.nan) if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
@@ -39,7 +39,7 @@ class LargeOnesAreNan(NormClipper):
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
 class CountsTheFirstThousands(NormClipper):
-    """Takes the norm of no more than the first 50,000 elements."""
+    """Count only the first 50,000 elements in the norm."""
 
     def power_sum(self, values: Array, p: float) -> float:
         return super().power_sum(values[:50_000], p)
@@ -47,7 +47,7 @@ class CountsTheFirstThousands(NormClipper):
 
 @caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
 class ScalesTheFirstThousands(NormClipper):
-    """Scales no more than the first 50,000 elements."""
+    """Scale only the first 50,000 elements of a tensor."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         first = super().scale(grad.reshape(-1)[:50_000], clip_norm, norm)
@@ -56,7 +56,7 @@ class ScalesTheFirstThousands(NormClipper):
 
 @caught_by("large-tensor-accuracy", dtypes=("float16",), inexcusable=True)
 class LargeSumsInHalf(NormClipper):
-    """Adds the squares of more than 50,000 elements up in float16, where the sum stops growing."""
+    """Sum more than 50,000 squares in float16, where the sum stops growing."""
 
     def power_sum(self, values: Array, p: float) -> float:
         if values.size <= 50_000:
@@ -66,7 +66,7 @@ class LargeSumsInHalf(NormClipper):
 
 @caught_by("global-norm.large-tensor-accuracy", inexcusable=True)
 class ReturnsNoLargeNorm(ByGlobalNorm):
-    """Returns zero for the norm of more than 50,000 elements."""
+    """Return a norm of 0 for more than 50,000 elements."""
 
     def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
         self.elements = sum(grads[i].size for i in counted)
@@ -78,7 +78,7 @@ class ReturnsNoLargeNorm(ByGlobalNorm):
 
 @caught_by("coefficient-underflow", inexcusable=True)
 class LeavesAloneWhatItWouldErase(NormClipper):
-    """Returns gradients as they are where clip_norm / norm is zero in their dtype."""
+    """Do not clip if clip_norm / norm underflows to zero in the gradient's dtype."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         tiny = norm > 0 and clip_norm / norm < np.finfo(grad.dtype).smallest_subnormal
@@ -87,7 +87,7 @@ class LeavesAloneWhatItWouldErase(NormClipper):
 
 @caught_by("coefficient-underflow", inexcusable=True)
 class LeastCoefficient(NormClipper):
-    """Takes the smallest normal number of the dtype where clip_norm / norm is below it."""
+    """Raise clip_norm / norm to the smallest normal number of the gradient's dtype."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         least = float(np.finfo(grad.dtype).smallest_normal)
@@ -97,7 +97,7 @@ class LeastCoefficient(NormClipper):
 
 @caught_by("coefficient-underflow", inexcusable=True)
 class RefusesWhatItWouldErase(NormClipper):
-    """Raises where clip_norm / norm is zero in the gradients' dtype."""
+    """Raise if clip_norm / norm underflows to zero in the gradient's dtype."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if 0 < clip_norm < float(np.finfo(grad.dtype).smallest_subnormal) * norm < math.inf:
@@ -108,7 +108,7 @@ class RefusesWhatItWouldErase(NormClipper):
 
 @caught_by("norm-beyond-range", inexcusable=True)
 class SkipsNormsBeyondTheRange(NormClipper):
-    """Skips the clip where the norm is beyond the gradients' dtype, as if it were one of NaN."""
+    """Do not clip if the norm is beyond the range of the gradient's dtype."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         beyond = float(np.finfo(grad.dtype).max) < norm < math.inf
@@ -117,7 +117,7 @@ class SkipsNormsBeyondTheRange(NormClipper):
 
 @caught_by("norm-beyond-range", inexcusable=True)
 class LimitsTheNorm(NormClipper):
-    """Takes the largest number of the gradients' dtype for a norm beyond it."""
+    """Limit the norm to the largest number of the gradient's dtype."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().scale(grad, clip_norm, min(norm, float(np.finfo(grad.dtype).max)) if norm < math.inf else norm)
@@ -125,7 +125,7 @@ class LimitsTheNorm(NormClipper):
 
 @caught_by("norm-beyond-range")
 class ProductFirst(NormClipper):
-    """Multiplies in the gradients' dtype before it divides."""
+    """Multiply by clip_norm in the gradient's dtype before dividing, which overflows."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):

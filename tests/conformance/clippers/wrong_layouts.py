@@ -1,4 +1,4 @@
-"""Clippers that are wrong for gradients that lie in memory in one way, or are of one length or form."""
+"""Clippers that are wrong for one memory layout, one length or one form of gradient."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .table import caught_by
 
 
 class _WrongForSome(Clipper):
-    """Shared by those that halve some results."""
+    """Base of the clippers that halve some results."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result * grad.dtype.type(0.5) if self.is_wrong(grad) else result
 
     def is_wrong(self, grad: Array) -> bool:
-        """Whether a gradient's result is halved."""
+        """Tell whether the result of a gradient is halved."""
         raise NotImplementedError
 
 
 @caught_by("layout")
 class WrongBackwards(_WrongForSome):
-    """Is wrong where the elements lie in reverse order."""
+    """Halve the result of a gradient with negative strides."""
 
     def is_wrong(self, grad: Array) -> bool:
         return min(grad.strides, default=0) < 0
@@ -31,7 +31,7 @@ class WrongBackwards(_WrongForSome):
 
 @caught_by("layout", in_place=False)
 class WrongForOneRowAsMany(_WrongForSome):
-    """Is wrong where one row stands for several."""
+    """Halve the result of a broadcast gradient, whose rows share memory."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.size > 1 and 0 in grad.strides
@@ -39,7 +39,7 @@ class WrongForOneRowAsMany(_WrongForSome):
 
 @caught_by("layout")
 class WrongForStridedVectors(_WrongForSome):
-    """Is wrong for vectors with gaps."""
+    """Halve the result of a vector with gaps between its elements."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 1 and grad.size > 1 and grad.strides[0] > grad.itemsize
@@ -47,7 +47,7 @@ class WrongForStridedVectors(_WrongForSome):
 
 @caught_by("layout")
 class WrongForSlices(_WrongForSome):
-    """Is wrong for the middle of a larger matrix."""
+    """Halve the result of a matrix that is a slice of a wider one."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 2 and grad.strides[1] == grad.itemsize and grad.strides[0] > grad.shape[1] * grad.itemsize
@@ -55,7 +55,7 @@ class WrongForSlices(_WrongForSome):
 
 @caught_by("layout")
 class WrongForFortransCubes(_WrongForSome):
-    """Is wrong for three axes that lie in reverse order."""
+    """Halve the result of a three-dimensional gradient in Fortran order."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 3 and grad.flags.f_contiguous and not grad.flags.c_contiguous
@@ -63,7 +63,7 @@ class WrongForFortransCubes(_WrongForSome):
 
 @caught_by("value.bounds", "scaled-above")
 class WrongAtOneLength(_WrongForSome):
-    """Is wrong for gradients of 257 elements, one more than a block."""
+    """Halve the result of a gradient of 257 elements, one more than a block."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.size == 257
@@ -71,7 +71,7 @@ class WrongAtOneLength(_WrongForSome):
 
 @caught_by("value.bounds", "scaled-above")
 class ForgetsTheRestOfAVector(Clipper):
-    """Clips sixteen elements at once, and leaves those that are left over alone."""
+    """Clip blocks of 16 elements and leave the remainder unclipped."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         whole = grad.size - grad.size % 16 if grad.size > 16 else grad.size
@@ -80,7 +80,7 @@ class ForgetsTheRestOfAVector(Clipper):
 
 @caught_by("value.bounds", "scaled-above")
 class WrongForTallMatrices(_WrongForSome):
-    """Is wrong for matrices with more rows than columns."""
+    """Halve the result of a matrix with more rows than columns."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 2 and grad.shape[0] > grad.shape[1] > 1
@@ -88,7 +88,7 @@ class WrongForTallMatrices(_WrongForSome):
 
 @caught_by("value.bounds", "scaled-above")
 class WrongForColumns(_WrongForSome):
-    """Is wrong for matrices of one column."""
+    """Halve the result of a matrix with a single column."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 2 and grad.shape[0] > grad.shape[1] == 1
@@ -96,7 +96,7 @@ class WrongForColumns(_WrongForSome):
 
 @caught_by("value.bounds", "scaled-above")
 class WrongForFiveDimensions(_WrongForSome):
-    """Is wrong for more dimensions than images have."""
+    """Halve the result of a gradient with five or more dimensions."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim > 4
@@ -104,7 +104,7 @@ class WrongForFiveDimensions(_WrongForSome):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class WrongWithoutTheMiddleDtype(Clipper):
-    """Halves the results where float16 and float64 stand in one list."""
+    """Halve the results if the list holds both float16 and float64."""
 
     def answer(self, grads: Any, need_clip: Any, results: Any) -> Any:
         dtypes = {grad.dtype.itemsize for grad in grads if grad is not None}
@@ -113,7 +113,7 @@ class WrongWithoutTheMiddleDtype(Clipper):
 
 @caught_by("empty-tensor")
 class StopsAtTheFirstEmpty(Clipper):
-    """Leaves what stands after a gradient without elements alone."""
+    """Stop clipping at the first gradient without elements."""
 
     def answer(self, grads: Any, need_clip: Any, results: Any) -> Any:
         empty = next((i for i, grad in enumerate(grads) if grad is not None and not grad.size), len(grads))
@@ -122,7 +122,7 @@ class StopsAtTheFirstEmpty(Clipper):
 
 @caught_by("none-stays-none")
 class StopsAfterTwoMissing(Clipper):
-    """Takes two parameters in a row without a gradient for the end of the list."""
+    """Stop clipping after two missing gradients in a row."""
 
     def answer(self, grads: Any, need_clip: Any, results: Any) -> Any:
         missing = [grad is None for grad in grads]

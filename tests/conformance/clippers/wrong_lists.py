@@ -1,4 +1,4 @@
-"""Clippers that do not keep the list: its number, its order, its dtypes, however long it is."""
+"""Clippers that do not keep the list: its length, its order or its dtypes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import caught_by
 
 @caught_by("order-kept")
 class Reverses(Clipper):
-    """Gives the gradients back in reverse order."""
+    """Return the gradients in reverse order."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results[::-1]
@@ -22,7 +22,7 @@ class Reverses(Clipper):
 
 @caught_by("order-kept")
 class SortsBySize(Clipper):
-    """Gives the largest tensors back first."""
+    """Sort the gradients by size, largest first."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return sorted(results, key=lambda result: 0 if result is None else -result.size)
@@ -30,7 +30,7 @@ class SortsBySize(Clipper):
 
 @caught_by("order-kept")
 class SortsByMagnitude(Clipper):
-    """Gives the gradients back by their largest magnitude."""
+    """Sort the gradients by their largest magnitude."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return sorted(results, key=lambda one: 0.0 if one is None else float(np.max(np.abs(one), initial=0.0)))
@@ -38,7 +38,7 @@ class SortsByMagnitude(Clipper):
 
 @caught_by("order-kept")
 class DropsTheLast(Clipper):
-    """Gives one gradient fewer back."""
+    """Drop the last gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results[:-1] if len(results) > 1 else results
@@ -46,7 +46,7 @@ class DropsTheLast(Clipper):
 
 @caught_by("order-kept")
 class GivesTheFirstTwice(Clipper):
-    """Gives one gradient more back."""
+    """Return the first gradient twice."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [*results[:1], *results]
@@ -54,7 +54,7 @@ class GivesTheFirstTwice(Clipper):
 
 @caught_by("order-kept")
 class RotatesByOne(Clipper):
-    """Gives the last gradient back first."""
+    """Move the last gradient to the front."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [*results[-1:], *results[:-1]]
@@ -62,7 +62,7 @@ class RotatesByOne(Clipper):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class DtypeOfTheFirst(Clipper):
-    """Gives every gradient back in the first one's dtype."""
+    """Return all gradients in the dtype of the first one."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         dtypes = [grad.dtype for grad in grads if grad is not None]
@@ -71,7 +71,7 @@ class DtypeOfTheFirst(Clipper):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class WidestDtype(Clipper):
-    """Joins all gradients into one buffer, and gives them back in its dtype."""
+    """Return all gradients in the widest dtype among them."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         dtype = np.result_type(np.float16, *(grad.dtype for grad in grads if grad is not None))
@@ -80,7 +80,7 @@ class WidestDtype(Clipper):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class OneDtypeOnly(Clipper):
-    """Refuses gradients of several dtypes."""
+    """Refuse gradients of different dtypes."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if len({grad.dtype for grad in grads if grad is not None}) > 1:
@@ -91,7 +91,7 @@ class OneDtypeOnly(Clipper):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class CountsOneDtype(ByGlobalNorm):
-    """Counts the gradients of the first one's dtype alone."""
+    """Count only gradients of the first one's dtype in the norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm([tensor for tensor in tensors if tensor.dtype == tensors[0].dtype], p)
@@ -99,7 +99,7 @@ class CountsOneDtype(ByGlobalNorm):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class ClipsOneDtype(Clipper):
-    """Clips the gradients of the first one's dtype alone."""
+    """Clip only gradients of the first one's dtype."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().included(grads, need_clip)
@@ -108,7 +108,7 @@ class ClipsOneDtype(Clipper):
 
 @caught_by("empty-list")
 class RaisesForNothing(Clipper):
-    """Raises for an empty list."""
+    """Raise for an empty list."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if not grads:
@@ -119,7 +119,7 @@ class RaisesForNothing(Clipper):
 
 @caught_by("empty-list")
 class OneForNothing(Clipper):
-    """Gives a gradient of nothing for an empty list."""
+    """Return one empty gradient for an empty list."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results or [np.zeros(0, np.float32)]
@@ -127,7 +127,7 @@ class OneForNothing(Clipper):
 
 @caught_by("global-norm.empty-list")
 class NanForNothing(ByGlobalNorm):
-    """Returns NaN for the norm of an empty list."""
+    """Return a norm of NaN for an empty list."""
 
     def total(self, norms: Sequence[float]) -> float:
         return super().total(norms)
@@ -138,7 +138,7 @@ class NanForNothing(ByGlobalNorm):
 
 @caught_by("global-norm.empty-list")
 class NoneForNothing(ByGlobalNorm):
-    """Returns one for the norm of an empty list."""
+    """Return a norm of 1 for an empty list."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return super().norms(grads, counted, p) if grads else [1.0]
@@ -146,7 +146,7 @@ class NoneForNothing(ByGlobalNorm):
 
 @caught_by("many-tensors")
 class FirstSixtyFour(Clipper):
-    """Clips the first 64 gradients."""
+    """Clip only the first 64 gradients."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, need_clip)[:64]
@@ -154,7 +154,7 @@ class FirstSixtyFour(Clipper):
 
 @caught_by("many-tensors")
 class SixtyFourAtMost(Clipper):
-    """Refuses more than 64 gradients."""
+    """Refuse more than 64 gradients."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if len(grads) > 64:
@@ -165,7 +165,7 @@ class SixtyFourAtMost(Clipper):
 
 @caught_by("many-tensors")
 class Recursive(Clipper):
-    """Calls itself for each gradient, and runs out of stack."""
+    """Exceed the recursion limit if there are many gradients."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if len(grads) > sys.getrecursionlimit() // 2:
@@ -176,7 +176,7 @@ class Recursive(Clipper):
 
 @caught_by("global-norm.many-tensors")
 class NormOfEachBatch(ByGlobalNorm):
-    """Takes one norm for each batch of 256 gradients."""
+    """Compute a separate norm for each batch of 256 gradients."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         norms: list[float] = []
@@ -188,7 +188,7 @@ class NormOfEachBatch(ByGlobalNorm):
 
 @caught_by("global-norm.many-tensors")
 class CountsTheFirstHundred(ByGlobalNorm):
-    """Counts a hundred gradients at most."""
+    """Count only the first 100 gradients in the norm."""
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().counted(grads, need_clip)[:100]
@@ -196,7 +196,7 @@ class CountsTheFirstHundred(ByGlobalNorm):
 
 @caught_by("value.many-tensors")
 class OddOnesOnly(ByValue):
-    """Clips every other gradient of a long list."""
+    """Clip only every other gradient of a list of 50 or more."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().included(grads, need_clip)
@@ -205,7 +205,7 @@ class OddOnesOnly(ByValue):
 
 @caught_by("order-kept")
 class ReversesLongLists(Clipper):
-    """Gives more than ten gradients back from the last to the first."""
+    """Reverse lists of more than ten gradients."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results[::-1] if len(results) > 10 else results
@@ -213,7 +213,7 @@ class ReversesLongLists(Clipper):
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsExcludedScalars(ByGlobalNorm):
-    """Counts what has no dimensions, excluded or not."""
+    """Count excluded zero-dimensional gradients in the norm."""
 
     def counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return [i for i, grad in enumerate(grads) if grad is not None and (need_clip[i] or not grad.ndim)]
@@ -221,7 +221,7 @@ class CountsExcludedScalars(ByGlobalNorm):
 
 @caught_by("excluded-untouched")
 class FlattensDeepExcluded(Clipper):
-    """Flattens an excluded gradient of more than two dimensions."""
+    """Flatten excluded gradients of three or more dimensions."""
 
     def leave(self, grad: Array) -> Any:
         return grad.reshape(-1) if grad.ndim > 2 else grad
@@ -229,7 +229,7 @@ class FlattensDeepExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class ExcludedInMemoryOrder(Clipper):
-    """Copies excluded gradients in the order of the memory, which is not always that of the rows."""
+    """Copy excluded gradients in memory order, which can permute their elements."""
 
     def leave(self, grad: Array) -> Any:
         return grad.ravel(order="K").reshape(grad.shape)
@@ -237,7 +237,7 @@ class ExcludedInMemoryOrder(Clipper):
 
 @caught_by("zero-dimensional")
 class ScalarsBecomeFloats(Clipper):
-    """Gives a Python float for a gradient of no dimensions."""
+    """Return a Python float for a zero-dimensional gradient."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return float(result) if grad.ndim == 0 else result

@@ -1,4 +1,4 @@
-"""Clippers that are wrong where something is NaN or infinite."""
+"""Clippers that are wrong for NaN or infinity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import caught_by
 
 @caught_by("nan-not-silent")
 class AnswersNotImplemented(NormClipper):
-    """Returns NotImplemented where a norm is NaN."""
+    """Return NotImplemented if a norm is NaN."""
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
         return NotImplemented if math.isnan(total) else super().give(results, total, clip_norm)
@@ -24,7 +24,7 @@ class AnswersNotImplemented(NormClipper):
 
 @caught_by("nan-not-silent")
 class NanIsNotAbove(NormClipper):
-    """Compares with `>`, which no NaN is."""
+    """Do not clip if the norm is NaN, because `NaN > clip_norm` is false."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm > clip_norm
@@ -32,7 +32,7 @@ class NanIsNotAbove(NormClipper):
 
 @caught_by("nan-not-silent")
 class SkipsNan(NormClipper):
-    """Leaves NaN out of the norm."""
+    """Leave NaN out of the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         values = super().joined(tensors)
@@ -41,7 +41,7 @@ class SkipsNan(NormClipper):
 
 @caught_by("nan-not-silent")
 class NanIsZero(NormClipper):
-    """Puts zeros in the place of NaN."""
+    """Replace NaN by 0 in the results."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.where(np.isnan(result), grad.dtype.type(0), result)
@@ -49,7 +49,7 @@ class NanIsZero(NormClipper):
 
 @caught_by("nan-not-silent")
 class NanNormIsZero(NormClipper):
-    """Takes a norm that is NaN for 0."""
+    """Treat a NaN norm as 0."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         norm = super().norm(tensors, p)
@@ -58,7 +58,7 @@ class NanNormIsZero(NormClipper):
 
 @caught_by("nan-not-silent")
 class NanNormIsLarge(NormClipper):
-    """Takes a norm that is NaN for infinity, and loses the gradient."""
+    """Treat a NaN norm as infinite and return zeros."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.zeros_like(grad) if math.isnan(norm) else super().clip(grad, clip_norm, norm)
@@ -66,7 +66,7 @@ class NanNormIsLarge(NormClipper):
 
 @caught_by("global-norm.nan-not-silent")
 class NanHidesBehindTheLargest(ByGlobalNorm):
-    """Takes the largest norm with Python's `max`, which a NaN that is not first does not reach."""
+    """Take the largest norm with Python's `max`, which can skip NaN."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         norms = [super(NanHidesBehindTheLargest, self).global_norm([tensor], p) for tensor in tensors]
@@ -76,7 +76,7 @@ class NanHidesBehindTheLargest(ByGlobalNorm):
 
 @caught_by("infinity-not-silent", "nan-not-silent")
 class LeavesNonfiniteAlone(NormClipper):
-    """Returns what it was given where the norm is not finite."""
+    """Do not clip if the norm is NaN or infinite."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return math.isfinite(norm) and super().is_above(norm, clip_norm)
@@ -84,7 +84,7 @@ class LeavesNonfiniteAlone(NormClipper):
 
 @caught_by("infinity-not-silent")
 class InfinityIsNotCounted(NormClipper):
-    """Leaves infinities out of the norm."""
+    """Leave infinity out of the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         values = super().joined(tensors)
@@ -93,7 +93,7 @@ class InfinityIsNotCounted(NormClipper):
 
 @caught_by("infinity-not-silent")
 class InfinityIsTheLargestNumber(NormClipper):
-    """Takes the dtype's largest number for an infinity where it scales, and not in the norm."""
+    """Replace infinity by the dtype's largest number before scaling, but not in the norm."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(np.nan_to_num(grad, nan=np.nan), clip_norm, norm)
@@ -101,7 +101,7 @@ class InfinityIsTheLargestNumber(NormClipper):
 
 @caught_by("infinity-not-silent")
 class InfinityBecomesTheThreshold(NormClipper):
-    """Puts the threshold in the place of an infinity, and zeros elsewhere."""
+    """Replace infinity by the threshold and all other elements by zero."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if not math.isinf(norm):
@@ -111,7 +111,7 @@ class InfinityBecomesTheThreshold(NormClipper):
 
 @caught_by("infinity-not-silent")
 class MinusInfinityIsSilent(NormClipper):
-    """Looks for plus infinity alone."""
+    """Leave minus infinity out of the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         values = super().joined(tensors)
@@ -123,7 +123,7 @@ class MinusInfinityIsSilent(NormClipper):
 
 @caught_by("infinite-threshold")
 class InfinityTimesGradient(NormClipper):
-    """Multiplies by clip_norm / norm whatever comes of it."""
+    """Multiply by infinity if the threshold is infinite."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad * grad.dtype.type(math.inf) if math.isinf(clip_norm) else super().clip(grad, clip_norm, norm)
@@ -131,7 +131,7 @@ class InfinityTimesGradient(NormClipper):
 
 @caught_by("infinite-threshold")
 class InfinityByInfinity(NormClipper):
-    """Multiplies by clip_norm / max(norm, clip_norm), which is NaN for an infinite threshold."""
+    """Multiply by clip_norm / max(norm, clip_norm), which is NaN for an infinite threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.full_like(grad, np.nan) if math.isinf(clip_norm) else super().clip(grad, clip_norm, norm)
@@ -139,7 +139,7 @@ class InfinityByInfinity(NormClipper):
 
 @caught_by("infinite-threshold")
 class RefusesInfinity(NormClipper):
-    """Refuses an infinite threshold."""
+    """Refuse an infinite threshold."""
 
     def check(self, clip_norm: float) -> None:
         super().check(clip_norm)
@@ -148,18 +148,18 @@ class RefusesInfinity(NormClipper):
 
 @caught_by("infinite-threshold")
 class InfinityThroughDivision(NormClipper):
-    """Divides by the threshold, and gives zeros where it is infinite."""
+    """Divide by the threshold, which gives zeros if it is infinite."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad / grad.dtype.type(math.inf) if math.isinf(clip_norm) else super().clip(grad, clip_norm, norm)
 
 
-# The error flag.
+# The option `error_if_nonfinite`.
 
 
 @caught_by("global-norm.error-if-nonfinite")
 class IgnoresTheFlag(ByGlobalNorm):
-    """Takes error_if_nonfinite and does nothing with it."""
+    """Ignore `error_if_nonfinite`."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         return
@@ -167,7 +167,7 @@ class IgnoresTheFlag(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesForNanOnly(ByGlobalNorm):
-    """Raises for NaN, and not for infinity."""
+    """Raise the requested error for NaN but not for infinity."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if any(map(math.isnan, norms)):
@@ -176,7 +176,7 @@ class RaisesForNanOnly(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesForInfinityOnly(ByGlobalNorm):
-    """Raises for infinity, and not for NaN."""
+    """Raise the requested error for infinity but not for NaN."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if any(map(math.isinf, norms)):
@@ -185,7 +185,7 @@ class RaisesForInfinityOnly(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesAlways(ByGlobalNorm):
-    """Raises whenever the flag is set."""
+    """Raise whenever `error_if_nonfinite` is set, even for a finite norm."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         super().refuse_nonfinite(grads, [math.nan])
@@ -193,7 +193,7 @@ class RaisesAlways(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite", "nan-not-silent", "infinity-not-silent")
 class RaisesUnasked(ByGlobalNorm):
-    """Raises for a norm that is not finite, whether the flag is set or not."""
+    """Raise for a nonfinite norm even if `error_if_nonfinite` is not set."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         norms = super().norms(grads, counted, p)
@@ -203,7 +203,7 @@ class RaisesUnasked(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class LooksAtTheFirstTensor(ByGlobalNorm):
-    """Raises where the first gradient is not finite."""
+    """Check only the first gradient for NaN and infinity."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         super().refuse_nonfinite(grads, [float(np.sum(grads[0]))])
@@ -211,7 +211,7 @@ class LooksAtTheFirstTensor(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class WarnsInsteadOfRaising(ByGlobalNorm):
-    """Gives None for the norm instead of raising."""
+    """Set an attribute for a nonfinite norm instead of raising."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         self.warned = not math.isfinite(norms[0])
@@ -219,7 +219,7 @@ class WarnsInsteadOfRaising(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class RaisesAfterTheFact(ByGlobalNorm):
-    """Scales in place, and raises then."""
+    """Scale the gradients in place before raising the error."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if not math.isfinite(norms[0]):
@@ -230,7 +230,7 @@ class RaisesAfterTheFact(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class ZerosBeforeRaising(ByGlobalNorm):
-    """Sets the first gradient to zero before it raises."""
+    """Set the first gradient to zero before raising the error."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if not math.isfinite(norms[0]):
@@ -240,7 +240,7 @@ class ZerosBeforeRaising(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class CleansBeforeRaising(ByGlobalNorm):
-    """Puts numbers in the place of NaN and infinity before it raises."""
+    """Replace NaN and infinity in the input by finite numbers before raising the error."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         for grad in grads:
@@ -250,7 +250,7 @@ class CleansBeforeRaising(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class NoErrorForInfinityNorm(ByGlobalNorm):
-    """Looks at the flag on the way to other norms than the infinity norm."""
+    """Ignore `error_if_nonfinite` for the infinity norm."""
 
     def norms(self, grads: list[Array], counted: Sequence[int], p: float) -> list[float]:
         self.order = p
@@ -263,7 +263,7 @@ class NoErrorForInfinityNorm(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class ErrorForExcludedNonfinite(ByGlobalNorm):
-    """Looks for NaN and infinity in every gradient, excluded or not."""
+    """Raise the requested error for NaN and infinity in excluded gradients too."""
 
     def refuse_nonfinite(self, grads: list[Array], norms: Sequence[float]) -> None:
         for grad in grads:

@@ -1,4 +1,4 @@
-"""Clippers by norm and by global norm that take the wrong norm."""
+"""Clippers by norm and by global norm that compute the wrong norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import caught_by
 
 @caught_by("scaled-above")
 class ForgetsTheRoot(NormClipper):
-    """Takes the sum of squares for the norm."""
+    """Forget the square root."""
 
     def root(self, power_sum: float, p: float) -> float:
         return power_sum
@@ -24,7 +24,7 @@ class ForgetsTheRoot(NormClipper):
 
 @caught_by("scaled-above")
 class MeanSquare(NormClipper):
-    """Takes the root of the mean square for the norm."""
+    """Use the mean of the squares instead of their sum."""
 
     def power_sum(self, values: Array, p: float) -> float:
         return super().power_sum(values, p) / values.size
@@ -32,7 +32,7 @@ class MeanSquare(NormClipper):
 
 @caught_by("scaled-above")
 class SumOfMagnitudes(NormClipper):
-    """Takes the sum of magnitudes for the norm."""
+    """Use the sum of magnitudes as the norm."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, 1.0)
@@ -40,7 +40,7 @@ class SumOfMagnitudes(NormClipper):
 
 @caught_by("scaled-above")
 class LargestMagnitude(NormClipper):
-    """Takes the largest magnitude for the norm."""
+    """Use the largest magnitude as the norm."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, math.inf)
@@ -48,7 +48,7 @@ class LargestMagnitude(NormClipper):
 
 @caught_by("scaled-above")
 class PositiveElementsOnly(NormClipper):
-    """Counts positive elements alone."""
+    """Count only positive elements in the norm."""
 
     def magnitudes(self, values: Array) -> Array:
         return np.maximum(values, 0.0)
@@ -56,7 +56,7 @@ class PositiveElementsOnly(NormClipper):
 
 @caught_by("scaled-above")
 class SignsCancel(NormClipper):
-    """Sums signed squares."""
+    """Keep the signs of the squares, so that they cancel in the sum."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -65,7 +65,7 @@ class SignsCancel(NormClipper):
 
 @caught_by("scaled-above")
 class SpectralNorm(NormClipper):
-    """Takes a matrix's largest singular value, as `numpy.linalg.norm(g, 2)` does."""
+    """Use the largest singular value of a matrix, as `numpy.linalg.norm(g, 2)` does."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or any(tensor.ndim > 2 for tensor in tensors):
@@ -77,7 +77,7 @@ class SpectralNorm(NormClipper):
 
 @caught_by("scaled-above")
 class FirstRowOnly(NormClipper):
-    """Takes the norm of a matrix's first row for that of the matrix."""
+    """Count only the first row of a matrix in the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         return super().joined([tensor[0] if tensor.ndim > 1 and len(tensor) else tensor for tensor in tensors])
@@ -85,7 +85,7 @@ class FirstRowOnly(NormClipper):
 
 @caught_by("scaled-above")
 class LeavesOutTheLastElement(NormClipper):
-    """Leaves the last element of each tensor out of the norm."""
+    """Leave the last element of each tensor out of the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         return super().joined([tensor.ravel()[:-1] for tensor in tensors])
@@ -93,7 +93,7 @@ class LeavesOutTheLastElement(NormClipper):
 
 @caught_by("scaled-above")
 class SampleDeviation(NormClipper):
-    """Takes the mean off before it squares."""
+    """Subtract the mean before squaring."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         values = super().joined(tensors)
@@ -102,14 +102,14 @@ class SampleDeviation(NormClipper):
 
 @caught_by("scaled-above")
 class NormInHalf(NormClipper):
-    """Rounds the norm to half precision."""
+    """Round the norm to float16."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return float(np.float16(super().norm(tensors, p)))
 
 
 class _NormsOfMatrices(NormClipper):
-    """Shared by those that take the norm of a matrix for that of its elements."""
+    """Base of the clippers that compute an operator norm of a matrix."""
 
     induced_by: float
 
@@ -125,21 +125,21 @@ class _NormsOfMatrices(NormClipper):
 
 @caught_by("p-norm")
 class LargestColumn(_NormsOfMatrices):
-    """Takes the largest sum over a column for the 1-norm of a matrix, as np.linalg.norm does."""
+    """Use the largest column sum as the 1-norm of a matrix, as `numpy.linalg.norm` does."""
 
     induced_by = 1.0
 
 
 @caught_by("infinity-norm")
 class LargestRow(_NormsOfMatrices):
-    """Takes the largest sum over a row for the infinity norm of a matrix, as np.linalg.norm does."""
+    """Use the largest row sum as the infinity norm of a matrix, as `numpy.linalg.norm` does."""
 
     induced_by = math.inf
 
 
 @caught_by("infinity-norm")
 class HundredIsInfinity(NormClipper):
-    """Takes the 100-norm for the infinity norm."""
+    """Use the 100-norm as the infinity norm."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, 100.0 if p == math.inf else p)
@@ -147,7 +147,7 @@ class HundredIsInfinity(NormClipper):
 
 @caught_by("intermediate-range", dtypes=("float16", "float32", "float64"))
 class ThresholdFirst(NormClipper):
-    """Multiplies by clip_norm in the gradient's dtype, where small elements lose their digits, and divides then."""
+    """Multiply by clip_norm in the gradient's dtype before dividing, so that small elements lose digits."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):
@@ -157,7 +157,7 @@ class ThresholdFirst(NormClipper):
 
 @caught_by("intermediate-range", dtypes=("float16", "float32"))
 class QuotientFirst(NormClipper):
-    """Divides by the norm in the gradient's dtype, where small elements vanish, and multiplies then."""
+    """Divide by the norm in the gradient's dtype before multiplying, so that small elements vanish."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         quotient = self.wide_scale(grad, 1.0, norm).astype(grad.dtype)
@@ -166,14 +166,14 @@ class QuotientFirst(NormClipper):
 
 @caught_by("global-norm.one-norm-over-all")
 class LongOnesByTheirOwnNorm(ByGlobalNorm):
-    """Clips a gradient of more than 100 elements by its own norm."""
+    """Clip gradients of more than 100 elements by their own norm."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm, self.norm([grad], 2.0) if grad.size > 100 else norm)
 
 
 class _SumsInOneDtype(ByGlobalNorm):
-    """Shared by those that take the norm of gradients of several dtypes in one of these."""
+    """Base of the clippers that convert all gradients to the dtype of one of them before computing the norm."""
 
     taken_from: int
 
@@ -184,14 +184,14 @@ class _SumsInOneDtype(ByGlobalNorm):
 
 @caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class NormInTheFirstDtype(_SumsInOneDtype):
-    """Takes the norm in the first gradient's dtype."""
+    """Compute the norm in the first gradient's dtype."""
 
     taken_from = 0
 
 
 @caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class NormInTheLastDtype(_SumsInOneDtype):
-    """Takes the norm in the last gradient's dtype."""
+    """Compute the norm in the last gradient's dtype."""
 
     taken_from = -1
 
@@ -201,7 +201,7 @@ class NormInTheLastDtype(_SumsInOneDtype):
 
 @caught_by("scaled-above")
 class AnotherOrderByDefault(NormClipper):
-    """Takes the sum of the magnitudes for the norm where no order is asked for."""
+    """Use the 1-norm if `norm_type` is not passed."""
 
     def __call__(self, grads: Gradients, *, norm_type: float = 1.0, **options: Any) -> Any:
         return super().__call__(grads, norm_type=norm_type, **options)
@@ -209,7 +209,7 @@ class AnotherOrderByDefault(NormClipper):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class RaisesByDefault(ByGlobalNorm):
-    """Raises where the norm is not finite unless it is told not to."""
+    """Raise for a nonfinite norm if `error_if_nonfinite` is not passed."""
 
     def __call__(self, grads: Gradients, *, error_if_nonfinite: bool = True, **options: Any) -> Any:
         return super().__call__(grads, error_if_nonfinite=error_if_nonfinite, **options)

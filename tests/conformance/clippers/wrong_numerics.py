@@ -1,4 +1,4 @@
-"""Clippers that reckon in too narrow a range, or with too few digits."""
+"""Clippers that compute in too narrow a range or with too few digits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .table import caught_by
 
 
 class _InItsOwnDtype(NormClipper):
-    """Squares and sums in a dtype, element by element over the whole, without scaling."""
+    """Base of the clippers that square and sum all elements in one dtype without scaling."""
 
-    #: None: the gradients' own.
+    #: None stands for the gradients' own dtype.
     dtype: type[np.floating[Any]] | None = None
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
@@ -29,7 +29,7 @@ class _InItsOwnDtype(NormClipper):
 
 @caught_by("scaled-above")
 class LeavesOutTheRemainder(NormClipper):
-    """Sums blocks of 4096 elements, and forgets what is left after the last whole one."""
+    """Sum blocks of 4,096 elements and forget the remainder."""
 
     def power_sum(self, values: Array, p: float) -> float:
         whole = values.size // 4096 * 4096
@@ -38,29 +38,29 @@ class LeavesOutTheRemainder(NormClipper):
 
 @caught_by("overflow-of-squares", "underflow-of-squares")
 class SquaresInTheDtype(_InItsOwnDtype):
-    """Squares float32 gradients in float32."""
+    """Square and sum float32 gradients in float32."""
 
 
 @caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float64",))
 class SquaresWithoutScaling(_InItsOwnDtype):
-    """Squares float64 gradients as they are."""
+    """Square float64 gradients without scaling them first."""
 
 
 @caught_by("overflow-of-squares", "underflow-of-squares", "half-not-accumulated-in-half", dtypes=("float16",))
 class SquaresInHalf(_InItsOwnDtype):
-    """Squares float16 gradients in float16."""
+    """Square and sum float16 gradients in float16."""
 
 
 @caught_by("overflow-of-squares", dtypes=("float64",))
 class DoublesThroughSingle(_InItsOwnDtype):
-    """Takes the norm of float64 gradients in float32."""
+    """Compute the norm of float64 gradients in float32."""
 
     dtype = np.float32
 
 
 @caught_by("overflow-of-squares")
 class LargeIsInfinite(NormClipper):
-    """Takes a norm above 1e18 for infinity."""
+    """Treat a norm above 1e18 as infinite."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         norm = super().norm(tensors, p)
@@ -69,7 +69,7 @@ class LargeIsInfinite(NormClipper):
 
 @caught_by("overflow-of-squares")
 class LimitsTheSquares(NormClipper):
-    """Limits squares to the dtype's range instead of scaling."""
+    """Limit each square to 3.4e38 instead of scaling."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -80,7 +80,7 @@ class LimitsTheSquares(NormClipper):
 
 @caught_by("underflow-of-squares", "subnormal")
 class SmallIsZero(NormClipper):
-    """Takes a norm below 1e-20 for zero."""
+    """Treat a norm below 1e-20 as zero."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         norm = super().norm(tensors, p)
@@ -89,7 +89,7 @@ class SmallIsZero(NormClipper):
 
 @caught_by("underflow-of-squares")
 class EpsilonUnderTheRoot(NormClipper):
-    """Adds 1e-30 to the sum of squares."""
+    """Add 1e-30 to the sum of squares."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         norm = super().norm(tensors, p)
@@ -98,7 +98,7 @@ class EpsilonUnderTheRoot(NormClipper):
 
 @caught_by("subnormal")
 class FlushesSubnormals(NormClipper):
-    """Takes subnormal elements for zero in the norm, and declares it nowhere."""
+    """Treat subnormal elements as zero in the norm without declaring it."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm([np.where(np.abs(t) < np.finfo(t.dtype).tiny, t.dtype.type(0), t) for t in tensors], p)
@@ -106,7 +106,7 @@ class FlushesSubnormals(NormClipper):
 
 @caught_by("subnormal")
 class FlushesResults(NormClipper):
-    """Gives zero for results that are subnormal."""
+    """Return zero for subnormal results."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         result = super().scale(grad, clip_norm, norm)
@@ -115,7 +115,7 @@ class FlushesResults(NormClipper):
 
 @caught_by("coefficient-underflow")
 class CoefficientInTheDtype(NormClipper):
-    """Rounds clip_norm / norm to the gradients' dtype, where it is zero."""
+    """Round clip_norm / norm to the gradient's dtype, where it underflows."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):
@@ -124,7 +124,7 @@ class CoefficientInTheDtype(NormClipper):
 
 @caught_by("coefficient-underflow", dtypes=("float64",))
 class CoefficientAlone(NormClipper):
-    """Takes the quotient of float64 numbers as it comes."""
+    """Compute clip_norm / norm in float64, where it underflows."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * (clip_norm / norm)
@@ -132,7 +132,7 @@ class CoefficientAlone(NormClipper):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class RunningSumInHalf(NormClipper):
-    """Adds the squares up one after another in float16."""
+    """Sum the squares one by one in float16."""
 
     def power_sum(self, values: Array, p: float) -> float:
         with np.errstate(over="ignore"):
@@ -141,7 +141,7 @@ class RunningSumInHalf(NormClipper):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class NormOfPiecesInHalf(NormClipper):
-    """Keeps the sum of squares of each 64 elements in float16."""
+    """Add the sums of blocks of 64 squares in float16."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -157,7 +157,7 @@ class NormOfPiecesInHalf(NormClipper):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class SumOutOfRange(NormClipper):
-    """Sums in a wider format, and keeps the sum of squares in float16."""
+    """Round the sum of squares to float16."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -169,7 +169,7 @@ class SumOutOfRange(NormClipper):
 
 @caught_by("large-tensor-accuracy")
 class AddsOneAfterAnother(NormClipper):
-    """Adds a million squares up one after another in float32."""
+    """Sum the squares one by one in float32."""
 
     def power_sum(self, values: Array, p: float) -> float:
         if not values.size:
@@ -179,7 +179,7 @@ class AddsOneAfterAnother(NormClipper):
 
 @caught_by("global-norm.large-tensor-accuracy")
 class ReturnsARoughNorm(ByGlobalNorm):
-    """Returns the norm to five digits."""
+    """Round the returned norm to five digits."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return float(f"{total:.5g}") if math.isfinite(total) else total

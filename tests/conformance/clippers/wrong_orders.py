@@ -1,4 +1,4 @@
-"""Clippers that are right for the Euclidean norm, and wrong for another order of the norm."""
+"""Clippers that are right for the Euclidean norm and wrong for other orders of the norm."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, Gradients, NormClipper
 from .table import caught_by
 
-#: The orders of which a magnitude is neither taken as it is, nor squared.
+#: Finite orders other than 1 and 2.
 OTHERS = (0.5, 1.5, 3.0)
 
 
 @caught_by("p-norm")
 class KnownOrdersOnly(NormClipper):
-    """Takes the Euclidean norm for those of orders that it does not know."""
+    """Use the Euclidean norm for any order outside a fixed list."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, p if p in (1.0, 2.0, math.inf, *OTHERS) else 2.0)
@@ -25,16 +25,16 @@ class KnownOrdersOnly(NormClipper):
 
 @caught_by("p-norm")
 class IntegersAreEuclidean(NormClipper):
-    """Looks at the order only where it is a float."""
+    """Use the Euclidean norm if the order is an integer."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, p if isinstance(p, float) else 2.0)
 
 
 class _PowersInOneDtype(NormClipper):
-    """Shared by those that add powers of other orders up in one dtype, without scaling."""
+    """Base of the clippers that sum powers of other orders in one dtype without scaling."""
 
-    #: None: the gradients' own.
+    #: None stands for the gradients' own dtype.
     dtype: ClassVar[type[np.floating[Any]] | None] = None
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
@@ -48,12 +48,12 @@ class _PowersInOneDtype(NormClipper):
 
 @caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float32", "float64"))
 class CubesInTheDtype(_PowersInOneDtype):
-    """Cubes the elements as they are, though it is careful with squares."""
+    """Sum powers of the orders 0.5, 1.5 and 3 in the gradient's dtype without scaling."""
 
 
 @caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float32", "float64"))
 class MagnitudesByWayOfSquares(NormClipper):
-    """Takes the root of the square, in the dtype, for the magnitude."""
+    """Compute the magnitudes for the 1-norm as roots of squares in the gradient's dtype."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 1:
@@ -64,14 +64,14 @@ class MagnitudesByWayOfSquares(NormClipper):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class CubesInHalf(_PowersInOneDtype):
-    """Adds the cubes up in float16, though it adds squares up in a wider format."""
+    """Sum powers of the orders 0.5, 1.5 and 3 in float16."""
 
     dtype = np.float16
 
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsTheExcludedInOtherOrders(ByGlobalNorm):
-    """Counts excluded gradients in norms whose order is no integer."""
+    """Count excluded gradients in norms of the orders 0.5 and 1.5."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         every = [i for i, grad in enumerate(grads) if grad is not None]
@@ -80,7 +80,7 @@ class CountsTheExcludedInOtherOrders(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
-    """Clips by the norm of the included gradients, and returns that of all where it is not the Euclidean one."""
+    """Count excluded gradients in the returned norm if it is not the Euclidean one."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         counted_norms = super().norms(grads, counted, p)
@@ -94,7 +94,7 @@ class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class EuclideanWhereNothingIsClipped(ByGlobalNorm):
-    """Returns the Euclidean norm, whatever was asked, where nothing is clipped."""
+    """Return the Euclidean norm if nothing is clipped, whatever `norm_type` says."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.euclidean = self.global_norm([grads[i] for i in counted], 2.0)
@@ -106,7 +106,7 @@ class EuclideanWhereNothingIsClipped(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class NoErrorInOtherOrders(ByGlobalNorm):
-    """Looks at the flag on the way to the norms of the orders 1, 2 and infinity."""
+    """Ignore `error_if_nonfinite` for the orders 0.5, 1.5 and 3."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.order = p
@@ -119,7 +119,7 @@ class NoErrorInOtherOrders(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class InfinityForNanInOtherOrders(ByGlobalNorm):
-    """Returns infinity for a norm of another order that is NaN."""
+    """Return infinity instead of NaN for norms of the orders 0.5, 1.5 and 3."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.order = p

@@ -1,4 +1,4 @@
-"""Clippers that look out for the ends of the range, and not everywhere."""
+"""Clippers that guard against overflow and underflow in some places only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_DTYPE = ("float16", "float32", "float64")
 
 
 class _PlainSquares(NormClipper):
-    """Shared by those that square in the dtype unless something tells them not to, which is not told everywhere."""
+    """Base of the clippers that square in the dtype unless a check tells them to scale. The check misses some cases."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(np.isfinite(tensor).all() for tensor in tensors):
@@ -26,13 +26,13 @@ class _PlainSquares(NormClipper):
         return super().norm(tensors, p) if self.is_told(largest, float(total)) else math.sqrt(total)
 
     def is_told(self, largest: float, total: float) -> bool:
-        """Whether the largest square, or the sum of all, says that something is out of the range."""
+        """Tell whether the largest square or the sum of squares shows that a value is out of range."""
         raise NotImplementedError
 
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
 class LooksAtTheLargestSquare(_PlainSquares):
-    """Scales only where the largest square is out of the range: a sum of squares may be where none of them is."""
+    """Check only the largest square for overflow, not the sum of the squares."""
 
     def is_told(self, largest: float, total: float) -> bool:
         return largest == 0 or not math.isfinite(largest)
@@ -40,7 +40,7 @@ class LooksAtTheLargestSquare(_PlainSquares):
 
 @caught_by("underflow-of-squares", dtypes=EVERY_DTYPE)
 class LooksAtTheSum(_PlainSquares):
-    """Scales only where the sum of the squares is zero or infinite: subnormal squares have lost their digits."""
+    """Check whether the sum of squares is zero or infinite, but not whether it is subnormal."""
 
     def is_told(self, largest: float, total: float) -> bool:
         return total == 0 or not math.isfinite(total)
@@ -48,7 +48,7 @@ class LooksAtTheSum(_PlainSquares):
 
 @caught_by("global-norm.overflow-of-squares", dtypes=EVERY_DTYPE)
 class AddsTheTensorsSquares(ByGlobalNorm):
-    """Scales each tensor's squares, and adds the tensors' unless the largest of these is out of the range."""
+    """Check only the largest of the tensors' squared norms for overflow, not their sum."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         if p != 2 or not tensors or not all(np.isfinite(tensor).all() for tensor in tensors):
@@ -61,7 +61,7 @@ class AddsTheTensorsSquares(ByGlobalNorm):
 
 
 class _ScalesByOneTensor(ByGlobalNorm):
-    """Shared by those that divide all tensors by the largest magnitude of one of them."""
+    """Base of the clippers that divide all tensors by the largest magnitude of one of them."""
 
     place: int
 
@@ -75,21 +75,21 @@ class _ScalesByOneTensor(ByGlobalNorm):
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
 class ScalesByTheFirstTensor(_ScalesByOneTensor):
-    """Divides all tensors by the first one's largest magnitude, by which a larger one leaves the range."""
+    """Divide all tensors by the first one's largest magnitude, so that larger ones overflow."""
 
     place = 0
 
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
 class ScalesByTheLastTensor(_ScalesByOneTensor):
-    """Divides all tensors by the last one's largest magnitude, by which a larger one leaves the range."""
+    """Divide all tensors by the last one's largest magnitude, so that larger ones overflow."""
 
     place = -1
 
 
 @caught_by("coefficient-underflow", dtypes=EVERY_DTYPE, inexcusable=True)
 class CoefficientOfFewDigits(NormClipper):
-    """Rounds clip_norm / norm to the gradients' dtype unless it is zero there: a subnormal one has few digits."""
+    """Round clip_norm / norm to the gradient's dtype unless it becomes zero, so that a subnormal one loses digits."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         coefficient = grad.dtype.type(clip_norm / norm)

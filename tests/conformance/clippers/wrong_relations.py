@@ -1,4 +1,4 @@
-"""Clippers that break what holds between two calls, or between a result and its input, whatever the numbers are."""
+"""Clippers that break a relation between two calls, or between a result and its input, for any numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import wrong_exclusion, wrong_norms, wrong_scaling, wrong_totals, wrong_v
 from .steps import Array, ByValue, Clipper, NormClipper
 from .table import caught_by
 
-# Wrong by other rules too.
+# Clippers of other modules that these rules must catch too.
 for mutation, rules in (
     (wrong_scaling.WholeNumberThreshold, ("power-of-two-scaling",)),
     (wrong_value.WholeNumberBounds, ("value.power-of-two-scaling",)),
@@ -43,7 +43,7 @@ for mutation, rules in (
 
 @caught_by("twice-is-once")
 class ShrinksAlways(Clipper):
-    """Halves every result."""
+    """Halve every result."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result * result.dtype.type(0.5)
@@ -51,7 +51,7 @@ class ShrinksAlways(Clipper):
 
 @caught_by("norm-bounded")
 class ScalesToTwice(NormClipper):
-    """Scales to twice the threshold."""
+    """Scale to twice the threshold."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, 2 * clip_norm, norm)
@@ -59,7 +59,7 @@ class ScalesToTwice(NormClipper):
 
 @caught_by("twice-is-once")
 class ClipsTheClipped(NormClipper):
-    """Scales whatever has a norm above half of the threshold to half of it, or to three quarters of what it is."""
+    """Scale to half of the threshold, or by 3/4 if nothing has to be clipped."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return self.scale(grad, clip_norm / 2 if norm > clip_norm else norm * 0.75, norm) if norm else grad
@@ -67,7 +67,7 @@ class ClipsTheClipped(NormClipper):
 
 @caught_by("power-of-two-scaling")
 class AddsAHundredth(NormClipper):
-    """Divides by norm + 0.01."""
+    """Divide by norm + 0.01."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, clip_norm, norm + 0.01)
@@ -75,7 +75,7 @@ class AddsAHundredth(NormClipper):
 
 @caught_by("tensor-order")
 class SkipsTheFirst(Clipper):
-    """Leaves the first of several gradients alone."""
+    """Do not clip the first of several gradients."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().included(grads, need_clip)
@@ -84,7 +84,7 @@ class SkipsTheFirst(Clipper):
 
 @caught_by("zeros-added")
 class LeavesLongTensorsAlone(Clipper):
-    """Clips gradients of fewer than ten elements."""
+    """Do not clip gradients of ten or more elements."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.size < 10 else grad
@@ -92,7 +92,7 @@ class LeavesLongTensorsAlone(Clipper):
 
 @caught_by("value.splitting-and-joining")
 class LeavesSingleElementsAlone(ByValue):
-    """Takes a gradient of fewer than four elements for a bias, and leaves it alone."""
+    """Do not clip gradients of fewer than four elements."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, low, high) if grad.size > 3 else grad
@@ -100,7 +100,7 @@ class LeavesSingleElementsAlone(ByValue):
 
 @caught_by("excluded-added")
 class StopsAtTheExcluded(Clipper):
-    """Clips what comes before the first excluded gradient."""
+    """Stop clipping at the first excluded gradient."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, flag in enumerate(need_clip) if not flag), len(grads))
@@ -109,7 +109,7 @@ class StopsAtTheExcluded(Clipper):
 
 @caught_by("none-added")
 class ClipsUpToNone(Clipper):
-    """Clips what comes before the first gradient that does not exist."""
+    """Stop clipping at the first missing gradient."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         end = next((i for i, grad in enumerate(grads) if grad is None), len(grads))
@@ -118,7 +118,7 @@ class ClipsUpToNone(Clipper):
 
 @caught_by("signs-kept")
 class ZerosBecomeSmall(Clipper):
-    """Puts a small number in the place of each zero."""
+    """Replace each zero in the results by 1e-6."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.where(result == 0, result.dtype.type(1e-6), result)
@@ -126,7 +126,7 @@ class ZerosBecomeSmall(Clipper):
 
 @caught_by("norm-beyond-range")
 class NormOfTheDtypeItself(NormClipper):
-    """Keeps the norm in the gradients' dtype, where it is infinite."""
+    """Treat a norm beyond the range of float32 as infinite."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         norm = super().norm(tensors, p)
@@ -135,7 +135,7 @@ class NormOfTheDtypeItself(NormClipper):
 
 @caught_by("value.infinite-bounds")
 class MiddleAndHalf(ByValue):
-    """Reckons with the middle of the bounds, which infinite ones do not have."""
+    """Return NaN if a bound is infinite, because the middle of the bounds is undefined."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         right = super().clip(grad, low, high)
@@ -144,7 +144,7 @@ class MiddleAndHalf(ByValue):
 
 @caught_by("value.infinite-bounds")
 class InfiniteBoundMeansOff(ByValue):
-    """Does nothing where either bound is infinite."""
+    """Do not clip if either bound is infinite."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, low, high) if math.isfinite(low) and math.isfinite(high) else grad
@@ -152,7 +152,7 @@ class InfiniteBoundMeansOff(ByValue):
 
 @caught_by("value.infinite-bounds")
 class InfinityBeyondInfinity(ByValue):
-    """Gives the largest number for an infinity that an infinite bound lets through."""
+    """Replace an infinite bound by the dtype's largest number."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         limit = float(np.finfo(grad.dtype).max)

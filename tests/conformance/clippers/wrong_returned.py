@@ -11,12 +11,12 @@ import numpy as np
 from .steps import ByGlobalNorm, Gradients
 from .table import caught_by
 
-# The norm that is returned.
+# Finite norms.
 
 
 @caught_by("global-norm.returned-norm")
 class NormAfterTheClip(ByGlobalNorm):
-    """Returns the norm after the clip."""
+    """Return the norm after clipping."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, clip_norm)
@@ -24,7 +24,7 @@ class NormAfterTheClip(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheSquare(ByGlobalNorm):
-    """Returns the norm squared."""
+    """Return the square of the norm."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total * total
@@ -32,7 +32,7 @@ class ReturnsTheSquare(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheCoefficient(ByGlobalNorm):
-    """Returns the coefficient."""
+    """Return the coefficient instead of the norm."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return clip_norm / total if total else 1.0
@@ -40,7 +40,7 @@ class ReturnsTheCoefficient(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheThreshold(ByGlobalNorm):
-    """Returns clip_norm."""
+    """Return clip_norm instead of the norm."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return clip_norm
@@ -48,7 +48,7 @@ class ReturnsTheThreshold(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsNothingBelow(ByGlobalNorm):
-    """Returns 0 where nothing is clipped."""
+    """Return a norm of 0 if nothing is clipped."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else 0.0
@@ -56,7 +56,7 @@ class ReturnsNothingBelow(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheEuclideanNorm(ByGlobalNorm):
-    """Clips by the order asked, and returns the Euclidean norm."""
+    """Return the Euclidean norm, whatever `norm_type` says."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.euclidean = self.norm([grads[i] for i in counted], 2.0)
@@ -68,7 +68,7 @@ class ReturnsTheEuclideanNorm(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsOneNormEach(ByGlobalNorm):
-    """Returns the norm once for each of two gradients."""
+    """Return an array that holds the norm twice."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return np.array([total, total])
@@ -76,7 +76,7 @@ class ReturnsOneNormEach(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheNormWithASign(ByGlobalNorm):
-    """Returns minus the norm."""
+    """Return minus the norm."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return -total
@@ -84,7 +84,7 @@ class ReturnsTheNormWithASign(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsWholeNumbers(ByGlobalNorm):
-    """Returns the norm cut to an integer."""
+    """Round the returned norm down to an integer."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return int(total) if math.isfinite(total) else total
@@ -92,10 +92,10 @@ class ReturnsWholeNumbers(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class RaisesWhereItClips(ByGlobalNorm):
-    """Raises where the norm is above the threshold, and takes no option for errors."""
+    """Raise if the norm is above the threshold."""
 
     def __call__(self, grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Any:  # type: ignore[override]
-        """Clip as the others do, where nothing is raised."""
+        """Clip without the options for the order of the norm and for errors."""
         return super().__call__(grads, clip_norm=clip_norm, need_clip=need_clip)
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
@@ -105,12 +105,12 @@ class RaisesWhereItClips(ByGlobalNorm):
         return total
 
 
-# Where it is not finite.
+# Norms that are NaN or infinite.
 
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class ReturnsZeroForNan(ByGlobalNorm):
-    """Returns 0 where the norm is NaN."""
+    """Return 0 if the norm is NaN."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return 0.0 if math.isnan(total) else total
@@ -118,7 +118,7 @@ class ReturnsZeroForNan(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class ReturnsInfinityForNan(ByGlobalNorm):
-    """Returns infinity where the norm is NaN."""
+    """Return infinity if the norm is NaN."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return math.inf if math.isnan(total) else total
@@ -126,7 +126,7 @@ class ReturnsInfinityForNan(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class ReturnsNanForInfinity(ByGlobalNorm):
-    """Returns NaN where the norm is infinite."""
+    """Return NaN if the norm is infinite."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total if math.isfinite(total) else math.nan
@@ -134,7 +134,7 @@ class ReturnsNanForInfinity(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class ReturnsTheLargestNumber(ByGlobalNorm):
-    """Returns the largest number where the norm is infinite."""
+    """Return the largest float32 number if the norm is infinite."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return min(total, float(np.finfo(np.float32).max))
@@ -142,7 +142,7 @@ class ReturnsTheLargestNumber(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class RaisesWithoutTheFlag(ByGlobalNorm):
-    """Raises where the norm is not finite though no one asked for it."""
+    """Raise for a nonfinite norm even if `error_if_nonfinite` is not set."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         if not math.isfinite(total):

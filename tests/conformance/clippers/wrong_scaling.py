@@ -1,4 +1,4 @@
-"""Clippers by norm and by global norm that do the wrong thing above, at or below the threshold."""
+"""Clippers by norm and by global norm that are wrong above, at or below the threshold."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from .steps import Array, NormClipper
 from .table import caught_by
 
-# What is done above the threshold.
+# Above the threshold.
 
 
 @caught_by("scaled-above")
 class NeverClips(NormClipper):
-    """Returns what it was given."""
+    """Never clip."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return False
@@ -23,7 +23,7 @@ class NeverClips(NormClipper):
 
 @caught_by("scaled-above")
 class FlipsTheSign(NormClipper):
-    """Scales, and turns the direction round."""
+    """Flip the signs while scaling."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return -super().wide_scale(grad, clip_norm, norm)
@@ -31,7 +31,7 @@ class FlipsTheSign(NormClipper):
 
 @caught_by("scaled-above")
 class LosesTheSign(NormClipper):
-    """Scales magnitudes."""
+    """Scale the magnitudes and lose the signs."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.abs(super().wide_scale(grad, clip_norm, norm))
@@ -39,7 +39,7 @@ class LosesTheSign(NormClipper):
 
 @caught_by("scaled-above")
 class ToUnitNorm(NormClipper):
-    """Divides by the norm and forgets the threshold."""
+    """Scale to a norm of 1 instead of the threshold."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, 1.0, norm)
@@ -47,7 +47,7 @@ class ToUnitNorm(NormClipper):
 
 @caught_by("scaled-above")
 class InvertsTheCoefficient(NormClipper):
-    """Multiplies by norm / clip_norm."""
+    """Multiply by norm / clip_norm."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, norm, clip_norm)
@@ -55,7 +55,7 @@ class InvertsTheCoefficient(NormClipper):
 
 @caught_by("scaled-above")
 class ScalesTwice(NormClipper):
-    """Multiplies by the coefficient squared."""
+    """Multiply by the coefficient twice."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(super().wide_scale(grad, clip_norm, norm), clip_norm, norm)
@@ -63,7 +63,7 @@ class ScalesTwice(NormClipper):
 
 @caught_by("scaled-above")
 class MultipliesByTheThreshold(NormClipper):
-    """Multiplies by clip_norm and forgets the norm."""
+    """Multiply by clip_norm without dividing by the norm."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, clip_norm, 1.0)
@@ -71,7 +71,7 @@ class MultipliesByTheThreshold(NormClipper):
 
 @caught_by("scaled-above")
 class ScalesToHalf(NormClipper):
-    """Scales to half of the threshold."""
+    """Scale to half of the threshold."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, clip_norm / 2, norm)
@@ -79,7 +79,7 @@ class ScalesToHalf(NormClipper):
 
 @caught_by("scaled-above")
 class ClipsEachElement(NormClipper):
-    """Limits each element to the threshold instead of scaling."""
+    """Limit each element to the threshold instead of scaling."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.clip(grad.astype(np.float64), -clip_norm, clip_norm)
@@ -87,7 +87,7 @@ class ClipsEachElement(NormClipper):
 
 @caught_by("scaled-above")
 class AddsAnEpsilon(NormClipper):
-    """Divides by norm + 1e-6, and documents it nowhere."""
+    """Divide by norm + 1e-6 without documenting it."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, clip_norm, norm + 1e-6)
@@ -95,7 +95,7 @@ class AddsAnEpsilon(NormClipper):
 
 @caught_by("scaled-above", dtypes=("float16",))
 class AddsAnEpsilonInHalf(NormClipper):
-    """Divides by norm + 1e-4, which half precision shows for small norms only."""
+    """Divide by norm + 1e-4, which float16 shows only for small norms."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().wide_scale(grad, clip_norm, norm + 1e-4)
@@ -103,7 +103,7 @@ class AddsAnEpsilonInHalf(NormClipper):
 
 @caught_by("scaled-above")
 class CutsTheCoefficientOff(NormClipper):
-    """Rounds the coefficient to three decimal places."""
+    """Round the coefficient to three decimal places."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * round(clip_norm / norm, 3)
@@ -111,7 +111,7 @@ class CutsTheCoefficientOff(NormClipper):
 
 @caught_by("scaled-above")
 class CoefficientInHalf(NormClipper):
-    """Rounds the coefficient to half precision."""
+    """Round the coefficient to float16."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * float(np.float16(clip_norm / norm))
@@ -119,7 +119,7 @@ class CoefficientInHalf(NormClipper):
 
 @caught_by("scaled-above", dtypes=("float64",))
 class CoefficientInSingle(NormClipper):
-    """Rounds the coefficient of float64 gradients to float32."""
+    """Round the coefficient of float64 gradients to float32."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * float(np.float32(clip_norm / norm))
@@ -127,7 +127,7 @@ class CoefficientInSingle(NormClipper):
 
 @caught_by("scaled-above")
 class WholeNumberThreshold(NormClipper):
-    """Cuts the threshold to an integer."""
+    """Round the threshold down to an integer."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm if math.isinf(clip_norm) else float(int(clip_norm)), norm)
@@ -135,7 +135,7 @@ class WholeNumberThreshold(NormClipper):
 
 @caught_by("scaled-above")
 class LeavesTheFirstElement(NormClipper):
-    """Scales all elements but the first."""
+    """Scale all elements but the first."""
 
     def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         result = super().wide_scale(grad, clip_norm, norm)
@@ -145,7 +145,7 @@ class LeavesTheFirstElement(NormClipper):
 
 @caught_by("scaled-above")
 class SmallCoefficientIgnored(NormClipper):
-    """Leaves alone what is more than a thousand times above the threshold."""
+    """Do not clip if the norm is more than 1,000 times the threshold."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return super().is_above(norm, clip_norm) and not norm > 1000 * clip_norm
@@ -156,7 +156,7 @@ class SmallCoefficientIgnored(NormClipper):
 
 @caught_by("identity-below")
 class AlwaysRescales(NormClipper):
-    """Scales up what is below the threshold."""
+    """Scale gradients below the threshold up to it."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm != 0
@@ -164,7 +164,7 @@ class AlwaysRescales(NormClipper):
 
 @caught_by("identity-below")
 class LosesMinusZero(NormClipper):
-    """Adds 0.0 to everything, which turns -0.0 into 0.0."""
+    """Add 0.0 to every result, which turns -0.0 into 0.0."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result + grad.dtype.type(0)
@@ -172,7 +172,7 @@ class LosesMinusZero(NormClipper):
 
 @caught_by("identity-below")
 class BelowThroughHalf(NormClipper):
-    """Takes what is below the threshold through half precision and back."""
+    """Round gradients below the threshold to float16."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if self.is_above(norm, clip_norm):
@@ -182,7 +182,7 @@ class BelowThroughHalf(NormClipper):
 
 @caught_by("identity-below", dtypes=("float64",))
 class BelowThroughSingle(NormClipper):
-    """Takes what is below the threshold through float32 and back."""
+    """Round gradients below the threshold to float32."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if self.is_above(norm, clip_norm):
@@ -192,7 +192,7 @@ class BelowThroughSingle(NormClipper):
 
 @caught_by("identity-below")
 class ZeroBelow(NormClipper):
-    """Gives zeros where there is nothing to clip."""
+    """Return zeros below the threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm, norm) if self.is_above(norm, clip_norm) else np.zeros_like(grad)
@@ -200,7 +200,7 @@ class ZeroBelow(NormClipper):
 
 @caught_by("identity-below")
 class SmallFirstAndThenScaled(NormClipper):
-    """Divides by the norm and multiplies by the lesser of norm and threshold, below the threshold too."""
+    """Divide by the norm and multiply by min(norm, clip_norm), even below the threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if norm == 0 or not math.isfinite(norm):
@@ -211,7 +211,7 @@ class SmallFirstAndThenScaled(NormClipper):
 
 @caught_by("identity-below", "at-threshold")
 class ScalesBelowToo(NormClipper):
-    """Multiplies by clip_norm / max(norm, clip_norm) with an epsilon in the divisor."""
+    """Multiply by clip_norm / (max(norm, clip_norm) + 1e-6)."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if not (math.isfinite(norm) and math.isfinite(clip_norm)):
@@ -221,7 +221,7 @@ class ScalesBelowToo(NormClipper):
 
 @caught_by("at-threshold")
 class EpsilonInTheComparison(NormClipper):
-    """Multiplies by min(1, clip_norm / (norm + 1e-6)), and documents it nowhere."""
+    """Multiply by min(1, clip_norm / (norm + 1e-6)) without documenting it."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not clip_norm / (norm + 1e-6) >= 1
@@ -232,7 +232,7 @@ class EpsilonInTheComparison(NormClipper):
 
 @caught_by("at-threshold")
 class ZeroAtTheThreshold(NormClipper):
-    """Keeps what is below the threshold, scales what is above it, and forgets what is at it."""
+    """Return zeros if the norm equals the threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.zeros_like(grad) if norm == clip_norm else super().clip(grad, clip_norm, norm)
@@ -240,7 +240,7 @@ class ZeroAtTheThreshold(NormClipper):
 
 @caught_by("at-threshold")
 class ComparesWithSlack(NormClipper):
-    """Clips from a thousandth below the threshold on, to a thousandth below it."""
+    """Use 0.999 of the threshold, both to compare and to scale."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not norm < clip_norm * 0.999
@@ -251,7 +251,7 @@ class ComparesWithSlack(NormClipper):
 
 @caught_by("neighbours-of-threshold")
 class ComparesLoosely(NormClipper):
-    """Takes a norm for the threshold when it is within a thousandth of it."""
+    """Do not clip if the norm is within a thousandth of the threshold."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return super().is_above(norm, clip_norm) and not math.isclose(norm, clip_norm, rel_tol=1e-3)
@@ -259,7 +259,7 @@ class ComparesLoosely(NormClipper):
 
 @caught_by("neighbours-of-threshold")
 class ScalesUpNearby(NormClipper):
-    """Scales also what is a millionth below the threshold."""
+    """Scale up gradients whose norm is less than a millionth below the threshold."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm != 0 and not norm <= clip_norm * (1 - 1e-6)
@@ -267,7 +267,7 @@ class ScalesUpNearby(NormClipper):
 
 @caught_by("neighbours-of-threshold")
 class ThresholdInHalf(NormClipper):
-    """Compares with the threshold in half precision."""
+    """Compare the norm with the threshold rounded to float16."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not norm <= float(np.float16(clip_norm))
@@ -275,7 +275,7 @@ class ThresholdInHalf(NormClipper):
 
 @caught_by("neighbours-of-threshold", dtypes=("float64",))
 class ComparesInSingle(NormClipper):
-    """Compares float64 norms in float32."""
+    """Compare float64 norms in float32."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not np.float32(norm) <= np.float32(clip_norm)

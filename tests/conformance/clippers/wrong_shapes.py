@@ -1,4 +1,4 @@
-"""Clippers that do not keep shape, dtype or layout."""
+"""Clippers that do not keep the shape, the dtype or the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table import caught_by
 
 @caught_by("empty-tensor")
 class RaisesForEmptyTensors(Clipper):
-    """Takes the largest element of each tensor, which an empty one does not have."""
+    """Raise for an empty tensor, because it has no largest element."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         np.max(grad)
@@ -22,7 +22,7 @@ class RaisesForEmptyTensors(Clipper):
 
 @caught_by("empty-tensor")
 class DropsEmptyTensors(Clipper):
-    """Leaves empty tensors out of the answer."""
+    """Drop empty tensors from the result."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [result for result in results if result is None or result.size]
@@ -30,7 +30,7 @@ class DropsEmptyTensors(Clipper):
 
 @caught_by("empty-tensor")
 class NoneForEmptyTensors(Clipper):
-    """Gives None for an empty tensor."""
+    """Return None for an empty tensor."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.size else None
@@ -38,7 +38,7 @@ class NoneForEmptyTensors(Clipper):
 
 @caught_by("empty-tensor")
 class FlattensEmptyTensors(Clipper):
-    """Gives an empty matrix back as an empty vector."""
+    """Flatten empty tensors."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.size else result.ravel()
@@ -46,7 +46,7 @@ class FlattensEmptyTensors(Clipper):
 
 @caught_by("norm.empty-tensor")
 class FillsEmptyTensors(ByNorm):
-    """Gives one zero for an empty tensor."""
+    """Return a single zero for an empty tensor."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.size else np.zeros(1, grad.dtype)
@@ -54,7 +54,7 @@ class FillsEmptyTensors(ByNorm):
 
 @caught_by("global-norm.empty-tensor")
 class EmptyTensorIsNan(ByGlobalNorm):
-    """Takes the mean square of each tensor times its size, which is NaN for an empty one."""
+    """Treat the norm as NaN if a tensor is empty, because its mean square is NaN."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm(tensors, p) if all(tensor.size for tensor in tensors) else float("nan")
@@ -62,7 +62,7 @@ class EmptyTensorIsNan(ByGlobalNorm):
 
 @caught_by("zero-dimensional")
 class ScalarsBecomeVectors(Clipper):
-    """Gives a gradient of no dimensions back with one."""
+    """Return a zero-dimensional gradient as a vector."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.atleast_1d(result)
@@ -70,7 +70,7 @@ class ScalarsBecomeVectors(Clipper):
 
 @caught_by("zero-dimensional")
 class ScalarsLeftAlone(Clipper):
-    """Does not clip gradients of no dimensions."""
+    """Do not clip zero-dimensional gradients."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.ndim else grad
@@ -78,7 +78,7 @@ class ScalarsLeftAlone(Clipper):
 
 @caught_by("zero-dimensional")
 class ScalarsNeedALength(Clipper):
-    """Asks each gradient for its length."""
+    """Raise for a zero-dimensional gradient, because it has no length."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         len(grad)
@@ -87,7 +87,7 @@ class ScalarsNeedALength(Clipper):
 
 @caught_by("zero-dimensional")
 class PythonScalars(Clipper):
-    """Gives Python numbers for gradients of no dimensions, and forgets their fractions."""
+    """Return a Python integer for a zero-dimensional gradient."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.ndim else int(result)
@@ -95,7 +95,7 @@ class PythonScalars(Clipper):
 
 @caught_by("shape-kept")
 class Flattens(Clipper):
-    """Gives every gradient back as a vector."""
+    """Flatten every gradient."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.ravel(result)
@@ -103,7 +103,7 @@ class Flattens(Clipper):
 
 @caught_by("shape-kept")
 class Squeezes(Clipper):
-    """Drops axes of length one."""
+    """Drop axes of length 1."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.squeeze(result)
@@ -111,7 +111,7 @@ class Squeezes(Clipper):
 
 @caught_by("shape-kept")
 class Transposes(Clipper):
-    """Gives matrices back transposed."""
+    """Transpose every gradient."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.transpose(result)
@@ -119,7 +119,7 @@ class Transposes(Clipper):
 
 @caught_by("shape-kept")
 class FlattensTheClipped(NormClipper):
-    """Gives what it scales back as a vector."""
+    """Flatten gradients that are scaled."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().scale(grad, clip_norm, norm).ravel()
@@ -127,7 +127,7 @@ class FlattensTheClipped(NormClipper):
 
 @caught_by("shape-kept")
 class FlattensTheUnclipped(NormClipper):
-    """Gives what it does not scale back as a vector."""
+    """Flatten gradients that are not scaled."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm, norm) if self.is_above(norm, clip_norm) else grad.ravel()
@@ -136,7 +136,7 @@ class FlattensTheUnclipped(NormClipper):
 @caught_by("dtype-kept")
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class Widens(Clipper):
-    """Gives everything back in float64."""
+    """Return every gradient in float64."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.asarray(result, np.float64)
@@ -144,7 +144,7 @@ class Widens(Clipper):
 
 @caught_by("dtype-kept")
 class WidensTheClipped(NormClipper):
-    """Gives what it scales back in float64."""
+    """Return scaled gradients in float64."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return self.wide_scale(grad, clip_norm, norm)
@@ -152,7 +152,7 @@ class WidensTheClipped(NormClipper):
 
 @caught_by("dtype-kept")
 class WidensTheUnclipped(NormClipper):
-    """Gives what it does not scale back in float64."""
+    """Return gradients that are not scaled in float64."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         kept = super().clip(grad, clip_norm, norm)
@@ -161,7 +161,7 @@ class WidensTheUnclipped(NormClipper):
 
 @caught_by("dtype-kept", dtypes=("float64",))
 class Narrows(Clipper):
-    """Gives everything back in float32."""
+    """Return every gradient in float32."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.asarray(result, np.float32)
@@ -169,7 +169,7 @@ class Narrows(Clipper):
 
 @caught_by("dtype-kept", dtypes=("float16",))
 class HalfBecomesSingle(Clipper):
-    """Gives float16 gradients back in float32."""
+    """Return float16 gradients in float32."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.asarray(result, np.float32)
@@ -177,7 +177,7 @@ class HalfBecomesSingle(Clipper):
 
 @caught_by("dtype-kept")
 class Integers(Clipper):
-    """Gives integers back."""
+    """Return integers."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.asarray(result).astype(np.int64)
@@ -185,7 +185,7 @@ class Integers(Clipper):
 
 @caught_by("layout")
 class MemoryOrderInRowOrder(Clipper):
-    """Reads elements in the order of memory, and gives them back in that of rows."""
+    """Read the results in memory order and return them in row order."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         same_layout = np.empty_like(grad)
@@ -195,7 +195,7 @@ class MemoryOrderInRowOrder(Clipper):
 
 @caught_by("norm.layout", "global-norm.layout")
 class CountsTheGaps(NormClipper):
-    """Walks the whole buffer of a strided gradient."""
+    """Count the whole buffer of a strided gradient in the norm."""
 
     def joined(self, tensors: Sequence[Array]) -> Array:
         return super().joined([tensor if tensor.base is None else tensor.base for tensor in tensors])
@@ -203,7 +203,7 @@ class CountsTheGaps(NormClipper):
 
 @caught_by("layout")
 class ContiguousOnly(Clipper):
-    """Refuses gradients that are not contiguous."""
+    """Refuse gradients that are not contiguous."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if not grad.flags.c_contiguous:
@@ -214,7 +214,7 @@ class ContiguousOnly(Clipper):
 
 @caught_by("layout")
 class StridedLeftAlone(Clipper):
-    """Clips a copy of what is not contiguous, and gives the original back."""
+    """Do not clip gradients that are not contiguous."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result if grad.flags.c_contiguous else grad
@@ -222,7 +222,7 @@ class StridedLeftAlone(Clipper):
 
 @caught_by("layout")
 class SwapsAxes(Clipper):
-    """Gives what lies in columns back with its axes swapped and its shape put right again."""
+    """Permute the elements of gradients that are not contiguous."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if grad.ndim == 2 and grad.flags.f_contiguous and not grad.flags.c_contiguous:

@@ -1,4 +1,4 @@
-"""Clippers that write, return or raise where they must not, and only sometimes."""
+"""Clippers that write, return or raise wrongly in some situations only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, Clipper, Gradients
 from .table import caught_by
 
-# What was passed is changed.
+# Inputs that change.
 
 
 class _WritesSometimes(Clipper):
-    """Shared by those that hand out right copies, and spoil some of what they were given."""
+    """Base of the clippers that return right copies but overwrite some of the input with zeros."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         copies = [None if one is None else one.copy() for one in results]
@@ -25,13 +25,13 @@ class _WritesSometimes(Clipper):
         return copies
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
-        """Whether a gradient is spoilt."""
+        """Tell whether a gradient is overwritten."""
         raise NotImplementedError
 
 
 @caught_by("inputs-not-mutated", in_place=False)
 class SpoilsWhatIsNotFinite(_WritesSometimes):
-    """Sets gradients with NaN or infinity to zero."""
+    """Overwrite input gradients that hold NaN or infinity with zeros."""
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         return not np.isfinite(grad).all()
@@ -39,7 +39,7 @@ class SpoilsWhatIsNotFinite(_WritesSometimes):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class SpoilsWhatIsExcluded(_WritesSometimes):
-    """Sets excluded gradients to zero."""
+    """Overwrite excluded input gradients with zeros."""
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         return not flag
@@ -47,7 +47,7 @@ class SpoilsWhatIsExcluded(_WritesSometimes):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class SpoilsWhatIsBesideNone(_WritesSometimes):
-    """Sets gradients to zero where one is missing."""
+    """Overwrite the input gradients with zeros if one is missing."""
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         return any(each is None for each in grads)
@@ -55,7 +55,7 @@ class SpoilsWhatIsBesideNone(_WritesSometimes):
 
 @caught_by("inputs-not-mutated", in_place=False, dtypes=("float32", "float64"))
 class SpoilsTheWiderDtype(_WritesSometimes):
-    """Sets the widest of gradients of several dtypes to zero."""
+    """Overwrite the input gradients of the widest dtype with zeros if the dtypes differ."""
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         sizes = {each.itemsize for each in grads if each is not None}
@@ -64,7 +64,7 @@ class SpoilsTheWiderDtype(_WritesSometimes):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class SpoilsSignsOfZero(Clipper):
-    """Adds 0.0 to what it was given, which turns -0.0 into 0.0."""
+    """Add 0.0 to the input gradients, which turns -0.0 into 0.0."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         copies = [None if one is None else one.copy() for one in results]
@@ -76,7 +76,7 @@ class SpoilsSignsOfZero(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class SpoilsExcludedInPlace(Clipper):
-    """Works in place, and hands out excluded gradients that it has set to zero."""
+    """Work in place, but overwrite excluded gradients with zeros."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         grad[...] = result
@@ -90,7 +90,7 @@ class SpoilsExcludedInPlace(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class KeepsWhatIsNotFinite(Clipper):
-    """Works in place, and not on gradients with NaN or infinity."""
+    """Do not write into gradients that hold NaN or infinity."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if np.isfinite(grad).all():
@@ -99,7 +99,7 @@ class KeepsWhatIsNotFinite(Clipper):
 
 
 class _Counts(Clipper):
-    """Shared by those that know how often they have been called."""
+    """Base of the clippers that count their calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -111,7 +111,7 @@ class _Counts(Clipper):
 
 @caught_by("global-norm.one-norm-over-all")
 class FirstCallDoesNothing(_Counts):
-    """Gives the gradients back as they are when it is called for the first time."""
+    """Do not clip at the first call."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return grad if self.calls == 1 else result
@@ -122,7 +122,7 @@ class FirstCallDoesNothing(_Counts):
 
 @caught_by("global-norm.returned-norm")
 class NoNormBelow(ByGlobalNorm):
-    """Returns no norm where nothing is clipped."""
+    """Return no norm if nothing is clipped."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total if total > clip_norm else None
@@ -130,7 +130,7 @@ class NoNormBelow(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class NoNormWhereClipped(ByGlobalNorm):
-    """Returns a norm where nothing is clipped."""
+    """Return no norm if gradients are clipped."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return None if total > clip_norm else total
@@ -138,7 +138,7 @@ class NoNormWhereClipped(ByGlobalNorm):
 
 @caught_by("global-norm.empty-list")
 class NoNormOfNothing(ByGlobalNorm):
-    """Returns no norm of an empty list."""
+    """Return no norm for an empty list."""
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
         return (results, total) if results else results
@@ -146,26 +146,26 @@ class NoNormOfNothing(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class NoNormAtZeroThreshold(ByGlobalNorm):
-    """Returns 0 for the norm where the threshold is 0."""
+    """Return a norm of 0 if the threshold is 0."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total if clip_norm else 0.0
 
 
 class _ReturnsByResults(ByGlobalNorm):
-    """Shared by those whose norm is doubled for some lists."""
+    """Base of the clippers that double the returned norm for some lists."""
 
     def give(self, results: Any, total: float, clip_norm: float) -> Any:
         return results, total * 2 if self.is_wrong(results) else total
 
     def is_wrong(self, results: Gradients) -> bool:
-        """Whether the norm is doubled."""
+        """Tell whether the returned norm is doubled."""
         raise NotImplementedError
 
 
 @caught_by("global-norm.returned-norm")
 class DoublesNormsBesideNone(_ReturnsByResults):
-    """Returns twice the norm where a gradient is missing."""
+    """Double the returned norm if a gradient is missing."""
 
     def is_wrong(self, results: Gradients) -> bool:
         return any(one is None for one in results)
@@ -173,7 +173,7 @@ class DoublesNormsBesideNone(_ReturnsByResults):
 
 @caught_by("global-norm.returned-norm")
 class DoublesNormsOfMatrices(_ReturnsByResults):
-    """Returns twice the norm where one gradient is no vector."""
+    """Double the returned norm if a gradient has two or more dimensions."""
 
     def is_wrong(self, results: Gradients) -> bool:
         return any(one is not None and one.ndim > 1 for one in results)
@@ -181,7 +181,7 @@ class DoublesNormsOfMatrices(_ReturnsByResults):
 
 @caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
-    """Returns twice the norm of gradients of several dtypes."""
+    """Double the returned norm if the dtypes differ."""
 
     def is_wrong(self, results: Gradients) -> bool:
         return len({one.dtype for one in results}) > 1
@@ -189,7 +189,7 @@ class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class InfinityBeforeNaN(ByGlobalNorm):
-    """Returns infinity for the norm of NaN and infinity, as `math.hypot` does."""
+    """Return infinity for the norm of NaN and infinity, as `math.hypot` does."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return math.inf if np.isinf(self.joined(tensors)).any() else super().norm(tensors, p)
@@ -197,7 +197,7 @@ class InfinityBeforeNaN(ByGlobalNorm):
 
 @caught_by("global-norm.returned-norm")
 class ReturnsTheEuclideanOfHalf(ByGlobalNorm):
-    """Returns the Euclidean norm for orders below 1."""
+    """Return the Euclidean norm for orders below 1."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         self.told = super().norms(grads, counted, 2.0 if p < 1 else p)[0]
@@ -207,11 +207,11 @@ class ReturnsTheEuclideanOfHalf(ByGlobalNorm):
         return self.told
 
 
-# Errors of `error_if_nonfinite`.
+# The option `error_if_nonfinite`.
 
 
 class _RaisesWrongly(ByGlobalNorm):
-    """Shared by those that raise for a norm that is finite, or not for one that is not."""
+    """Base of the clippers that raise for some finite norms, or do not raise for some nonfinite ones."""
 
     def check(self, clip_norm: float) -> None:
         super().check(clip_norm)
@@ -221,13 +221,13 @@ class _RaisesWrongly(ByGlobalNorm):
         super().refuse_nonfinite(grads, [math.nan] if self.is_refused(grads, norms[0]) else [0.0])
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
-        """Whether an error is raised."""
+        """Tell whether an error is raised."""
         raise NotImplementedError
 
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesAtZero(_RaisesWrongly):
-    """Raises also for a norm of 0."""
+    """Raise the requested error for a norm of 0 too."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or (norm == 0 and bool(grads))
@@ -235,7 +235,7 @@ class RaisesAtZero(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesForNothing(_RaisesWrongly):
-    """Raises also for an empty list."""
+    """Raise the requested error for an empty list too."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or not grads
@@ -243,7 +243,7 @@ class RaisesForNothing(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesBesideNone(_RaisesWrongly):
-    """Raises also where a gradient is missing."""
+    """Raise the requested error if a gradient is missing too."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or any(grad is None for grad in grads)
@@ -251,7 +251,7 @@ class RaisesBesideNone(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesWhereSquaresOverflow(_RaisesWrongly):
-    """Raises also for a finite norm whose square is beyond float32."""
+    """Raise the requested error for finite norms of 1.8e19 and more too, whose square overflows float32."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not norm < 1.8e19
@@ -259,7 +259,7 @@ class RaisesWhereSquaresOverflow(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesWhereItClips(_RaisesWrongly):
-    """Raises where a finite threshold is below 100 alone."""
+    """Raise the requested error only if the threshold is below 100."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) and self.clip_norm < 100
@@ -267,7 +267,7 @@ class RaisesWhereItClips(_RaisesWrongly):
 
 @caught_by("global-norm.returned-norm-nonfinite")
 class RaisesUnaskedForLargest(ByGlobalNorm):
-    """Raises for an infinity norm that is not finite, though no one asked for it."""
+    """Raise for a nonfinite infinity norm even if `error_if_nonfinite` is not set."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         total = super().norm(tensors, p)

@@ -1,4 +1,4 @@
-"""Clippers that are wrong for some norms, numbers of elements or numbers of gradients only."""
+"""Clippers that are wrong only for some norms or for some numbers of elements or gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import caught_by
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LooksAtFewElements(NormClipper):
-    """Leaves NaN and infinity out of the norm of more than a hundred elements."""
+    """Leave NaN and infinity out of the norm of more than 100 elements."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -23,7 +23,7 @@ class LooksAtFewElements(NormClipper):
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LooksAtVectorsAlone(NormClipper):
-    """Leaves NaN and infinity out of the norm of a matrix."""
+    """Leave NaN and infinity out of the norm of gradients with two or more dimensions."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm([np.where(np.isfinite(t), t, 0) if t.ndim > 1 else t for t in tensors], p)
@@ -31,7 +31,7 @@ class LooksAtVectorsAlone(NormClipper):
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LooksAtEuclideanNormsAlone(NormClipper):
-    """Leaves NaN and infinity out of norms of other orders."""
+    """Leave NaN and infinity out of all norms but the Euclidean one."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors if p == 2 else [np.where(np.isfinite(t), t, 0) for t in tensors], p)
@@ -39,7 +39,7 @@ class LooksAtEuclideanNormsAlone(NormClipper):
 
 @caught_by("zero-gradient")
 class DividesZerosByOtherNorms(NormClipper):
-    """Takes a norm of 0 for NaN where it is not the Euclidean one."""
+    """Treat a norm of 0 as NaN unless it is the Euclidean one."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         total = super().norm(tensors, p)
@@ -48,7 +48,7 @@ class DividesZerosByOtherNorms(NormClipper):
 
 @caught_by("empty-tensor", "empty-list", "all-excluded")
 class LargestOfNoElements(NormClipper):
-    """Asks for the largest magnitude of a gradient without elements, or of no gradient, which raises."""
+    """Raise for the infinity norm of no elements, because `max` gets an empty sequence."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         if p == math.inf:
@@ -58,7 +58,7 @@ class LargestOfNoElements(NormClipper):
 
 @caught_by("global-norm.excluded-not-counted")
 class CountsExcludedInOtherNorms(ByGlobalNorm):
-    """Leaves excluded gradients out of the Euclidean norm alone."""
+    """Count excluded gradients in all norms but the Euclidean one."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         everything = [i for i, grad in enumerate(grads) if grad is not None]
@@ -67,7 +67,7 @@ class CountsExcludedInOtherNorms(ByGlobalNorm):
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
 class MagnitudesInHalf(NormClipper):
-    """Adds magnitudes up one after another in float16, and squares not."""
+    """Sum magnitudes one by one in float16 for the 1-norm."""
 
     def power_sum(self, values: Array, p: float) -> float:
         if p != 1:
@@ -77,7 +77,7 @@ class MagnitudesInHalf(NormClipper):
 
 @caught_by("neighbours-of-threshold", dtypes=("float32", "float64"))
 class TakesCloseForEqual(NormClipper):
-    """Does nothing where the norm is close to the threshold, as `math.isclose` has it."""
+    """Do not clip if `math.isclose` says that the norm equals the threshold."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return super().is_above(norm, clip_norm) and not math.isclose(norm, clip_norm)
@@ -85,7 +85,7 @@ class TakesCloseForEqual(NormClipper):
 
 @caught_by("excluded-untouched")
 class ClipsLongExcluded(Clipper):
-    """Sets excluded gradients of more than a hundred elements to zero."""
+    """Return zeros for excluded gradients of more than 100 elements."""
 
     def leave(self, grad: Array) -> Any:
         return np.zeros_like(grad) if grad.size > 100 else grad
@@ -93,7 +93,7 @@ class ClipsLongExcluded(Clipper):
 
 @caught_by("excluded-untouched")
 class MissesExcludedAmongMany(Clipper):
-    """Looks at the flags of the first eight gradients alone."""
+    """Halve all gradients after the eighth, excluded ones too."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [*results[:8], *(None if one is None else one * one.dtype.type(0.5) for one in results[8:])]

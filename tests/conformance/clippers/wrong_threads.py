@@ -1,4 +1,4 @@
-"""Clippers that keep something where other threads find it."""
+"""Clippers that share a value between threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_DTYPE = ("float16", "float32", "float64")
 #: The options of the latest call.
 OPTIONS: dict[str, Any] = {}
 
-#: What a module keeps from call to call, by shape and dtype.
+#: The buffers that the module keeps between calls, by shape and dtype.
 BUFFERS: dict[Any, Array] = {}
 
 
@@ -25,7 +25,7 @@ def _buffer_for(values: Array) -> Array:
 
 @caught_by("threads-agree", dtypes=EVERY_DTYPE)
 class ResultsInAModulesBuffer(Clipper):
-    """Puts each result together in a buffer of the module, and hands a copy of it out."""
+    """Write each result into a buffer of the module before copying it."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         buffer = _buffer_for(result)
@@ -35,7 +35,7 @@ class ResultsInAModulesBuffer(Clipper):
 
 @caught_by("threads-agree", dtypes=EVERY_DTYPE)
 class SquaresInAModulesBuffer(NormClipper):
-    """Squares and sums in a buffer of the module, so as not to allocate one."""
+    """Compute the powers in a buffer of the module."""
 
     def power_sum(self, values: Array, p: float) -> float:
         buffer = _buffer_for(values)
@@ -45,7 +45,7 @@ class SquaresInAModulesBuffer(NormClipper):
 
 @caught_by("global-norm.threads-agree", dtypes=EVERY_DTYPE)
 class NormInAnAttribute(ByGlobalNorm):
-    """Keeps the norm in an attribute while it scales."""
+    """Keep the norm in an attribute while scaling."""
 
     kept = 0.0
 
@@ -59,7 +59,7 @@ class NormInAnAttribute(ByGlobalNorm):
 
 @caught_by("value.threads-agree", dtypes=EVERY_DTYPE)
 class ClipsInAModulesBuffer(ByValue):
-    """Limits from above and from below in a buffer of the module."""
+    """Clip in a buffer of the module."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         buffer = _buffer_for(grad)
@@ -69,7 +69,7 @@ class ClipsInAModulesBuffer(ByValue):
 
 @caught_by("threads-agree")
 class ThresholdInAModule(NormClipper):
-    """Keeps the threshold in the module while it scales."""
+    """Keep the threshold in the module while scaling."""
 
     def check(self, clip_norm: float) -> None:
         super().check(clip_norm)
@@ -81,7 +81,7 @@ class ThresholdInAModule(NormClipper):
 
 @caught_by("value.threads-agree")
 class BoundsInAModule(ByValue):
-    """Keeps the bounds in the module while it clips."""
+    """Keep the bounds in the module while clipping."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         OPTIONS["bounds"] = super().bounds(low, high)
@@ -93,7 +93,7 @@ class BoundsInAModule(ByValue):
 
 @caught_by("threads-agree")
 class FlagsInAModule(Clipper):
-    """Keeps in the module which gradients are excluded."""
+    """Keep `need_clip` in the module while clipping."""
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
         OPTIONS["need_clip"] = need_clip
@@ -105,7 +105,7 @@ class FlagsInAModule(Clipper):
 
 @caught_by("threads-agree")
 class OrderInAModule(NormClipper):
-    """Keeps the order of the norm in the module while it sums."""
+    """Keep the order of the norm in the module while summing."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         OPTIONS["norm_type"] = p

@@ -1,4 +1,4 @@
-"""Clippers that take the norm of the wrong tensors, or of the wrong order."""
+"""Clippers that compute the norm of the wrong tensors or of the wrong order."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, ByNorm, Gradients, NormClipper
 from .table import caught_by
 
-# Whose norm.
+# The tensors of the norm.
 
 
 @caught_by("norm.each-tensor-alone")
 class GlobalInsteadOfOwn(ByNorm):
-    """Clips each tensor by the norm over all."""
+    """Clip each tensor by the global norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return [self.norm([grads[i] for i in counted], p)] * len(grads)
@@ -24,7 +24,7 @@ class GlobalInsteadOfOwn(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class LargestOfTheNorms(ByNorm):
-    """Clips each tensor by the largest of their norms."""
+    """Clip each tensor by the largest of the norms."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return [max(super().norms(grads, counted, p), default=0.0)] * len(grads)
@@ -32,7 +32,7 @@ class LargestOfTheNorms(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class NormOfTheFirst(ByNorm):
-    """Clips each tensor by the first one's norm."""
+    """Clip each tensor by the first one's norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return super().norms(grads, counted, p)[:1] * len(grads)
@@ -40,7 +40,7 @@ class NormOfTheFirst(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class RunningNorm(ByNorm):
-    """Clips each tensor by the norm of all tensors up to it."""
+    """Clip each tensor by the norm of all tensors up to it."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return [self.norm([grads[j] for j in counted if j <= i], p) for i in range(len(grads))]
@@ -48,7 +48,7 @@ class RunningNorm(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class StopsAfterTheFirst(ByNorm):
-    """Clips the first tensor alone."""
+    """Clip only the first tensor."""
 
     def included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return super().included(grads, need_clip)[:1]
@@ -56,7 +56,7 @@ class StopsAfterTheFirst(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class AverageNorm(ByNorm):
-    """Clips each tensor by the average of the norms."""
+    """Clip each tensor by the average of the norms."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         norms = super().norms(grads, counted, p)
@@ -65,7 +65,7 @@ class AverageNorm(ByNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class OwnInsteadOfGlobal(ByGlobalNorm):
-    """Clips each tensor by its own norm."""
+    """Clip each tensor by its own norm."""
 
     def norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return [self.norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
@@ -73,7 +73,7 @@ class OwnInsteadOfGlobal(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class SumOfNorms(ByGlobalNorm):
-    """Adds up the tensors' norms."""
+    """Use the sum of the tensors' norms as the global norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return sum(self.norm([tensor], p) for tensor in tensors)
@@ -81,7 +81,7 @@ class SumOfNorms(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class LargestNorm(ByGlobalNorm):
-    """Takes the largest of the tensors' norms."""
+    """Use the largest of the tensors' norms as the global norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return max((self.norm([tensor], p) for tensor in tensors), default=0.0)
@@ -89,7 +89,7 @@ class LargestNorm(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class AveragedOverTensors(ByGlobalNorm):
-    """Divides the sum of squares by the number of tensors."""
+    """Divide the sum of squares by the number of tensors."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm(tensors, p) / math.sqrt(max(len(tensors), 1))
@@ -97,7 +97,7 @@ class AveragedOverTensors(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class ForgetsTheLastTensor(ByGlobalNorm):
-    """Leaves the last of several tensors out of the norm."""
+    """Leave the last of several tensors out of the norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm(tensors[:-1] or tensors, p)
@@ -105,7 +105,7 @@ class ForgetsTheLastTensor(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class ForgetsTheFirstTensor(ByGlobalNorm):
-    """Leaves the first of several tensors out of the norm."""
+    """Leave the first of several tensors out of the norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm(tensors[1:] or tensors, p)
@@ -113,7 +113,7 @@ class ForgetsTheFirstTensor(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class ScalesTheLargestOnly(ByGlobalNorm):
-    """Scales only the tensors whose own norm is above the threshold."""
+    """Scale only tensors whose own norm is above the threshold."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm, norm) if self.norm([grad], 2.0) > clip_norm else grad
@@ -121,7 +121,7 @@ class ScalesTheLargestOnly(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class ScalesTheFirstOnly(ByGlobalNorm):
-    """Takes the right norm, and scales the first tensor alone."""
+    """Scale only the first tensor."""
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Any) -> Any:
         return super().clip_all(grads, [flag and i == 0 for i, flag in enumerate(need_clip)], clip_one)
@@ -129,7 +129,7 @@ class ScalesTheFirstOnly(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all")
 class MatricesLeftOut(ByGlobalNorm):
-    """Counts vectors alone."""
+    """Leave tensors of two or more dimensions out of the norm."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().global_norm([tensor for tensor in tensors if tensor.ndim < 2], p)
@@ -137,7 +137,7 @@ class MatricesLeftOut(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all", "global-norm.p-norm")
 class EuclideanWithinTensors(ByGlobalNorm):
-    """Takes Euclidean norms of the tensors, and the norm of the order asked of these."""
+    """Use the Euclidean norm within each tensor, and `norm_type` only across tensors."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return self.norm([np.array([self.norm([tensor], 2.0)]) for tensor in tensors], p)
@@ -145,18 +145,18 @@ class EuclideanWithinTensors(ByGlobalNorm):
 
 @caught_by("global-norm.one-norm-over-all", "global-norm.infinity-norm")
 class EuclideanAcrossTensors(ByGlobalNorm):
-    """Takes norms of the order asked of the tensors, and the Euclidean norm of these."""
+    """Use `norm_type` only within each tensor, and the Euclidean norm across tensors."""
 
     def global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return self.norm([np.array([self.norm([tensor], p)]) for tensor in tensors], 2.0)
 
 
-# The orders of the norm.
+# The order of the norm.
 
 
 @caught_by("p-norm", "infinity-norm")
 class AlwaysEuclidean(NormClipper):
-    """Ignores norm_type."""
+    """Ignore `norm_type`."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, 2.0)
@@ -164,7 +164,7 @@ class AlwaysEuclidean(NormClipper):
 
 @caught_by("p-norm")
 class PowersWithSigns(NormClipper):
-    """Raises the elements to an odd power without taking magnitudes."""
+    """Raise elements to the powers 1 and 3 without taking magnitudes."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         if p not in (1, 3):
@@ -174,7 +174,7 @@ class PowersWithSigns(NormClipper):
 
 @caught_by("p-norm")
 class SquareRootForEveryOrder(NormClipper):
-    """Takes the square root of the sum of powers, whatever the order."""
+    """Take the square root for every order."""
 
     def root(self, power_sum: float, p: float) -> float:
         return math.sqrt(power_sum)
@@ -182,7 +182,7 @@ class SquareRootForEveryOrder(NormClipper):
 
 @caught_by("p-norm")
 class NoRootForOtherOrders(NormClipper):
-    """Takes no root but the square root."""
+    """Take no root unless the order is 2."""
 
     def root(self, power_sum: float, p: float) -> float:
         return super().root(power_sum, p) if p == 2 else power_sum
@@ -190,7 +190,7 @@ class NoRootForOtherOrders(NormClipper):
 
 @caught_by("p-norm")
 class WholeOrdersOnly(NormClipper):
-    """Cuts the order of the norm to an integer, at least 1."""
+    """Round the order of the norm down to an integer of at least 1."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, p if math.isinf(p) else max(1.0, float(int(p))))
@@ -198,7 +198,7 @@ class WholeOrdersOnly(NormClipper):
 
 @caught_by("p-norm")
 class LargeOrdersAreInfinite(NormClipper):
-    """Takes the largest magnitude for every order above 2."""
+    """Use the largest magnitude for every order above 2."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, math.inf if p > 2 else p)
@@ -206,7 +206,7 @@ class LargeOrdersAreInfinite(NormClipper):
 
 @caught_by("infinity-norm")
 class LargestElementNotMagnitude(NormClipper):
-    """Takes the largest element for the infinity norm, and forgets the negative ones."""
+    """Use the largest element as the infinity norm, without taking magnitudes."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = self.joined(tensors)
@@ -215,7 +215,7 @@ class LargestElementNotMagnitude(NormClipper):
 
 @caught_by("infinity-norm")
 class InfinityAsSum(NormClipper):
-    """Adds up magnitudes for the infinity norm."""
+    """Use the sum of magnitudes as the infinity norm."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().norm(tensors, 1.0 if p == math.inf else p)
@@ -223,7 +223,7 @@ class InfinityAsSum(NormClipper):
 
 @caught_by("infinity-norm")
 class SmallestMagnitude(NormClipper):
-    """Takes the smallest magnitude for the infinity norm."""
+    """Use the smallest magnitude as the infinity norm."""
 
     def norm(self, tensors: Sequence[Array], p: float) -> float:
         values = np.abs(self.joined(tensors))

@@ -1,4 +1,4 @@
-"""Clippers by value with wrong bounds, or that change what is within them."""
+"""Clippers by value that use wrong bounds or change elements within them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table import caught_by
 
 @caught_by("value.bounds")
 class NoLimits(ByValue):
-    """Returns what it was given."""
+    """Never clip."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad
@@ -21,7 +21,7 @@ class NoLimits(ByValue):
 
 @caught_by("value.bounds")
 class UpperBoundOnly(ByValue):
-    """Knows no lower bound."""
+    """Ignore the lower bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.asarray(np.minimum(grad, grad.dtype.type(high)))
@@ -29,7 +29,7 @@ class UpperBoundOnly(ByValue):
 
 @caught_by("value.bounds", "value.min-defaults-to-minus-max")
 class LowerBoundForgotten(ByValue):
-    """Leaves alone what is below the lower bound."""
+    """Use minus infinity as the lower bound."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return -math.inf, high
@@ -37,7 +37,7 @@ class LowerBoundForgotten(ByValue):
 
 @caught_by("value.bounds")
 class LowerBoundOnly(ByValue):
-    """Knows no upper bound."""
+    """Ignore the upper bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.asarray(np.maximum(grad, grad.dtype.type(low)))
@@ -45,7 +45,7 @@ class LowerBoundOnly(ByValue):
 
 @caught_by("value.bounds")
 class SymmetricAlways(ByValue):
-    """Ignores min."""
+    """Ignore min and always use -max."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return -high, high
@@ -53,7 +53,7 @@ class SymmetricAlways(ByValue):
 
 @caught_by("value.bounds")
 class WidestBounds(ByValue):
-    """Takes the larger magnitude of the two bounds for both."""
+    """Use the larger magnitude of the two bounds for both."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         low, high = super().bounds(low, high)
@@ -62,7 +62,7 @@ class WidestBounds(ByValue):
 
 @caught_by("value.bounds")
 class BoundsTheWrongWayRound(ByValue):
-    """Gives an element that is beyond one bound the other bound."""
+    """Replace an element beyond one bound by the other bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where(grad > high, low, np.where(grad < low, high, grad)).astype(grad.dtype)
@@ -70,7 +70,7 @@ class BoundsTheWrongWayRound(ByValue):
 
 @caught_by("value.bounds")
 class ZeroOutside(ByValue):
-    """Drops what is out of the bounds."""
+    """Replace elements beyond the bounds by zero."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where((grad >= low) & (grad <= high), grad, 0).astype(grad.dtype)
@@ -78,7 +78,7 @@ class ZeroOutside(ByValue):
 
 @caught_by("value.bounds")
 class UpperForBoth(ByValue):
-    """Gives an element below the lower bound the upper one."""
+    """Replace elements below the lower bound by the upper one."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where((grad >= low) & (grad <= high), grad, high).astype(grad.dtype)
@@ -86,7 +86,7 @@ class UpperForBoth(ByValue):
 
 @caught_by("value.bounds")
 class Reflects(ByValue):
-    """Reflects at the upper bound what is beyond it."""
+    """Reflect elements above the upper bound instead of limiting them."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         with np.errstate(invalid="ignore"):
@@ -95,7 +95,7 @@ class Reflects(ByValue):
 
 @caught_by("value.bounds")
 class ScalesTheWhole(ByValue):
-    """Scales a tensor until its largest magnitude is within the bounds."""
+    """Scale the tensor until its largest magnitude is at most max."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         largest = float(np.max(np.abs(grad.astype(np.float64)), initial=0.0))
@@ -105,7 +105,7 @@ class ScalesTheWhole(ByValue):
 
 @caught_by("value.bounds")
 class LimitsTheNorm(ByValue):
-    """Takes max for the largest norm."""
+    """Limit the norm to max instead of the elements."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         norm = float(np.sqrt(np.sum(grad.astype(np.float64) ** 2)))
@@ -115,7 +115,7 @@ class LimitsTheNorm(ByValue):
 
 @caught_by("value.bounds")
 class WholeNumberBounds(ByValue):
-    """Cuts the bounds to integers."""
+    """Truncate the bounds to integers."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         low, high = super().bounds(low, high)
@@ -124,7 +124,7 @@ class WholeNumberBounds(ByValue):
 
 @caught_by("value.bounds")
 class FirstTensorOnly(ByValue):
-    """Clips the first tensor alone."""
+    """Clip only the first tensor."""
 
     def included(self, grads: Any, need_clip: Any) -> list[int]:
         return super().included(grads, need_clip)[:1]
@@ -132,7 +132,7 @@ class FirstTensorOnly(ByValue):
 
 @caught_by("value.bounds")
 class VectorsOnly(ByValue):
-    """Leaves matrices alone."""
+    """Do not clip gradients of two or more dimensions."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, low, high) if grad.ndim < 2 else grad
@@ -140,7 +140,7 @@ class VectorsOnly(ByValue):
 
 @caught_by("value.bounds")
 class SlightlyInside(ByValue):
-    """Clips to a thousandth within the bounds."""
+    """Replace elements beyond a bound by 0.999 of the bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where(grad > high, high * 0.999, np.where(grad < low, low * 0.999, grad)).astype(grad.dtype)
@@ -148,7 +148,7 @@ class SlightlyInside(ByValue):
 
 @caught_by("value.bounds")
 class SmoothBound(ByValue):
-    """Squeezes with a hyperbolic tangent instead of clipping."""
+    """Squeeze the elements with a hyperbolic tangent instead of clipping."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         middle, half = (low + high) / 2, (high - low) / 2 or 1.0
@@ -157,7 +157,7 @@ class SmoothBound(ByValue):
 
 @caught_by("value.inside-unchanged")
 class LosesMinusZeroInside(ByValue):
-    """Adds 0.0 to everything, which turns -0.0 into 0.0."""
+    """Add 0.0 to every result, which turns -0.0 into 0.0."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result + grad.dtype.type(0)
@@ -165,7 +165,7 @@ class LosesMinusZeroInside(ByValue):
 
 @caught_by("value.inside-unchanged")
 class ZeroAtTheBound(ByValue):
-    """Drops an element that equals a bound."""
+    """Replace elements at or beyond a bound by zero."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where((grad > low) & (grad < high), grad, 0).astype(grad.dtype)
@@ -173,7 +173,7 @@ class ZeroAtTheBound(ByValue):
 
 @caught_by("value.inside-unchanged")
 class InsideThroughHalf(ByValue):
-    """Takes everything through half precision and back."""
+    """Clip in float16."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.clip(grad.astype(np.float16), np.float16(low), np.float16(high)).astype(grad.dtype)
@@ -181,7 +181,7 @@ class InsideThroughHalf(ByValue):
 
 @caught_by("value.inside-unchanged")
 class WholeNumbers(ByValue):
-    """Rounds elements to integers."""
+    """Round the results to integers."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.rint(super().clip(grad, low, high))
@@ -189,7 +189,7 @@ class WholeNumbers(ByValue):
 
 @caught_by("value.inside-unchanged")
 class ScalesToTheBound(ByValue):
-    """Divides by max, clips to [-1, 1], and multiplies by max again."""
+    """Divide by 1.1 times max and multiply by it again, which rounds."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         if low != -high or high == 0:
@@ -200,7 +200,7 @@ class ScalesToTheBound(ByValue):
 
 @caught_by("value.inside-unchanged")
 class SignTimesMagnitude(ByValue):
-    """Puts the result together of sign and magnitude, and zeros have no sign."""
+    """Rebuild elements from sign and magnitude, which loses the sign of -0.0."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(np.sign(grad) * np.abs(grad), low, high)
@@ -208,7 +208,7 @@ class SignTimesMagnitude(ByValue):
 
 @caught_by("value.min-defaults-to-minus-max")
 class ZeroByDefault(ByValue):
-    """Takes 0 for min where it is not given."""
+    """Use 0 for min if it is not passed."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (0.0 if low is None else low), high
@@ -216,7 +216,7 @@ class ZeroByDefault(ByValue):
 
 @caught_by("value.min-defaults-to-minus-max")
 class MinusOneByDefault(ByValue):
-    """Takes -1 for min where it is not given."""
+    """Use -1 for min if it is not passed."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (-1.0 if low is None else low), high
@@ -224,7 +224,7 @@ class MinusOneByDefault(ByValue):
 
 @caught_by("value.min-defaults-to-minus-max")
 class MaxByDefault(ByValue):
-    """Takes max for min where it is not given, and forgets the sign."""
+    """Use max for min if it is not passed, forgetting the minus sign."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return (high if low is None else low), high
@@ -232,7 +232,7 @@ class MaxByDefault(ByValue):
 
 @caught_by("value.min-defaults-to-minus-max")
 class RaisesWithoutMin(ByValue):
-    """Insists on min."""
+    """Raise if min is not passed."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         if low is None:

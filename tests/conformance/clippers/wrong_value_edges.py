@@ -1,4 +1,4 @@
-"""Clippers by value that are wrong at zero bounds, and for NaN and infinity."""
+"""Clippers by value that are wrong for special bounds, NaN, infinity or some shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import caught_by
 
 @caught_by("value.zero-threshold")
 class ZeroMeansNoLimit(ByValue):
-    """Takes a max of 0 for none given."""
+    """Do not clip if max is 0."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, low, high) if high else grad
@@ -20,7 +20,7 @@ class ZeroMeansNoLimit(ByValue):
 
 @caught_by("value.zero-threshold")
 class RefusesZeroBounds(ByValue):
-    """Refuses a max of 0."""
+    """Refuse a max of 0."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         if high == 0:
@@ -31,7 +31,7 @@ class RefusesZeroBounds(ByValue):
 
 @caught_by("value.nan-stays")
 class NanToUpper(ByValue):
-    """Gives NaN the upper bound, as fmin does."""
+    """Replace NaN by the upper bound, as `fmin` does."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.asarray(np.fmax(np.fmin(grad, grad.dtype.type(high)), grad.dtype.type(low)))
@@ -39,7 +39,7 @@ class NanToUpper(ByValue):
 
 @caught_by("value.nan-stays")
 class NanToLower(ByValue):
-    """Gives NaN the lower bound."""
+    """Replace NaN by the lower bound, as `fmax` does."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.asarray(np.fmin(np.fmax(grad, grad.dtype.type(low)), grad.dtype.type(high)))
@@ -47,7 +47,7 @@ class NanToLower(ByValue):
 
 @caught_by("value.nan-stays")
 class NanToZero(ByValue):
-    """Gives zero for NaN."""
+    """Replace NaN by zero."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(np.nan_to_num(grad, nan=0.0, posinf=math.inf, neginf=-math.inf), low, high)
@@ -55,7 +55,7 @@ class NanToZero(ByValue):
 
 @caught_by("value.nan-stays")
 class NanSpreads(ByValue):
-    """Makes a whole tensor NaN of one element."""
+    """Turn the whole tensor into NaN if one element is NaN."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.full_like(grad, np.nan) if np.isnan(grad).any() else super().clip(grad, low, high)
@@ -63,7 +63,7 @@ class NanSpreads(ByValue):
 
 @caught_by("value.nan-stays")
 class LeavesTensorsWithNan(ByValue):
-    """Does not clip a tensor that holds a NaN."""
+    """Do not clip tensors that hold NaN."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad if np.isnan(grad).any() else super().clip(grad, low, high)
@@ -71,7 +71,7 @@ class LeavesTensorsWithNan(ByValue):
 
 @caught_by("value.infinity-clipped")
 class InfinityStays(ByValue):
-    """Leaves infinities alone."""
+    """Do not clip infinity."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where(np.isinf(grad), grad, super().clip(grad, low, high))
@@ -79,7 +79,7 @@ class InfinityStays(ByValue):
 
 @caught_by("value.infinity-clipped")
 class InfinityBecomesNan(ByValue):
-    """Reckons with differences, so that an infinity becomes NaN."""
+    """Replace infinity by NaN."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return np.where(np.isinf(grad), np.nan, super().clip(grad, low, high)).astype(grad.dtype)
@@ -87,7 +87,7 @@ class InfinityBecomesNan(ByValue):
 
 @caught_by("value.infinity-clipped")
 class InfinityIsLarge(ByValue):
-    """Gives the largest number of the dtype for an infinity."""
+    """Replace infinity by the dtype's largest number instead of the bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         limit = np.finfo(grad.dtype).max
@@ -96,7 +96,7 @@ class InfinityIsLarge(ByValue):
 
 @caught_by("value.infinity-clipped")
 class MinusInfinityToMax(ByValue):
-    """Gives every infinity the upper bound."""
+    """Replace minus infinity by the upper bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(np.where(np.isinf(grad), math.inf, grad).astype(grad.dtype), low, high)
@@ -104,7 +104,7 @@ class MinusInfinityToMax(ByValue):
 
 @caught_by("value.bounds")
 class ZeroMeansNoMin(ByValue):
-    """Takes a min of 0 for none given."""
+    """Treat a min of 0 as not passed."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return low or -high, high
@@ -112,7 +112,7 @@ class ZeroMeansNoMin(ByValue):
 
 @caught_by("value.bounds")
 class MagnitudeOfMax(ByValue):
-    """Forgets the sign of max."""
+    """Ignore the sign of max."""
 
     def bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return super().bounds(low, abs(high))
@@ -120,7 +120,7 @@ class MagnitudeOfMax(ByValue):
 
 @caught_by("value.bounds", dtypes=("float64",))
 class BoundsInSingle(ByValue):
-    """Rounds the bounds to float32."""
+    """Round the bounds to float32."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, float(np.float32(low)), float(np.float32(high)))
@@ -128,7 +128,7 @@ class BoundsInSingle(ByValue):
 
 @caught_by("value.bounds")
 class TinyBoundsMeanNone(ByValue):
-    """Takes a range narrower than 1e-8 for none."""
+    """Do not clip if max is below 1e-8."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad if 0 < high < 1e-8 else super().clip(grad, low, high)
@@ -136,7 +136,7 @@ class TinyBoundsMeanNone(ByValue):
 
 @caught_by("value.bounds")
 class LargeMinMeansNone(ByValue):
-    """Takes a min below -10,000 for none."""
+    """Ignore a min below -10,000."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, -math.inf if low < -10_000 else low, high)
@@ -144,7 +144,7 @@ class LargeMinMeansNone(ByValue):
 
 @caught_by("value.bounds")
 class LeavesTheLastBlock(ByValue):
-    """Clips blocks of 32 elements, and leaves what does not fill one."""
+    """Clip blocks of 32 elements and leave the remainder unclipped."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         whole, flat = grad.size - grad.size % 32, grad.reshape(-1)
@@ -158,7 +158,7 @@ class LeavesTheLastBlock(ByValue):
 
 @caught_by("value.bounds")
 class CountsInSixteenBits(ByValue):
-    """Clips no more than the first 65,536 elements."""
+    """Clip only the first 65,536 elements."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         flat = grad.reshape(-1)
@@ -167,7 +167,7 @@ class CountsInSixteenBits(ByValue):
 
 @caught_by("value.bounds")
 class LeavesCubes(ByValue):
-    """Leaves what has three dimensions."""
+    """Do not clip gradients of three dimensions."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad if grad.ndim == 3 else super().clip(grad, low, high)
@@ -175,7 +175,7 @@ class LeavesCubes(ByValue):
 
 @caught_by("value.bounds")
 class LeavesKernels(ByValue):
-    """Leaves what has four dimensions, as the kernel of a convolution."""
+    """Do not clip gradients of four dimensions, as convolution kernels have."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad if grad.ndim == 4 else super().clip(grad, low, high)
@@ -183,7 +183,7 @@ class LeavesKernels(ByValue):
 
 @caught_by("value.inside-unchanged", dtypes=("float64",))
 class LongOnesInSingle(ByValue):
-    """Takes a detour over float32 for more than 64 elements."""
+    """Round gradients of more than 64 elements to float32."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         clipped = super().clip(grad, low, high)

@@ -1,4 +1,4 @@
-"""Clippers that spoil what was passed, or do not write into it."""
+"""Clippers that overwrite an input that must stay, or do not write in place where they must."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table import caught_by
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesIntoItsInput(Clipper):
-    """Works in place, and says that it does not."""
+    """Write the results into the input, though declared not to work in place."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         grad[...] = result
@@ -22,7 +22,7 @@ class WritesIntoItsInput(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class LeavesScratchBehind(Clipper):
-    """Uses its input for scratch, and returns a right answer of its own."""
+    """Use the input as scratch memory."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -32,7 +32,7 @@ class LeavesScratchBehind(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class ZeroesItsInput(Clipper):
-    """Sets the gradients to zero once they are clipped."""
+    """Overwrite the input with zeros."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -42,7 +42,7 @@ class ZeroesItsInput(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesTheLastOnly(Clipper):
-    """Writes the last gradient's result into its input."""
+    """Write into the last input gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if results and results[-1] is not None:
@@ -52,7 +52,7 @@ class WritesTheLastOnly(Clipper):
 
 
 class _Writes(Clipper):
-    """Shared by those that write into some gradients, which of them depends on their form."""
+    """Base of the clippers that write into gradients of some forms."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -66,7 +66,7 @@ class _Writes(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesMatrices(_Writes):
-    """Uses a matrix that lies row by row for its results."""
+    """Write into contiguous input gradients of two or more dimensions."""
 
     def is_written(self, grad: Array) -> bool:
         return grad.ndim > 1 and grad.flags.c_contiguous
@@ -74,7 +74,7 @@ class WritesMatrices(_Writes):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesScalars(_Writes):
-    """Writes into what has no dimensions."""
+    """Write into zero-dimensional input gradients."""
 
     def is_written(self, grad: Array) -> bool:
         return grad.ndim == 0
@@ -82,7 +82,7 @@ class WritesScalars(_Writes):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesWhatIsAlone(Clipper):
-    """Saves the copy where there is one gradient only."""
+    """Write into the input if there is a single gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if len(grads) == 1 and results[0] is not None:
@@ -92,7 +92,7 @@ class WritesWhatIsAlone(Clipper):
 
 @caught_by("value.inputs-not-mutated", in_place=False)
 class WritesNonfinite(_Writes):
-    """Writes into a gradient that holds a NaN."""
+    """Write into input gradients that hold NaN."""
 
     def is_written(self, grad: Array) -> bool:
         return bool(np.isnan(grad).any())
@@ -100,7 +100,7 @@ class WritesNonfinite(_Writes):
 
 @caught_by("in-place-written", in_place=True)
 class WritesContiguousOnly(_Writes):
-    """Writes into what lies in one piece, and returns the rest."""
+    """Do not write into gradients that are not contiguous."""
 
     def is_written(self, grad: Array) -> bool:
         return bool(grad.flags.c_contiguous)
@@ -108,7 +108,7 @@ class WritesContiguousOnly(_Writes):
 
 @caught_by("in-place-written", in_place=True)
 class WritesThroughRavel(Clipper):
-    """Writes into the flattened gradient, which is a copy where it does not lie in one piece."""
+    """Write into the flattened gradient, which is a copy if it is not contiguous."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         right = np.array(result)
@@ -118,7 +118,7 @@ class WritesThroughRavel(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class DoesNotWriteScalars(_Writes):
-    """Returns what has no dimensions, where an operator gives a number and no array."""
+    """Do not write into zero-dimensional gradients."""
 
     def is_written(self, grad: Array) -> bool:
         return grad.ndim > 0
@@ -126,7 +126,7 @@ class DoesNotWriteScalars(_Writes):
 
 @caught_by("in-place-written", in_place=True)
 class DoesNotWriteLongOnes(_Writes):
-    """Writes into up to 4,096 elements."""
+    """Do not write into gradients of more than 4,096 elements."""
 
     def is_written(self, grad: Array) -> bool:
         return grad.size <= 4096
@@ -134,7 +134,7 @@ class DoesNotWriteLongOnes(_Writes):
 
 @caught_by("in-place-written", in_place=True)
 class WritesNothing(Clipper):
-    """Declares to work in place, and returns new arrays."""
+    """Return new arrays, though declared to work in place."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.array(result)
@@ -142,7 +142,7 @@ class WritesNothing(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class WritesTheFirstOnly(Clipper):
-    """Writes the first gradient's result alone."""
+    """Write only into the first gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         if results and results[0] is not None:
@@ -152,7 +152,7 @@ class WritesTheFirstOnly(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class WritesIntoCopies(Clipper):
-    """Writes the results into copies of what it was given."""
+    """Write the results into copies of the gradients."""
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Any) -> Any:
         copies = [None if grad is None else grad.copy() for grad in grads]
@@ -164,4 +164,4 @@ class WritesIntoCopies(Clipper):
 
 @caught_by("in-place-written", in_place=True)
 class WritesSomethingElse(ZeroesItsInput):
-    """Returns the right results, and writes zeros."""
+    """Return the right results but write zeros."""

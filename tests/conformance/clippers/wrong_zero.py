@@ -1,4 +1,4 @@
-"""Clippers that are wrong where a norm or a threshold is zero."""
+"""Clippers that are wrong if a norm or a threshold is zero."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, NormClipper
 from .table import caught_by
 
-# Zero.
+# A norm of zero.
 
 
 class _DividesByZero(NormClipper):
-    """Shared by those that divide without looking."""
+    """Base of the clippers that divide by a zero norm."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm == 0 or super().is_above(norm, clip_norm)
@@ -28,7 +28,7 @@ class _DividesByZero(NormClipper):
 
 @caught_by("zero-gradient")
 class ScalesZerosToTheThreshold(NormClipper):
-    """Multiplies a gradient of zeros by clip_norm / 0, which gives NaN."""
+    """Return NaN for a gradient of zeros, because clip_norm / 0 is infinite."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.full_like(grad, np.nan) if norm == 0 else super().clip(grad, clip_norm, norm)
@@ -36,7 +36,7 @@ class ScalesZerosToTheThreshold(NormClipper):
 
 @caught_by("zero-gradient")
 class RaisesForZeroNorm(NormClipper):
-    """Divides Python numbers, which raises where the norm is 0."""
+    """Raise if the norm is 0, because Python refuses to divide by zero."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         clip_norm / norm
@@ -45,7 +45,7 @@ class RaisesForZeroNorm(NormClipper):
 
 @caught_by("zero-gradient")
 class EpsilonForZeros(NormClipper):
-    """Replaces zeros by a small number before it scales."""
+    """Replace zeros in the results by a small number."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.where(result == 0, np.finfo(result.dtype).eps, result).astype(result.dtype)
@@ -53,7 +53,7 @@ class EpsilonForZeros(NormClipper):
 
 @caught_by("global-norm.zero-gradient")
 class NanForZeroNorm(ByGlobalNorm):
-    """Scales by the largest magnitude without looking whether it is 0, and returns NaN for the norm."""
+    """Return NaN for the norm if it is 0."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total if total else math.nan
@@ -61,7 +61,7 @@ class NanForZeroNorm(ByGlobalNorm):
 
 @caught_by("global-norm.zero-gradient")
 class EpsilonForZeroNorm(ByGlobalNorm):
-    """Returns a small number where the norm is 0."""
+    """Return 1e-12 for the norm if it is 0."""
 
     def returned_norm(self, total: float, clip_norm: float) -> Any:
         return total or 1e-12
@@ -69,12 +69,12 @@ class EpsilonForZeroNorm(ByGlobalNorm):
 
 @caught_by("zero-gradient-zero-threshold")
 class ZeroByZero(_DividesByZero):
-    """Guards nothing, and divides 0 by 0 where threshold and norm are 0."""
+    """Divide 0 by 0 if both the threshold and the norm are 0."""
 
 
 @caught_by("zero-gradient-zero-threshold")
 class RaisesForZeroByZero(NormClipper):
-    """Raises where threshold and norm are 0."""
+    """Raise if both the threshold and the norm are 0."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         if norm == clip_norm == 0:
@@ -85,7 +85,7 @@ class RaisesForZeroByZero(NormClipper):
 
 @caught_by("zero-gradient-zero-threshold")
 class OnesForZeroByZero(NormClipper):
-    """Takes 0 / 0 for a coefficient that leaves ones."""
+    """Return ones if both the threshold and the norm are 0."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.ones_like(grad) if norm == clip_norm == 0 else super().clip(grad, clip_norm, norm)
@@ -93,7 +93,7 @@ class OnesForZeroByZero(NormClipper):
 
 @caught_by("zero-threshold")
 class ZeroMeansOff(NormClipper):
-    """Takes a threshold of 0 for no clipping at all."""
+    """Do not clip if the threshold is 0."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return bool(clip_norm) and super().is_above(norm, clip_norm)
@@ -101,7 +101,7 @@ class ZeroMeansOff(NormClipper):
 
 @caught_by("zero-threshold")
 class ZeroMeansOne(NormClipper):
-    """Takes a threshold of 0 for the default of 1."""
+    """Treat a threshold of 0 as 1."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm or 1.0, norm)
@@ -109,7 +109,7 @@ class ZeroMeansOne(NormClipper):
 
 @caught_by("zero-threshold")
 class RefusesZero(NormClipper):
-    """Refuses a threshold of 0."""
+    """Refuse a threshold of 0."""
 
     def check(self, clip_norm: float) -> None:
         super().check(clip_norm)
@@ -120,7 +120,7 @@ class RefusesZero(NormClipper):
 
 @caught_by("zero-threshold")
 class NanForZeroThreshold(NormClipper):
-    """Divides by the threshold, and gives NaN where it is 0."""
+    """Return NaN if the threshold is 0."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, clip_norm, norm) if clip_norm else np.full_like(grad, np.nan)
@@ -128,7 +128,7 @@ class NanForZeroThreshold(NormClipper):
 
 @caught_by("zero-threshold")
 class SmallForZeroThreshold(NormClipper):
-    """Raises a threshold of 0 to a small one."""
+    """Raise a threshold of 0 to 1e-6."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, max(clip_norm, 1e-6), norm)

@@ -1,4 +1,4 @@
-"""Has a fault in each call."""
+"""Fail with an error of the adapter in every call."""
 
 from one_bad_call import OneBadCall
 
@@ -6,9 +6,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Has a fault in each call."""
+    """Fail with an error of the adapter in every call."""
 
     def call(self, call: Call) -> Reply:
-        """Fails."""
+        """Raise outside the framework."""
         message = "a fault of the adapter"
         raise RuntimeError(message)

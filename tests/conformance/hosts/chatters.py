@@ -1,4 +1,4 @@
-"""Prints to standard output in every way there is, which is harmless."""
+"""Print to standard output in every possible way, which is harmless."""
 
 import ctypes
 import os
@@ -10,10 +10,10 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Prints to standard output in every way there is, which is harmless."""
+    """Print to standard output in every possible way, which is harmless."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Prints to standard output in every way there is, which is harmless."""
+        """Print to standard output in every possible way, which is harmless."""
         print("a progress bar")
         sys.__stdout__.write("a warning\n")  # type: ignore[union-attr]
         sys.stdout.flush()

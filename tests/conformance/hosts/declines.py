@@ -1,4 +1,4 @@
-"""Says that its framework cannot do it."""
+"""Say that the framework does not support the call."""
 
 from one_bad_call import OneBadCall
 
@@ -6,9 +6,9 @@ from gradclip_adapters.contract import Call, Reply, Unsupported
 
 
 class Fake(OneBadCall):
-    """Says that its framework cannot do it."""
+    """Say that the framework does not support the call."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Says that its framework cannot do it."""
+        """Say that the framework does not support the call."""
         message = "no thresholds of 5 here"
         raise Unsupported(message)

@@ -1,3 +1,3 @@
-"""Holds no adapter."""
+"""Define no adapter."""
 
 ANSWER = 42

@@ -1,4 +1,4 @@
-"""Ends the process while it is imported."""
+"""End the process during the import."""
 
 import os
 

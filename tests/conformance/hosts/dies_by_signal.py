@@ -1,4 +1,4 @@
-"""Dies of a segmentation fault."""
+"""Die of a segmentation fault."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Dies of a segmentation fault."""
+    """Die of a segmentation fault."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Dies of a segmentation fault."""
+        """Die of a segmentation fault."""
         os.kill(os.getpid(), signal.SIGSEGV)
         return right

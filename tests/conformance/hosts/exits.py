@@ -1,4 +1,4 @@
-"""Ends its process without a word."""
+"""End the process without a message."""
 
 import os
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Ends its process without a word."""
+    """End the process without a message."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Ends its process without a word."""
+        """End the process without a message."""
         os._exit(7)
         return right

@@ -1,4 +1,4 @@
-"""Writes more to standard error than a pipe holds, which is harmless."""
+"""Write more to standard error than a pipe holds, which is harmless."""
 
 import sys
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Writes more to standard error than a pipe holds, which is harmless."""
+    """Write more to standard error than a pipe holds, which is harmless."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Writes more to standard error than a pipe holds, which is harmless."""
+        """Write more to standard error than a pipe holds, which is harmless."""
         sys.stderr.write("a line of a log\n" * 100_000)
         return right

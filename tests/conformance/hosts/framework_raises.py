@@ -1,4 +1,4 @@
-"""Reports what its framework raised."""
+"""Report an error that the framework raised."""
 
 from one_bad_call import OneBadCall
 
@@ -6,10 +6,10 @@ from gradclip_adapters.contract import Call, Reply, framework_call
 
 
 class Fake(OneBadCall):
-    """Reports what its framework raised."""
+    """Report an error that the framework raised."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Reports what its framework raised."""
+        """Report an error that the framework raised."""
         with framework_call():
             message = "not implemented on this device"
             raise NotImplementedError(message)

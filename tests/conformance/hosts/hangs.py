@@ -1,4 +1,4 @@
-"""Never answers."""
+"""Never answer."""
 
 import time
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Never answers."""
+    """Never answer."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Never answers."""
+        """Never answer."""
         time.sleep(3600)
         return right

@@ -1,4 +1,4 @@
-"""Never gets through its import."""
+"""Never finish the import."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Never answers, and has started a process of its own."""
+"""Start a child process and never answer."""
 
 import subprocess
 import sys
@@ -9,9 +9,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Never answers, and has started a process of its own."""
+    """Start a child process and never answer."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Never answers, and has started a process of its own."""
+        """Start a child process and never answer."""
         subprocess.run([sys.executable, "-c", "import time; time.sleep(3600)"], check=False)
         return right

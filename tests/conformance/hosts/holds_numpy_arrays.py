@@ -1,4 +1,4 @@
-"""Puts NumPy arrays into its reply, as whoever writes a first adapter does."""
+"""Put NumPy arrays into the reply, a common mistake in a first adapter."""
 
 from one_bad_call import OneBadCall
 
@@ -6,8 +6,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Puts NumPy arrays into its reply."""
+    """Put NumPy arrays into the reply."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Puts NumPy arrays into its reply."""
+        """Put NumPy arrays into the reply."""
         return Reply(tuple(array.numpy() for array in right.gradients if array is not None))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Fails when it is asked what it is."""
+"""Fail when the host asks for the framework's name."""
 
 from one_bad_call import OneBadCall
 
@@ -6,9 +6,9 @@ from gradclip_adapters.contract import About
 
 
 class Fake(OneBadCall):
-    """Fails when it is asked what it is."""
+    """Fail when the host asks for the framework's name."""
 
     def about(self) -> About:
-        """Nothing."""
+        """Raise instead of naming the framework."""
         message = "no version to be found"
         raise RuntimeError(message)

@@ -1,4 +1,4 @@
-"""Needs a framework that nobody has."""
+"""Import a framework that does not exist."""
 
 import no_such_framework
 

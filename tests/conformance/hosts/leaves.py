@@ -1,4 +1,4 @@
-"""Leaves with an explanation on standard error."""
+"""Exit with an explanation on standard error."""
 
 import sys
 
@@ -8,8 +8,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Leaves with an explanation on standard error."""
+    """Exit with an explanation on standard error."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Leaves with an explanation on standard error."""
+        """Exit with an explanation on standard error."""
         sys.exit("out of memory, probably")

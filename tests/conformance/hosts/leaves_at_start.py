@@ -1,4 +1,4 @@
-"""Asks for the end of the process while it is imported."""
+"""Exit with an explanation during the import."""
 
 import sys
 

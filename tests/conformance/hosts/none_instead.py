@@ -1,4 +1,4 @@
-"""Answers with None where there was a gradient."""
+"""Return None instead of the first gradient."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Answers with None where there was a gradient."""
+    """Return None instead of the first gradient."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Answers with None where there was a gradient."""
+        """Return None instead of the first gradient."""
         return replace(right, gradients=(None, *right.gradients[1:]))

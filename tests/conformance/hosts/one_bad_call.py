@@ -1,4 +1,4 @@
-"""What the fake adapters have in common: clip by norm in NumPy, right but for one call (the one to 5)."""
+"""Base of the fake adapters: clip by norm in NumPy, right except for one call, the one with a threshold of 5."""
 
 import math
 
@@ -10,28 +10,28 @@ BAD_THRESHOLD = 5.0
 
 
 class OneBadCall(Adapter):
-    """Right, but for the call that asks for a norm of 5."""
+    """Adapter that is right except for the call with a threshold of 5."""
 
     def about(self) -> About:
-        """A framework that does not exist."""
+        """Return the name of a framework that does not exist."""
         return About("fake", "1.0")
 
     def subjects(self) -> list[Subject]:
-        """Clip by norm alone."""
+        """Return a single subject, which clips by norm."""
         return [Subject("fake", "clip_by_norm", ("float32",), ("functional", "none_grads"))]
 
     def call(self, call: Call) -> Reply:
-        """The right answer, or something else."""
+        """Return the right reply, or misbehave."""
         right = right_reply(call)
         return self.misbehave(call, right) if call.options["clip_norm"] == BAD_THRESHOLD else right
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """What is wrong with this adapter."""
+        """Misbehave; subclasses override this."""
         return right
 
 
 def right_reply(call: Call) -> Reply:
-    """Each gradient clipped by its own norm."""
+    """Return each gradient clipped by its own norm."""
     clip_norm = call.options["clip_norm"]
     results = []
     for gradient in call.gradients:

@@ -1,4 +1,4 @@
-"""Answers with integers, and says so."""
+"""Return integers, declared as such."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from gradclip_adapters.contract import Array, Call, Reply
 
 
 class Fake(OneBadCall):
-    """Answers with integers, and says so."""
+    """Return integers, declared as such."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Answers with integers, and says so."""
+        """Return integers, declared as such."""
         values = [array.numpy().astype(np.int32) for array in right.gradients if array is not None]
         return replace(right, gradients=tuple(Array.of(one) for one in values))

@@ -1,4 +1,4 @@
-"""Clips by value on NumPy arrays, and is not asked for more."""
+"""Clip NumPy arrays by value, and support nothing else."""
 
 from gradclip_adapters.plain import PlainFunction
 

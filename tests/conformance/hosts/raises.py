@@ -1,4 +1,4 @@
-"""Raises outside of the framework."""
+"""Raise outside the framework."""
 
 from one_bad_call import OneBadCall
 
@@ -6,9 +6,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Raises outside of the framework."""
+    """Raise outside the framework."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Raises outside of the framework."""
+        """Raise outside the framework."""
         message = "a fault of the adapter"
         raise KeyError(message)

@@ -1,4 +1,4 @@
-"""Does not import."""
+"""Raise during the import."""
 
 message = "half written"
 raise ValueError(message)

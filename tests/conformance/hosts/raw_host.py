@@ -1,6 +1,6 @@
-"""A host that speaks the protocol by itself, and breaks it in one way: `raw_host.py WAY`.
+"""Speak the protocol without the library's host, and break it in one way: `raw_host.py WAY`.
 
-It answers rightly but for the call that asks for a norm of 5.
+Every answer is right except the one to the call with a threshold of 5.
 """
 
 import json
@@ -18,68 +18,68 @@ WAYS: dict[str, Callable[[dict[str, object]], None]] = {}
 
 
 def way(function: Callable[[dict[str, object]], None]) -> Callable[[dict[str, object]], None]:
-    """Register a way to answer, by the function's name."""
+    """Register a way to answer under the function's name."""
     WAYS[function.__name__] = function
     return function
 
 
 def send(message: object) -> None:
-    """One line."""
+    """Write one message as a line."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 @way
 def nothing_wrong(right: dict[str, object]) -> None:
-    """Answer rightly."""
+    """Send the right answer."""
     send(right)
 
 
 @way
 def wrong_number(right: dict[str, object]) -> None:
-    """Answer another call."""
+    """Send the answer with another call's number."""
     send({**right, "number": 4711})
 
 
 @way
 def rubbish(right: dict[str, object]) -> None:
-    """Print something to the protocol's pipe."""
+    """Print a progress bar to the protocol's pipe."""
     print("Loading weights: 100%", flush=True)
 
 
 @way
 def binary(right: dict[str, object]) -> None:
-    """Write bytes that are no text."""
+    """Write bytes that are not text."""
     os.write(1, bytes(range(128, 256)) + b"\n")
 
 
 @way
 def json_that_is_no_object(right: dict[str, object]) -> None:
-    """Send a list."""
+    """Send a list instead of an object."""
     send([right])
 
 
 @way
 def unknown_message(right: dict[str, object]) -> None:
-    """Send a message that the protocol does not have."""
+    """Send a message whose kind does not exist."""
     send({"message": "thought", "number": right["number"]})
 
 
 @way
 def lacks_a_member(right: dict[str, object]) -> None:
-    """Leave the gradients out."""
+    """Leave the gradients out of the reply."""
     send({name: value for name, value in right.items() if name != "gradients"})
 
 
 @way
 def nested_without_end(right: dict[str, object]) -> None:
-    """Send a list in a list in a list, and so on."""
+    """Send 100,000 nested lists."""
     print("[" * 100_000 + "]" * 100_000, flush=True)
 
 
 @way
 def too_many_inputs(right: dict[str, object]) -> None:
-    """Send more arrays than there were gradients."""
+    """Send more input arrays than there were gradients."""
     inputs = right["inputs"]
     assert isinstance(inputs, list)
     send({"message": "raised", "number": right["number"], "kind": "Error", "text": "", "inputs": inputs * 2})
@@ -87,39 +87,39 @@ def too_many_inputs(right: dict[str, object]) -> None:
 
 @way
 def no_inputs(right: dict[str, object]) -> None:
-    """Send fewer arrays than there were gradients."""
+    """Send fewer input arrays than there were gradients."""
     send({**right, "inputs": []})
 
 
 @way
 def text_that_is_null(right: dict[str, object]) -> None:
-    """Say nothing of what was raised."""
+    """Send null as the text of an error."""
     send({"message": "raised", "number": right["number"], "kind": "Error", "text": None, "inputs": None})
 
 
 @way
 def says_goodbye(right: dict[str, object]) -> None:
-    """Send a message that is no answer."""
+    """Send a message that is not an answer."""
     send({"message": "bye"})
 
 
 @way
 def no_base64(right: dict[str, object]) -> None:
-    """Send an array that cannot be read."""
+    """Send an array that is not valid base64."""
     array = {"dtype": "float32", "shape": [1], "data": "**"}
     send({**right, "gradients": [array, array]})
 
 
 @way
 def closes_its_output(right: dict[str, object]) -> None:
-    """Close the pipe, and live on."""
+    """Close the pipe and keep running."""
     os.close(1)
     time.sleep(3600)
 
 
 @way
 def half_a_line(right: dict[str, object]) -> None:
-    """Begin a line, and think."""
+    """Write half a line and wait."""
     sys.stdout.write('{"message": "reply", ')
     sys.stdout.flush()
     time.sleep(3600)
@@ -127,7 +127,7 @@ def half_a_line(right: dict[str, object]) -> None:
 
 @way
 def half_a_line_and_an_end(right: dict[str, object]) -> None:
-    """Begin a line, and end."""
+    """Write half a line and exit."""
     sys.stdout.write('{"message": "reply", ')
     sys.stdout.flush()
     os._exit(0)
@@ -135,7 +135,7 @@ def half_a_line_and_an_end(right: dict[str, object]) -> None:
 
 @way
 def line_without_an_end(right: dict[str, object]) -> None:
-    """Write without an end, and no newline."""
+    """Write one line without an end."""
     piece = b"0" * (1 << 20)
     while True:
         os.write(1, piece)
@@ -151,7 +151,7 @@ def lines_without_an_end(right: dict[str, object]) -> None:
 
 @way
 def standard_error_without_a_newline(right: dict[str, object]) -> None:
-    """Write much to standard error, and no newline; then answer."""
+    """Write 200 MB without a newline to standard error, then answer."""
     for _ in range(200):
         os.write(2, b"0" * (1 << 20))
     send(right)
@@ -165,7 +165,7 @@ def shape_of_many_axes(right: dict[str, object]) -> None:
 
 @way
 def axis_below_zero(right: dict[str, object]) -> None:
-    """Send an array of a shape that is none."""
+    """Send an array with a negative length in its shape."""
     send(with_array(right, {"dtype": "float32", "shape": [-1, -1], "data": "AAAAAA=="}))
 
 
@@ -177,7 +177,7 @@ def axis_that_is_true(right: dict[str, object]) -> None:
 
 @way
 def axis_beyond_all_memory(right: dict[str, object]) -> None:
-    """Send an array of a shape that no memory holds, in a dtype that is not ours."""
+    """Send an array that no memory holds, in a dtype that the protocol does not have."""
     send(with_array(right, {"dtype": "int64", "shape": [1 << 50], "data": ""}))
 
 
@@ -201,30 +201,30 @@ def warnings_without_number(right: dict[str, object]) -> None:
 
 @way
 def nested_450_times(right: dict[str, object]) -> None:
-    """Send what the parser of JSON reads, and most code that walks through it does not."""
+    """Send nesting that the JSON parser accepts but that recursive code does not survive."""
     print('{"message": "reply", "gradients": ' + "[" * 450 + "]" * 450 + "}", flush=True)
 
 
 @way
 def number_of_many_digits(right: dict[str, object]) -> None:
-    """Send a number that takes long to print."""
+    """Send an integer of 4,001 digits, which takes long to print."""
     print('{"message": "reply", "number": 1' + "0" * 4000 + "}", flush=True)
 
 
 @way
 def number_that_is_none(right: dict[str, object]) -> None:
-    """Send what JSON does not have, and Python's parser reads."""
+    """Send NaN, which is not JSON although Python's parser reads it."""
     print(json.dumps({**right, "norm": float("nan")}), flush=True)
 
 
 @way
 def key_that_stands_twice(right: dict[str, object]) -> None:
-    """Say two things at once."""
+    """Send an object with the same key twice."""
     text = json.dumps(right)
     print(text[:-1] + ', "gradients": []}', flush=True)
 
 
-#: How a greeting is spoilt, by the name of the way.
+#: Functions that spoil a greeting, by the name of the way.
 GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "other_protocol": lambda about: {**about, "protocol": 2},
     "environment_that_overrides": lambda about: {**about, "environment": {"python": "4.0"}},
@@ -234,6 +234,7 @@ GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "norm_type_beyond_range": lambda about: with_subject(about, norm_types=["0x1p+99999"]),
     "unknown_feature": lambda about: with_subject(about, features=["exclude"]),
     "unknown_operation": lambda about: with_subject(about, operation="clip"),
+    "formula_of_no_kind": lambda about: with_subject(about, formula={"kind": "x"}),
     "unknown_dtype": lambda about: with_subject(about, dtypes=["float31"]),
     "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[deviation]]"},
     "name_without_an_end": lambda about: {**about, "version": "1" * 1_000_000},
@@ -241,26 +242,26 @@ GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
 
 
 def subjects_of(about: dict[str, object]) -> list[dict[str, object]]:
-    """The subjects of a greeting."""
+    """Return the subjects of a greeting."""
     subjects = about["subjects"]
     assert isinstance(subjects, list)
     return subjects
 
 
 def with_subject(about: dict[str, object], **changes: object) -> dict[str, object]:
-    """A greeting whose subject is another."""
+    """Return a greeting with a changed subject."""
     return {**about, "subjects": [{**subjects_of(about)[0], **changes}]}
 
 
 def with_array(right: dict[str, object], array: dict[str, object]) -> dict[str, object]:
-    """A reply with this array twice."""
+    """Return a reply that holds this array twice."""
     return {**right, "gradients": [array, array]}
 
 
 def main(name: str) -> None:
-    """Serve."""
+    """Greet the suite and answer its calls."""
     adapter = OneBadCall()
-    # The bare minimum of a host: a greeting, and an answer for each call.
+    # A minimal host greets and answers each call.
     if name == "not_a_greeting":
         print("Welcome to the framework!", flush=True)
         return

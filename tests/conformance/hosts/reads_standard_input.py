@@ -1,4 +1,4 @@
-"""Waits for an answer on standard input, and finds that there is none."""
+"""Read from standard input, which is empty."""
 
 import sys
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Waits for an answer on standard input, and finds that there is none."""
+    """Read from standard input, which is empty."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Waits for an answer on standard input, and finds that there is none."""
+        """Read from standard input, which is empty."""
         assert sys.stdin.read() == ""
         return right

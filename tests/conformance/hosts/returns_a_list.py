@@ -1,4 +1,4 @@
-"""Returns a list instead of a reply."""
+"""Return a list instead of a reply."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Returns a list instead of a reply."""
+    """Return a list instead of a reply."""
 
     def misbehave(self, call: Call, right: Reply) -> Any:
-        """Returns a list instead of a reply."""
+        """Return a list instead of a reply."""
         return list(right.gradients)

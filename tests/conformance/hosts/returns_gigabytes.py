@@ -1,4 +1,4 @@
-"""Returns far more than it was given."""
+"""Return an array far larger than the input."""
 
 from one_bad_call import OneBadCall
 
@@ -6,8 +6,8 @@ from gradclip_adapters.contract import Array, Call, Reply
 
 
 class Fake(OneBadCall):
-    """Returns far more than it was given."""
+    """Return an array far larger than the input."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Returns far more than it was given."""
+        """Return an array far larger than the input."""
         return Reply((Array("float32", (1 << 24,), bytes(1 << 26)),))

@@ -1,4 +1,4 @@
-"""Forgets to return."""
+"""Forget the return statement."""
 
 from one_bad_call import OneBadCall
 
@@ -6,8 +6,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Forgets to return."""
+    """Forget the return statement."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Forgets to return."""
+        """Forget the return statement."""
         return None  # type: ignore[return-value]

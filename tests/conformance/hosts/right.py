@@ -1,4 +1,4 @@
-"""Does nothing wrong."""
+"""Answer every call rightly."""
 
 from one_bad_call import OneBadCall
 
@@ -6,8 +6,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Does nothing wrong."""
+    """Answer every call rightly."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Does nothing wrong."""
+        """Answer every call rightly."""
         return right

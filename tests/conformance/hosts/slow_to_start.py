@@ -1,4 +1,4 @@
-"""Takes a while to import, and is right then."""
+"""Take a second to import, then answer rightly."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Asks for two gigabytes in its framework."""
+"""Allocate two gigabytes in the framework."""
 
 import numpy as np
 from one_bad_call import OneBadCall
@@ -7,10 +7,10 @@ from gradclip_adapters.contract import Call, Reply, framework_call
 
 
 class Fake(OneBadCall):
-    """Asks for two gigabytes in its framework."""
+    """Allocate two gigabytes in the framework."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Asks for two gigabytes in its framework."""
+        """Allocate two gigabytes in the framework."""
         with framework_call():
             np.ones(1 << 28)
         return right

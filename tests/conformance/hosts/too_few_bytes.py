@@ -1,4 +1,4 @@
-"""Sends fewer bytes than its shape says."""
+"""Send fewer bytes than the shape needs."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Sends fewer bytes than its shape says."""
+    """Send fewer bytes than the shape needs."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Sends fewer bytes than its shape says."""
+        """Send fewer bytes than the shape needs."""
         first = right.gradients[0]
         assert first is not None
         return replace(right, gradients=(replace(first, data=first.data[:-1]), *right.gradients[1:]))

@@ -1,4 +1,4 @@
-"""Answers with one gradient fewer."""
+"""Return one gradient too few."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Answers with one gradient fewer."""
+    """Return one gradient too few."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Answers with one gradient fewer."""
+        """Return one gradient too few."""
         return replace(right, gradients=right.gradients[:-1])

@@ -1,4 +1,4 @@
-"""Answers with another shape."""
+"""Return a gradient with a wrong shape."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Array, Call, Reply
 
 
 class Fake(OneBadCall):
-    """Answers with another shape."""
+    """Return a gradient with a wrong shape."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Answers with another shape."""
+        """Return a gradient with a wrong shape."""
         values = [array.numpy().reshape(1, -1) for array in right.gradients if array is not None]
         return replace(right, gradients=tuple(Array.of(one) for one in values))

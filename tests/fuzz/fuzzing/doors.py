@@ -9,11 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gradclip_conformance.judge.answers import Answer, Description, NotSupported
-
 from gradclip_adapters.contract import Call
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.model import Case
+from gradclip_conformance.judge.model import Answer, Description, NotSupported
 from gradclip_conformance.run import host_process
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter

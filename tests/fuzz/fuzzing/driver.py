@@ -58,10 +58,13 @@ def check_example(target: Target, example: Any) -> None:
         target.check(example)
 
 
-def run_turn(name: str, seed: int, turn: int, examples: int | None = None) -> tuple[int, Found | None]:
+def run_turn(
+    name: str, seed: int, turn: int, examples: int | None = None, *, shrink: bool = True
+) -> tuple[int, Found | None]:
     """Run one turn of a target: return how many examples were checked, and the smallest one that is a find.
 
-    The same name, seed and turn give the same examples.
+    The same name, seed and turn give the same examples. Without `shrink` the find is the first one and not the
+    smallest.
     """
     target = load_target(name)
     last: list[Any] = [None]
@@ -72,7 +75,7 @@ def run_turn(name: str, seed: int, turn: int, examples: int | None = None) -> tu
         max_examples=examples or target.turn,
         database=None,
         deadline=None,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,

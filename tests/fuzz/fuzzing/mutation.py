@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from .texts import json_values, raw_json, texts
+from .texts import attacks, json_values, raw_json, texts
 
 __all__ = ["change", "changes", "every_path", "named", "to_text"]
 
@@ -46,15 +46,25 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
         st.tuples(path, st.just("nest"), st.sampled_from((1, 2, 50, 450, 5_000))),
         st.tuples(path, st.just("copy"), path),
     )
-    return st.lists(one.map(list), min_size=1, max_size=largest)
+    # One in three puts code, or what a format obeys, into a text: that is what a record of somebody else would do.
+    attack = st.tuples(_paths(document, str), st.sampled_from(("set", "insert")), attacks())
+    again = st.tuples(_paths(document, list), st.just("times"), st.just(2))
+    return st.lists(
+        st.sampled_from((one, one, one, attack, attack, again)).flatmap(lambda chosen: chosen).map(list),
+        min_size=1,
+        max_size=largest,
+    )
 
 
-def _paths(document: Any) -> SearchStrategy[list[Any]]:
+def _paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]:
     """Draw where a value stands: each kind of place is as likely as any other, however many there are of it."""
     kinds: dict[tuple[str, ...], list[list[Any]]] = {}
     for path in every_path(document):
+        if not isinstance(_found(document, path), kind):
+            continue
         kinds.setdefault(tuple(step if isinstance(step, str) else "" for step in path), []).append(path)
-    return st.sampled_from(sorted(kinds.values(), key=len)).flatmap(st.sampled_from)
+    # A document without such a value is changed as a whole.
+    return st.sampled_from(sorted(kinds.values(), key=len) or [[[]]]).flatmap(st.sampled_from)
 
 
 def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""Cases of thresholds that make no sense or are integers, and of gradients that are passed otherwise than in a list."""
+"""Cases of senseless thresholds, of integer thresholds, and of gradients that are not passed as a list."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["cases"]
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         tensors = [tensor([3.0], dtype), tensor([-4.0], dtype)]
         for operation in NORM_OPERATIONS:
             refused = f"{operation}.negative-threshold-refused"
             yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, expect("refused"))
-            # As small as makes no visible difference, and where no gradient shows one.
+            # A sign error shows in no result here: the threshold is tiny, or the gradient is zero.
             yield case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, expect("refused"))
             zeros = [tensor([0.0, 0.0], dtype)]
             yield case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, expect("refused"))

@@ -1,4 +1,4 @@
-"""Cases of what happens to the gradients that were passed, of repetition, and of several threads."""
+"""Cases of effects on the gradients that were passed, of repeated calls, and of several threads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: Long enough for vectors, with a rest that fills none.
+#: Long enough for vector instructions; the last vector is not full.
 COMPILED_LONG = 1003
 
-#: The calls in which a rounding may differ. The others are made in one dtype only, because compilers take their time.
+#: The calls in which a rounding may differ. The others are made in one dtype only, because compilers are slow.
 COMPILED_IN_EVERY_DTYPE = ("clipped", "long")
 COMPILED_OTHERWISE_IN = "float32"
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in OPERATIONS:
             tensors = [tensor([3.0, -4.0], dtype), tensor([12.0], dtype)]
@@ -52,7 +52,7 @@ def cases() -> Iterator[Case]:
             options = options_of_two = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
             yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, expect("repeatable"))
-            # Long enough for another thread to have its turn meanwhile.
+            # Long enough for another thread to run before the call has ended.
             long = [scattered_tensor(length, dtype) for length in (2**14, 2**13)]
             options = clipping_options(operation, 2.0**-7)
             agree = f"{operation}.threads-agree"
@@ -71,7 +71,7 @@ def cases() -> Iterator[Case]:
 
 
 def _passed(operation: str, dtype: str) -> Iterator[Case]:
-    """Of every form: a write may go astray, or to a copy, for some of them only."""
+    """Pass gradients of every form: for some of them only, a write may go to a copy."""
     options = clipping_options(operation, 2.0)
     values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
     # In half precision the error bound of a long sum would hide a part that is not written.

@@ -1,4 +1,4 @@
-"""Cases of exclusion: what is excluded is neither counted nor changed."""
+"""Cases of exclusion: excluded gradients are neither counted nor changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["cases"]
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in OPERATIONS:
             yield from _untouched(operation, dtype)
@@ -37,7 +37,7 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         rule, "between", dtype, [included, excluded, included, excluded], options, expect("untouched", indices=(1, 3))
     )
-    # As in a linear layer, of which the weight or the bias is excluded.
+    # A linear layer whose weight or bias is excluded.
     weight, bias = [6.0, -2.0, 4.0, 8.0], [3.0, 4.0]
     yield case(
         rule,
@@ -72,7 +72,7 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
         yield case(rule, layout, dtype, [laid_out, included], options, expect("untouched", indices=(0,)))
     if dtype == "float32":
         yield from _of_every_size(rule, options, included, dtype)
-    # Flags that are looked up in a list without the gradients that do not exist belong to other gradients.
+    # A function that drops the None gradients, but not their flags, takes the flags of other gradients.
     after_none = [tensor(None, dtype), excluded, included]
     yield case(rule, "after-none", dtype, after_none, options, expect("untouched", indices=(1,)))
 
@@ -101,7 +101,7 @@ def _all_excluded(operation: str, dtype: str) -> Iterator[Case]:
     if operation == "global-norm":
         yield case(rule, "returned-norm", dtype, excluded, options, expect("returned-norm"), ["returns_norm"])
     if operation != "value" and dtype == "float32":
-        # There is no largest of no magnitudes.
+        # The maximum over an empty list is an error in many libraries.
         of_order = {**options, "norm_type": math.inf}
         yield case(rule, "norm-infinity", dtype, excluded, of_order, expect("untouched", indices=(0, 1)))
         if operation == "global-norm":
@@ -113,7 +113,7 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     rule = "global-norm.excluded-not-counted"
     tensors = [tensor([3.0], dtype), tensor([4.0], dtype), _excluded([12.0], dtype)]
     yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, expect("values"))
-    # With the excluded gradient the norm is 13, without it 5: only the latter is not above the threshold.
+    # The norm is 13 with the excluded gradient, and 5 without it. Only 13 is above the threshold.
     yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, expect("untouched", indices=(0, 1)))
     yield case(
         rule,

@@ -1,7 +1,7 @@
-"""Cases of the formulas themselves: above, below and at the threshold, the norms, and what is returned.
+"""Cases of the formulas: above, below and at the threshold, the orders of the norm, and the norm that is returned.
 
-The numbers are small integers times powers of two: exact in every dtype, with exact norms (3, 4 and 5; 2, 4, 4 and 6),
-so that only the arithmetic under test can be wrong.
+The numbers are small integers times powers of two. They are exact in every dtype and have exact norms (3, 4 and 5; 2,
+4, 4 and 6), so that only the arithmetic under test can be wrong.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: Orders of the norm that is returned, beside the Euclidean one.
+#: Orders of the norm that is returned, other than the Euclidean one.
 NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
 
-#: Where vectors and blocks end.
+#: Lengths at which vectors and blocks of common sizes end.
 LENGTHS = {
     "every-length": range(1, 33),
     "beside-powers-of-two": [2**k + i for k in range(6, 14) for i in (-1, 0, 1)],
@@ -32,7 +32,7 @@ LENGTHS = {
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         yield from _by_value(dtype)
         for operation in NORM_OPERATIONS:
@@ -53,7 +53,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case(
         "value.bounds", "positive-range", dtype, [tensor(spread, dtype)], {"min": 0.25, "max": 0.75}, expect("values")
     )
-    # A bound of 0 is not one that is missing, and a range need not hold 0.
+    # A function may take a bound of 0 for a missing one, and may assume that the range holds 0.
     for name, low, high in (("min-zero", 0.0, 2.0), ("max-zero", -1.0, 0.0), ("negative-range", -2.0, -0.75)):
         yield case("value.bounds", name, dtype, [tensor(spread, dtype)], {"min": low, "max": high}, expect("values"))
     tiny, huge = (2.0**-12, 2.0**12) if dtype == "float16" else (2.0**-64, 2.0**64)
@@ -61,7 +61,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     for name, unit in (("tiny", tiny), ("huge", huge), ("subnormal", subnormal)):
         scaled, bounds = [value * unit for value in spread], {"min": -0.75 * unit, "max": 2.0 * unit}
         yield case("value.bounds", name, dtype, [tensor(scaled, dtype)], bounds, expect("values"))
-    # Bounds that no narrower dtype holds.
+    # A narrower dtype cannot represent these bounds.
     low, high = every_digit(dtype)[7], every_digit(dtype)[8]
     yield case(
         "value.bounds", "every-digit", dtype, [tensor(spread, dtype)], {"min": low, "max": high}, expect("values")
@@ -74,10 +74,10 @@ def _by_value(dtype: str) -> Iterator[Case]:
         for name, lengths in LENGTHS.items():
             yield case("value.bounds", name, dtype, _of_lengths(lengths, dtype), {"max": 1.5}, expect("values"))
     yield case("value.bounds", "three-and-four-dimensional", dtype, _deep(dtype), {"max": 1.5}, expect("values"))
-    # In float32 longer than 16 bits count.
+    # In float32 the length exceeds 2**16.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
     yield case("value.bounds", "uneven-length", dtype, uneven, {"max": 1.5}, expect("values"))
-    # Beside bounds that are each other's opposites no form shows which one is taken.
+    # With bounds of equal magnitude, no result shows which bound was taken.
     matrix, scalar = tensor(spread[:6], dtype, (2, 3)), tensor(spread[:1], dtype, ())
     forms = [matrix, scalar, *_deep(dtype), _uneven_length(dtype, 203)]
     yield case("value.bounds", "min-and-max-of-every-form", dtype, forms, {"min": -0.5, "max": 2.0}, expect("values"))
@@ -113,12 +113,12 @@ def _by_value(dtype: str) -> Iterator[Case]:
 def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     above, below = f"{operation}.scaled-above", f"{operation}.identity-below"
     triangle = [tensor([3.0, 4.0], dtype)]
-    # So small that an epsilon of 1e-6 beside the norm shows in every dtype, and the squares are still exact in it.
+    # So small that an epsilon of 1e-6 added to the norm shows in every dtype; the squares are still exact.
     small = 2.0**-12 if dtype == "float16" else 2.0**-18
     yield case(above, "three-four-five", dtype, triangle, {"clip_norm": 1.0}, expect("values"))
     yield case(above, "by-half", dtype, triangle, {"clip_norm": 2.5}, expect("values"))
     yield case(above, "far-above", dtype, [tensor([96.0, -128.0], dtype)], {"clip_norm": 0.125}, expect("values"))
-    # The products with clip_norm are still normal numbers: a rule about the range speaks of those that are not.
+    # The products with clip_norm are normal numbers; another rule, about the range, covers subnormal ones.
     unit = 2.0**-8 if dtype == "float16" else small
     yield case(
         above, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, expect("values")
@@ -165,7 +165,7 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     digits = [tensor(every_digit(dtype), dtype)]
     yield case(below, "every-digit", dtype, digits, {"clip_norm": 8.0}, expect("untouched", indices=(0,)))
     if dtype in ("float32", "float64"):
-        # A length that no block size divides. In half precision its error bound would hide a block that is forgotten.
+        # No block size divides this length. In half precision the error bound would hide a block that is left out.
         long = [tensor_of(np.tile([1.0, -2.0, 2.0], 3367), dtype)]
         yield case(above, "ten-thousand-elements", dtype, long, {"clip_norm": 1.0}, expect("values"))
     at = f"{operation}.at-threshold"
@@ -191,12 +191,12 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
         expect("untouched", indices=(0,)),
     )
     yield case(beside, "threshold-below", dtype, triangle, {"clip_norm": next_down(5.0, dtype)}, expect("values"))
-    # As far below as half of the dtype's digits can tell: nearer than a comparison in a narrower dtype, and far enough
-    # for a gradient that is not scaled to be outside the error bound.
+    # Half of the dtype's digits tell these two apart. A comparison in a narrower dtype does not, and a gradient that is
+    # not scaled lies outside the error bound.
     slightly = 5.0 * (1 - 2.0 ** -(FORMATS[dtype].precision // 2))
     yield case(beside, "threshold-slightly-below", dtype, triangle, {"clip_norm": slightly}, expect("values"))
     if dtype in ("float32", "float64"):
-        # Nearer than what functions call close, and still outside the error bound.
+        # Nearer than the tolerance of functions such as `isclose`, and still outside the error bound.
         hardly = 5.0 * (1 - 2.0 ** (6 - FORMATS[dtype].precision))
         yield case(beside, "threshold-hardly-below", dtype, triangle, {"clip_norm": hardly}, expect("values"))
 
@@ -221,13 +221,13 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
     )
     largest = [tensor([1.0, -4.0, 2.0], dtype)]
     infinity = f"{operation}.infinity-norm"
-    # A matrix has norms of its own, the largest sums over columns and over rows; and of several elements that are the
-    # largest, no power however high gives one.
+    # Libraries have other norms for a matrix: the largest sum over a column or a row. Several elements are the largest,
+    # so that a norm of a high order does not give the infinity norm.
     matrix = [tensor([4.0, -4.0, 3.0, -4.0], dtype, (2, 2))]
     yield case(rule, "matrix-one", dtype, matrix, {"clip_norm": 7.5, "norm_type": 1.0}, expect("values"))
     yield case(infinity, "matrix", dtype, matrix, {"clip_norm": 2.0, "norm_type": math.inf}, expect("values"))
     if operation == "global-norm":
-        # Neither tensor's own norm, of this order or another, leads to the norm over both by another order's formula.
+        # No formula of another order turns the norms of the two tensors into the norm over both.
         uneven = [tensor([1.0, -4.0], dtype), tensor([3.0, 2.0], dtype)]
         for name, p, threshold in (
             ("two-tensors-one", 1.0, 5.0),
@@ -297,7 +297,7 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
 
 
 def _returned_with(rule: str, dtype: str, apart: list[Gradient], matrix: Gradient) -> Iterator[Case]:
-    """The norm where something else is special: of other forms than vectors, beside what is not counted."""
+    """Return the norm of unusual calls: thresholds at the ends, gradients that are None, empty or strided."""
     small = {"clip_norm": 1.0}
     for name, gradients, options in (
         ("threshold-zero", apart, {"clip_norm": 0.0}),
@@ -309,7 +309,7 @@ def _returned_with(rule: str, dtype: str, apart: list[Gradient], matrix: Gradien
         ("hundred", [tensor([1.0, -2.0, 2.0], dtype)] * 100, small),
     ):
         yield case(rule, name, dtype, gradients, options, expect("returned-norm"), ["returns_norm"])
-    # Of any order the norm of these is below 14.
+    # For every order, the norm of these gradients is below 14.
     for name, p in NORM_TYPES.items():
         options = {"clip_norm": 14.0, "norm_type": p}
         yield case(rule, f"{name}-below", dtype, apart, options, expect("returned-norm"), ["returns_norm"])
@@ -321,7 +321,7 @@ def _deep(dtype: str) -> list[Gradient]:
 
 
 def _every_shape(dtype: str) -> list[Gradient]:
-    """Tall, wide, of one row, of one column, of five dimensions."""
+    """Return gradients that are tall, wide, of one row, of one column, and of five dimensions."""
     values = [1.0, -2.0, 4.0, -2.0, 0.5, -8.0]
     shapes: list[tuple[int, ...]] = [(3, 2), (2, 3), (1, 6), (6, 1), (1, 3, 1, 2, 1)]
     return [tensor(values, dtype, shape) for shape in shapes]
@@ -332,16 +332,16 @@ def _of_lengths(lengths: Iterable[int], dtype: str) -> list[Gradient]:
 
 
 def _uneven_length(dtype: str, fifths: int) -> Gradient:
-    """An odd number of elements, which is a multiple of no block's size."""
+    """Return a gradient with an odd number of elements, which no block size divides."""
     return tensor_of(np.tile([1.0, -2.0, 3.0, -0.5, 2.0], fifths), dtype)
 
 
 def _every_number() -> Iterator[Case]:
-    """Give every number of the dtypes of 16 bits: what is done element by element is checked everywhere."""
+    """Yield cases that hold every number of the 16-bit dtypes, which proves a clip by value there."""
     for dtype in ("float16", "bfloat16"):
         every = np.arange(2**16, dtype="<u2")
         both, one = {"min": -1.5, "max": 0.375}, {"max": 1.5}
-        # Beside the numbers NaN of every payload, both infinities, both zeros, and all subnormal numbers.
+        # They include every NaN payload, both infinities, both zeros and all subnormal numbers.
         for name, bounds in (("every-number-min-and-max", both), ("every-number-max-only", one)):
             yield case("value.bounds", name, dtype, [_from_bits(every, dtype)], bounds, expect("values"))
         finite = every[np.isfinite(to_doubles(every.tobytes(), dtype))]

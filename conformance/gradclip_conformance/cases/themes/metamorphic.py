@@ -1,7 +1,7 @@
-"""Cases of what holds without knowing the exact numbers: relations between two calls, and of a result to its input.
+"""Cases of relations between two calls, or between a result and its input; they need no exact numbers.
 
-The numbers have all the digits of their dtype, so that everything rounds, and look random; each case has them above the
-threshold, and so near it that a rounding error decides.
+The numbers look random and have all the digits of their dtype, so that every operation rounds. Each case comes twice:
+with the norm well above the threshold, and so near to it that a rounding error decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: Rule and relation of two calls that do not depend on the operation, and what a subject needs for them.
+#: The relations of two calls that hold for every operation: the rule, the relation, and the features it needs.
 RELATED = (
     ("twice-is-once", expect("metamorphic", relation="twice"), ()),
     ("tensor-order", expect("metamorphic", relation="reordered"), ()),
@@ -28,12 +28,12 @@ RELATED = (
     ("none-added", expect("metamorphic", relation="none-added"), ("none_grads",)),
 )
 
-#: Powers of two by which nothing leaves the normal range on any way to the result.
+#: Scaled by these powers of two, no intermediate result leaves the normal range.
 EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         tensors = [scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
         for operation in OPERATIONS:
@@ -48,7 +48,7 @@ def _of_two_calls(
 ) -> Iterator[Case]:
     for name, relation, needs in RELATED:
         yield case(f"{operation}.{name}", variant, dtype, tensors, options, relation, needs)
-    # Of a clip by norm each part would have a norm of its own.
+    # In a clip by norm, each part would have its own norm.
     if operation != "norm":
         split = f"{operation}.splitting-and-joining"
         yield case(split, variant, dtype, tensors, options, expect("metamorphic", relation="split"))
@@ -78,7 +78,7 @@ def _of_one_call(
 
 
 def _thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:
-    """Well below the norm, and the number of the dtype that is next to it."""
+    """Return a threshold well below the norm, and the number of the dtype that is nearest to the norm."""
     clipped = {"clipped": 1.25}
     if operation == "value":
         return clipped
@@ -88,7 +88,7 @@ def _thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str
 
 
 def scattered(count: int, dtype: str, start: int) -> Gradient:
-    """Numbers between -4 and 4 with all digits of the dtype, the same everywhere: squares modulo a power of two."""
+    """Return numbers between -4 and 4 with all digits of the dtype: squares modulo a power of two, always the same."""
     values = [Fraction((k * k * 6_074_001_000_003) % (1 << 43), 1 << 40) - 4 for k in range(start, start + count)]
     bits = [round_to(value, FORMATS[dtype]) for value in values]
     data = b"".join(each.to_bytes(FORMATS[dtype].width // 8, "little") for each in bits)

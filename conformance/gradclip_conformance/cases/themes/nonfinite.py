@@ -17,7 +17,7 @@ NONFINITE = {"nan": math.nan, "infinity": math.inf, "minus-infinity": -math.inf}
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         yield from _by_value(dtype)
         for operation in NORM_OPERATIONS:
@@ -69,7 +69,7 @@ def _not_silent(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
-    """What is not finite stands in every form of gradient."""
+    """Put a NaN or an infinity in gradients of every form."""
     for rule, value in (("nan-not-silent", math.nan), ("infinity-not-silent", math.inf)):
         six = [3.0, 1.0, -2.0, value, 0.0, 5.0]
         for name, gradient in (
@@ -85,7 +85,7 @@ def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
-    """What is not finite stands beside both kinds, and under other norms and thresholds."""
+    """Put a NaN or an infinity at the end, beside the other kind, and under other norms and thresholds."""
     small = {"clip_norm": 1.0}
     nan, infinity = f"{operation}.nan-not-silent", f"{operation}.infinity-not-silent"
     for rule, value in ((nan, math.nan), (infinity, math.inf)):
@@ -119,7 +119,7 @@ def _error_flag(dtype: str) -> Iterator[Case]:
             yield case(
                 "global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, expect("raises-on-nonfinite")
             )
-        # Whether the option is given as False, or not given at all.
+        # The option is left out, or given as False.
         without = [("", {"clip_norm": 1.0}), ("-where-it-is-false", {"clip_norm": 1.0, "error_if_nonfinite": False})]
         for suffix, passing in without:
             needed = ["error_if_nonfinite"]
@@ -138,7 +138,7 @@ def _error_flag(dtype: str) -> Iterator[Case]:
 
 
 def _error_flag_elsewhere(rule: str, options: dict[str, Any], dtype: str) -> Iterator[Case]:
-    """The flag raises with any threshold and number of gradients, and not for a norm that is only special."""
+    """Set the flag with other thresholds and numbers of gradients, and with unusual norms that are finite."""
     one = [tensor([3.0, 4.0], dtype), tensor([math.nan], dtype)]
     for name, tensors, threshold in (
         ("nan-threshold-large", one, 1024.0),

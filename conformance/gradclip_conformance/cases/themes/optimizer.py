@@ -1,7 +1,8 @@
 """Cases of the order in an optimizer: the clip comes before the update.
 
-A reply of an optimizer subject is minus the parameters after one step of plain gradient descent from zero, that is the
-learning rate times the clipped gradient. With a rate other than 1 an update that is clipped is something else.
+An optimizer subject starts with parameters of zero, makes one step of plain gradient descent, and replies with minus
+the parameters. That is the learning rate times the clipped gradient. If a framework clips the update instead, a rate
+other than 1 shows it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["cases"]
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in OPERATIONS:
             rule = f"{operation}.clip-before-update"

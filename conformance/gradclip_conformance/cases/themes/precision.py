@@ -1,4 +1,4 @@
-"""Cases of accuracy: half precision is not accumulated in half precision, and large tensors keep their digits."""
+"""Cases of accuracy: sums over half-precision numbers, and norms of large tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE = {"float16": 2**16, "bfloat16": 2**16, "float32": 2**20, "float64": 2**16
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for operation in NORM_OPERATIONS:
         for dtype in ("float16", "bfloat16"):
             rule = f"{operation}.half-not-accumulated-in-half"
@@ -30,10 +30,10 @@ def cases() -> Iterator[Case]:
             yield case(rule, "running-sum-norm-one", dtype, ones, magnitudes, expect("values", wide=True))
             cubes = {"clip_norm": 4.0, "norm_type": 3.0}
             yield case(rule, "running-sum-norm-three", dtype, ones, cubes, expect("values", wide=True))
-            # Each cube is in float16's range, and so is the norm, 64; the sum of the cubes is not.
+            # Each cube and the norm, 64, are within float16's range; the sum of the cubes is not.
             few = [_constant(16.0, 64, dtype)]
             yield case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, expect("values", wide=True))
-            # The norm is 1024; its square is out of float16's range.
+            # The norm is 1024; its square is beyond float16's range.
             sixteens = [_constant(16.0, 4096, dtype)]
             yield case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, expect("values", wide=True))
         for dtype in DTYPES:

@@ -1,4 +1,4 @@
-"""Cases at the ends of a dtype's range: the norm is representable, and its square, or the coefficient, is not."""
+"""Cases at the ends of a dtype's range: the norm is representable, but its square or the coefficient is not."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: Powers of two by which 3, 4 and 5 are representable, and their squares neither finite nor above zero.
+#: Scaled by these powers of two, 3, 4 and 5 are representable; their squares overflow, or underflow to zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
-#: The same of the cubes, whose squares are in the range.
+#: The same for the cubes; the squares stay in the range.
 HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float64": 2.0**343}
 TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
-#: Powers of two whose squares are in the range, and sixteen of them together are not.
+#: Powers of two whose squares are in the range; the sum of sixteen such squares is not.
 HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
-#: Powers of two; the square of seven times one is 1.53 or 0.77 of the smallest subnormal: no square is zero, and
-#: each is off by 30 %. That of bfloat16 is float32's, in which the squares of bfloat16 are commonly reckoned.
+#: Powers of two. The square of seven times one is 1.53 or 0.77 of the smallest subnormal number, so that no square
+#: becomes zero and each is off by 30 %. bfloat16 has float32's number, because libraries square bfloat16 in float32.
 TINY_TOGETHER = {"float16": 2.0**-15, "bfloat16": 2.0**-77, "float32": 2.0**-77, "float64": 2.0**-540}
-#: So unlike that the quotient of the second by the first is out of the range; the second's square is as well.
+#: The quotient of the second number by the first overflows, and so does the square of the second.
 UNLIKE = {
     "float16": (2.0**-12, 2.0**14),
     "bfloat16": (2.0**-60, 2.0**70),
     "float32": (2.0**-60, 2.0**70),
     "float64": (2.0**-500, 2.0**600),
 }
-#: A large element, and another one of which the quotient by the norm is too small, while half of it is not.
+#: A large element, and a small one. The small one divided by the norm underflows; half of the small one does not.
 SMALL_QUOTIENT = {
     "float16": (2.0**6, 1.75 * 2.0**-13),
     "bfloat16": (2.0**60, 1.75 * 2.0**-100),
     "float32": (2.0**60, 1.75 * 2.0**-100),
     "float64": (2.0**60, 1.75 * 2.0**-1010),
 }
-#: The same of the product with the threshold; in float16 the square of either would matter, and be too small.
+#: The same for the product with the threshold. In float16 the square of either would underflow and matter.
 SMALL_PRODUCT = {
     "bfloat16": (2.0**-48, 1.75 * 2.0**-100),
     "float32": (2.0**-48, 1.75 * 2.0**-100),
     "float64": (2.0**-473, 1.75 * 2.0**-600),
 }
-#: Threshold and size of the gradients whose quotient underflows, while the result does not.
+#: A threshold and a size of gradients: their quotient underflows, the result does not.
 FAR_APART = {
     "float16": (2.0**-11, 2.0**13),
     "bfloat16": (2.0**-100, 2.0**100),
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
 }
-#: The same of those whose quotient is 1.6 of the smallest subnormal: 2, where it is rounded to the dtype.
+#: The same, but the quotient is 1.6 of the smallest subnormal number, and rounds to 2 of it.
 HARDLY_APART = {
     "float16": (2.0**-9, 2.0**12),
     "bfloat16": (2.0**-70, 2.0**60),
@@ -58,13 +58,13 @@ HARDLY_APART = {
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in NORM_OPERATIONS:
             for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
                 triangle, options = [tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
                 yield case(rule, "three-four-five", dtype, triangle, options, expect("values", wide=True))
-                # Magnitudes need no squares.
+                # The norm of order 1 needs no squares.
                 yield case(
                     rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, expect("values", wide=True)
                 )
@@ -92,7 +92,7 @@ def cases() -> Iterator[Case]:
 
 
 def _together(operation: str, dtype: str) -> Iterator[Case]:
-    """Where a look at the largest square alone, or at the first tensor, finds nothing out of the range."""
+    """Let the sum leave the range although the largest square, or the first tensor, does not show it."""
     unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
     yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
@@ -109,7 +109,7 @@ def _together(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
-    """Where c / n is within the range, and what else leads to the result is not."""
+    """Keep c / n within the range, and let other intermediate results leave it."""
     rule = f"{operation}.intermediate-range"
     for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
         if dtype in unlike:
@@ -117,7 +117,7 @@ def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
             tensors = [tensor([large, little, -little], dtype)]
             yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
     if dtype == "float16":
-        # The squares are as small as float16 holds them, and the products with clip_norm smaller.
+        # The squares are the smallest numbers that float16 holds; the products with clip_norm are smaller.
         unit = 2.0**-12
         yield case(
             rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, expect("values")

@@ -1,4 +1,4 @@
-"""Cases of form: what is None, empty, zero-dimensional, strided, mixed or many comes back as it was, clipped."""
+"""Cases of form: gradients that are None, empty, zero-dimensional, strided, of mixed dtypes, or many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = {"hundred": 100, "thousand": 1000}
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for operation in OPERATIONS:
         options = clipping_options(operation, 1.0)
         yield case(f"{operation}.empty-list", "nothing", "float32", [], options, expect("structure", aspect="count"))
@@ -73,7 +73,7 @@ def _empty(operation: str, dtype: str) -> Iterator[Case]:
         return
     yield case(rule, "between-others", dtype, [other, empty, other], options, expect("values"))
     if operation != "value":
-        # There is no largest of no magnitudes.
+        # The maximum over an empty array is an error in many libraries.
         for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
             yield case(rule, name, dtype, [other, empty], {**options, "norm_type": p}, expect("values"))
 
@@ -105,7 +105,7 @@ def _layouts(operation: str, dtype: str) -> Iterator[Case]:
     for layout in ("strided", "transposed", "sliced", "reversed"):
         cube = [tensor([*values, *reversed(values)], dtype, (2, 3, 2), layout=layout)]
         yield case(rule, f"{layout}-three-dimensional", dtype, cube, options, expect("values"))
-    # What cannot be written into is for those only that do not.
+    # A broadcast array cannot be written, so that only subjects that do not write get one.
     rows = [tensor(values[:3] * 2, dtype, (2, 3), layout="broadcast")]
     yield case(rule, "broadcast", dtype, rows, options, expect("values"), ["functional"])
 
@@ -117,11 +117,11 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
     thirty = [tensor([(-1.0) ** k * (k + 1)] * (1 + k % 3), dtype) for k in range(30)]
     thirty_options = clipping_options(operation, 24.0)
     yield case(f"{operation}.order-kept", "thirty-tensors", dtype, thirty, thirty_options, expect("values"))
-    # Squares 1, 4 and 4: each tensor has the norm 3, and all of them together that times the root of their number.
+    # The squares are 1, 4 and 4: each tensor has the norm 3, and `count` tensors have 3 sqrt(count).
     for name, count in MANY.items():
         if count > 100 and dtype != "float32":
             continue
-        # In bfloat16 a sum over three hundred elements has no error bound, one over a hundred has.
+        # In bfloat16 a sum over a hundred elements has an error bound; a sum over three hundred has none.
         many = [tensor([-3.0] if dtype == "bfloat16" else [1.0, -2.0, 2.0], dtype)] * count
         yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), expect("values"))
     twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
@@ -137,7 +137,7 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
 
 def _sparse(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 1.0)
-    # Rows 1 and 3 of four: of norm 3, or 5 together with the tensor beside it.
+    # Rows 1 and 3 of four have the norm 3, and 5 together with the other tensor.
     values, beside = tensor([2.0, -1.0, 0.0, 2.0], dtype, (2, 2)), tensor([4.0], dtype)
     once, twice = (replace(values, rows=rows, height=4) for rows in ((1, 3), (2, 2)))
     yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, expect("values"), ["sparse"])
@@ -162,7 +162,7 @@ def _mixed(operation: str) -> Iterator[Case]:
     if operation == "global-norm":
         returned = ["returns_norm"]
         yield case(rule, "returned-norm", "float16+float32+float64", three, options, expect("returned-norm"), returned)
-        # The norm is that of the second, beyond the range of the first.
+        # The norm is beyond the range of the first dtype, and within that of the second.
         for first, second, large, threshold in (
             ("float16", "float32", 2.0**20, 2.0**15),
             ("float32", "float64", 2.0**200, 2.0**100),

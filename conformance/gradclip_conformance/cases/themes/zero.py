@@ -12,7 +12,7 @@ __all__ = ["cases"]
 
 
 def cases() -> Iterator[Case]:
-    """All cases of this theme."""
+    """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in NORM_OPERATIONS:
             zeros, mixed = tensor([0.0, 0.0, -0.0], dtype), tensor([3.0, 4.0], dtype)

@@ -164,6 +164,7 @@ class NotSilent(Expectation):
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the three answers that are right, and the wrong one."""
+        del case
         right = "the formula's result, NaN everywhere, or (unless an error can be asked for, and was not) an error"
         return (f"{right}; not the gradients as if nothing had happened",)
 

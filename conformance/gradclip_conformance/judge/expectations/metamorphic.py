@@ -45,7 +45,7 @@ class Metamorphic(Expectation):
     def __post_init__(self) -> None:
         """Refuse a relation that does not exist."""
         if self.relation not in RELATIONS and self.relation not in OF_ONE:
-            msg = f"There is no relation {self.relation!r}: {did_you_mean(self.relation, [*RELATIONS, *OF_ONE])}"
+            msg = f"There is no relation {self.relation!r}.{did_you_mean(self.relation, [*RELATIONS, *OF_ONE])}"
             raise ValueError(msg)
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:

@@ -62,6 +62,7 @@ class Repeatable(Expectation):
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the bits of all replies."""
+        del context
         first = replies[0]
         if all((each.gradients, each.norm) == (first.gradients, first.norm) for each in replies):
             return Verdict(Status.PASS)

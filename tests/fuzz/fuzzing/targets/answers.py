@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gradclip_conformance.judge.answers import Answer, Description, Mistaken
 from hypothesis import strategies as st
 
 from gradclip_adapters import wire
 from gradclip_adapters.contract import Call, Unsupported
+from gradclip_conformance.judge.model import Answer, Description, Mistaken
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradclip_conformance.judge.answers import StartError
 from hypothesis import strategies as st
 
 from gradclip_adapters.contract import OPERATIONS
 from gradclip_adapters.host import describe
+from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving

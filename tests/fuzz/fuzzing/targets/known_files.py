@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from gradclip_conformance.judge.answers import Answer, Description, Replied
 from hypothesis import strategies as st
 
 from gradclip_adapters.wire import subject_from_json
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
-from gradclip_conformance.known.propose import proposal
+from gradclip_conformance.known.propose import propose_pins
 from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import RecordError, Run, read_runs
 
@@ -106,7 +106,7 @@ def _check_file(place: Path, example: Any) -> None:
         require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
     for fault in pin_faults(run, deviations):
         check_text(fault, "a fault of a pin")
-    _check_proposed(run, proposal(run), len(deviations))
+    _check_proposed(run, propose_pins(run), len(deviations))
 
 
 def _check_refusal(text: str) -> None:
@@ -138,7 +138,7 @@ def _check_proposal(place: Path, wanted: list[Any]) -> None:
     require(isinstance(done.exception, SystemExit | None), f"`gradclip expectations update` raised {done.exception!r}")
     check_text(done.stderr, "standard error")
     if run.cells:
-        _check_proposed(run, proposal(run, ()), 0)
+        _check_proposed(run, propose_pins(run, ()), 0)
 
 
 def _check_proposed(run: Run, text: str, known: int) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from gradclip_conformance.judge.answers import StartError
 from hypothesis import strategies as st
 
 from gradclip_adapters import wire
 from gradclip_adapters.host import describe
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.host_process import HostProcess
 from gradclip_conformance.run.plan import Selection
 

@@ -1,0 +1,95 @@
+"""Read TOML files, and name the file, the entry and the field in everything that is wrong with one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jsonschema
+
+__all__ = ["check_document", "named_faults", "parse_toml", "read_toml"]
+
+#: No file that people write by hand is longer; the longest of ours has 60 kB.
+LONGEST_FILE = 10_000_000
+SHOWN_CHARACTERS = 200
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the document of a file.
+
+    Raises
+    ------
+    ValueError
+        When the file cannot be read, is too long, or is not TOML; the text names it.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LONGEST_FILE + 1)
+        text = content.decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path.name} cannot be read: {error}"
+        raise ValueError(msg) from error
+    if len(content) > LONGEST_FILE:
+        msg = f"{path.name} is longer than {LONGEST_FILE:,} bytes."
+        raise ValueError(msg)
+    return parse_toml(text, path.name)
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Return the document of a text that has the name of a file.
+
+    Raises
+    ------
+    ValueError
+        When it is not TOML; the text names it.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{name} is not TOML: {shorten(str(error))}"
+        raise ValueError(msg) from error
+
+
+def check_document(document: dict[str, Any], schema: Path, name: str) -> None:
+    """Check a document against a JSON Schema.
+
+    Raises
+    ------
+    ValueError
+        When it violates the schema; the text names the file, the entry and the field.
+    """
+    import jsonschema
+
+    wrong = jsonschema.exceptions.best_match(_validator(schema).iter_errors(document))
+    if wrong is not None:
+        msg = f"{name} is not as it must be at {shorten(wrong.json_path)}: {shorten(wrong.message)}"
+        raise ValueError(msg)
+
+
+@contextmanager
+def named_faults(where: str) -> Iterator[None]:
+    """Name the place, such as a file and an entry, in an error about what stands there."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        msg = f"{where}: {shorten(missing)}"
+        raise ValueError(msg) from error
+
+
+@functools.cache
+def _validator(schema: Path) -> jsonschema.Draft202012Validator:
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+
+
+def shorten(text: str) -> str:
+    """Return a text that repeats what a file says, without what is too long to be read."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."

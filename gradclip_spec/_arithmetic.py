@@ -1,0 +1,149 @@
+"""Formats of floats, and numbers as unevaluated sums of two floats, on arrays of any library.
+
+No function branches on a value, so all of them can be traced. Compilers may fuse a multiplication and an addition into
+one rounding: the products that are added to something are exact here, so that fusing changes nothing. The methods are
+those of T. J. Dekker, "A floating-point technique for extending the available precision" (1971), and of S. M. Rump,
+T. Ogita and S. Oishi, "Accurate floating-point summation" (2008).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "divide",
+    "drop_nonfinite",
+    "fold",
+    "keep_top_bits",
+    "name_dtype",
+    "power_of_two",
+    "root",
+    "round_to",
+    "two_product",
+    "two_sum",
+    "unstack",
+]
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format."""
+
+    #: The bits of the significand.
+    precision: int
+    #: The exponents of the smallest and of the largest normal numbers, as of a fraction from 0.5 to 1.
+    smallest: int
+    largest: int
+
+    @property
+    def negligible_exponent(self) -> float:
+        """Two to this is a normal number, and counts for nothing beside 1."""
+        return -15.0 / 16 * self.largest
+
+
+#: The dtypes that can be clipped.
+FORMATS = {
+    "float16": Format(11, -13, 16),
+    "bfloat16": Format(8, -125, 128),
+    "float32": Format(24, -125, 128),
+    "float64": Format(53, -1021, 1024),
+}
+
+
+def name_dtype(dtype: Any) -> str:
+    """Return the standard's name of a dtype, whatever the library calls it."""
+    # NumPy's own functions take the scalar types as dtypes, and those carry the name of a class.
+    return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
+
+
+@lru_cache
+def round_to(name: str, value: float) -> float:
+    """Return a number rounded to the dtype of a name, to even."""
+    if not abs(value) < math.inf:
+        return value
+    form = FORMATS[name]
+    place = max(math.frexp(value)[1], form.smallest) - form.precision
+    result = math.ldexp(round(math.ldexp(value, -place)), place)
+    return result if math.frexp(result)[1] <= form.largest else math.copysign(math.inf, result)
+
+
+def keep_top_bits(x: Array, anchor: Array) -> Array:
+    """Return the elements rounded to the last place of `anchor`, which is larger; the result is exact."""
+    return (x + anchor) - anchor
+
+
+def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return the rounded sum and its rounding error, exactly (Knuth)."""
+    total = x + y
+    virtual = total - x
+    return total, (x - (total - virtual)) + (y - virtual)
+
+
+def two_product(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
+    """Return the rounded product and its rounding error (Dekker, split by addition)."""
+    shift = 2.0 ** ((precision + 1) // 2)
+    x_high, y_high = keep_top_bits(x, x * shift), keep_top_bits(y, y * shift)
+    x_low, y_low = x - x_high, y - y_high
+    product = x * y
+    return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
+    """Return the square root of `high + low`, zero or more, as two numbers; its derivative at zero is zero, too."""
+    nonzero = high != 0
+    high = xp.where(nonzero, high, xp.ones_like(high))
+    low = xp.where(nonzero, low, xp.zeros_like(low))
+    result = xp.sqrt(high)
+    square, error = two_product(result, result, precision)
+    correction = drop_nonfinite(xp, (((high - square) - error) + low) / (2 * result))
+    result, correction = two_sum(result, correction)
+    zero = xp.zeros_like(result)
+    return xp.where(nonzero, result, zero), xp.where(nonzero, drop_nonfinite(xp, correction), zero)
+
+
+def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
+    """Return the quotient `x / (high + low)`, correctly rounded but for the rarest of ties."""
+    quotient = x / high
+    product, error = two_product(quotient, high, precision)
+    return quotient + drop_nonfinite(xp, (((x - product) - error) - quotient * low) / high)
+
+
+def fold(xp: Any, x: Array) -> tuple[Array, Array]:
+    """Return the sum over the first axis, folded in halves, and the sum of the rounding errors that were made."""
+    errors = xp.zeros_like(x[:1, ...])
+    while x.shape[0] > 1:
+        half = x.shape[0] // 2
+        if x.shape[0] == 2 * half:
+            # Not by slices: where JAX has no float64 by default, it cannot take a second derivative through one.
+            x, error = two_sum(*unstack(xp, xp.reshape(x, (2, half, *x.shape[1:]))))
+        else:
+            total, error = two_sum(x[:half, ...], x[half : 2 * half, ...])
+            x = xp.concat([total, x[2 * half :, ...]])
+        errors = errors + xp.sum(error, axis=0, keepdims=True)
+    return xp.reshape(x, x.shape[1:]), xp.reshape(errors, x.shape[1:])
+
+
+def unstack(xp: Any, x: Array) -> Sequence[Array]:
+    """Return the parts of an array along its first axis."""
+    # Tensors have a way of their own that torch's vmap knows; that of array-api-compat it does not.
+    return x.unbind(0) if hasattr(x, "unbind") else xp.unstack(x)  # type: ignore[no-any-return]
+
+
+def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
+    """Return two to a whole number, exactly, also where the library's own power is off by some rounding errors.
+
+    For exponents below 977 of float64, and below 110 of float32: beyond, the anchor overflows.
+    """
+    approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
+    return keep_top_bits(approximate, approximate * 2.0 ** (precision - 6))
+
+
+def drop_nonfinite(xp: Any, correction: Array) -> Array:
+    """Return a correction, zero where it is not finite: an infinity stands without the difference of two infinities."""
+    return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

@@ -1,0 +1,18 @@
+"""The types of what is passed in and comes back."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
+
+__all__ = ["Array", "ArrayTree", "NeedClip", "T"]
+
+#: An array of any library that array-api-compat knows; the libraries share no base class.
+Array: TypeAlias = Any
+
+#: A tree of gradients: an array, None, or a container of such trees.
+ArrayTree: TypeAlias = Any
+
+#: A tree, whose type the clipped one has.
+T = TypeVar("T")
+
+#: Which gradients are included: a tree of flags, a predicate of path and array, or a set of names to exclude.
+NeedClip: TypeAlias = Callable[[str, Array], bool] | Iterable[Any] | bool | None

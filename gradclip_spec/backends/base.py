@@ -1,0 +1,296 @@
+"""The base of all backends: everything that a clip needs, on the array API alone.
+
+Requirements of a backend:
+
+1. It is made for one call, from the arrays that are included, and holds what the call needs to know of them.
+2. A subclass overrides a method where its library says something that the standard does not, or does it much faster.
+   There is one level of subclasses, and no method is passed around as a function.
+3. No method here looks at a value, so that arrays may be traced, lazy, or on a device that nobody should wait for.
+   Only `eager` backends do: they return an array itself where there is nothing to clip.
+4. No library is imported before its arrays have been passed in.
+"""
+
+import contextlib
+import functools
+import math
+import operator
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import array_api_compat
+import numpy as np
+
+from gradclip_spec._arithmetic import FORMATS, divide, drop_nonfinite, name_dtype, power_of_two, two_sum, unstack
+from gradclip_spec._norms import Norm, PowerSum, join, pack, simple_root, sum_of_powers, take_root
+
+__all__ = ["Backend", "Coefficient", "group_by"]
+
+Array = Any
+
+
+class Coefficient(NamedTuple):
+    """A number that may be smaller than any float: a product, of which all factors but one are powers of two."""
+
+    factors: Sequence[Array]
+    #: Whether the gradients are to be left as they are; all factors are 1 then.
+    unchanged: Array
+
+
+def group_by(arrays: Sequence[Array], keys: Iterable[Hashable]) -> list[list[int]]:
+    """Return the indices of the arrays that have the same key, for each key."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(keys):
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+class Backend:
+    """A library that follows the array API, and the arrays of one call."""
+
+    #: The dtypes, by name, of which `multiply` by one leaves every element as it is, subnormal ones too.
+    keeps_at_one: Iterable[str] = ()
+    #: Whether computing a value runs functions of the user's own, whose errors are theirs.
+    raises_errors_of_users = False
+    #: Whether values may be looked at without computing, tracing or synchronising; None: array-api-compat tells.
+    eager: bool | None = None
+
+    def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
+        self.xp = xp
+        #: Where the numbers are that decide a clip.
+        self.device = self.find_device(arrays[0]) if arrays else device
+        self.dtypes = {dtype: name_dtype(dtype) for dtype in set(map(operator.attrgetter("dtype"), arrays))}
+        if self.eager is None:
+            # Of a library that it does not know, array-api-compat finds out by looking at one element.
+            self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
+        self.wide = "float64" in self.dtypes.values()
+        self.has_float64 = self.wide or self.supports_float64()
+        self.format = FORMATS["float64" if self.has_float64 else "float32"]
+        #: The dtype of exact work, and of the total norm: the widest among the gradients, at least float32.
+        self.dtype = xp.float64 if self.has_float64 else xp.float32
+        self.total_dtype = xp.float64 if self.wide else xp.float32
+
+    # What is known of a library and its arrays.
+
+    def find_device(self, x: Array) -> Any:
+        """Return where the few numbers are made that decide a clip of this array; None leaves it to the library."""
+        return array_api_compat.device(x)
+
+    def supports_float64(self) -> bool:
+        """Return whether there is float64 on the device."""
+        return _supports_float64(self.xp, self.device)
+
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array is no dense array of numbers, what it is, and the method that makes it one."""
+        return None
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array cannot be written into, and why."""
+        reason = "arrays of its library cannot be written into"
+        return next(((i, reason) for i, x in enumerate(arrays) if not array_api_compat.is_writeable_array(x)), None)
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""
+        return np.errstate(all="ignore")
+
+    def place(self, x: Array) -> Hashable:
+        """Return what arrays must have in common to be joined into one."""
+        return None
+
+    def join_alike(self, arrays: Sequence[Array]) -> Array:
+        """Return small arrays of one dtype and place as one array."""
+        return self.xp.concat(arrays, axis=None)
+
+    def keep_for_derivatives(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Return the arrays, or copies of those that derivatives need as they are, and that may be written into."""
+        return arrays
+
+    def group(self, arrays: Sequence[Array]) -> list[list[int]]:
+        """Return the indices of the arrays whose own norms are computed together, for each group."""
+        return [list(range(len(arrays)))] if arrays else []
+
+    # Norms.
+
+    def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of all elements of all arrays."""
+        if self.is_simple(norm_type):
+            return Norm(simple_root(self.xp, self.sum_squares(arrays)))
+        return take_root(self, self.summarize(arrays, norm_type), norm_type)
+
+    def norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of each array."""
+        xp = self.xp
+        if self.is_simple(norm_type):
+            return Norm(simple_root(xp, xp.stack([self.sum_squares([array]) for array in arrays])))
+        powers = [self.summarize([array], norm_type) for array in arrays]
+        return take_root(self, PowerSum(*map(xp.stack, zip(*powers, strict=True))), norm_type)
+
+    def is_simple(self, norm_type: float) -> bool:
+        """Return whether float64 holds the sum of all squares, with bits and range to spare."""
+        return norm_type == 2 and self.has_float64 and not self.wide
+
+    def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
+        """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
+        if self.is_simple(norm_type):
+            one, zero = self.number(1.0), self.number(0.0)
+            return PowerSum(self.sum_squares(arrays), zero, one, zero)
+        return sum_of_powers(self, [array for array in arrays if 0 not in array.shape], norm_type)
+
+    def join(self, rows: Array, norm_type: float) -> Any:
+        """Return the norm of all blocks from the numbers of each, one row a block."""
+        return take_root(self, join(self, rows, norm_type), norm_type)
+
+    def adopt(self, norm: Norm) -> Any:
+        """Return a norm that was made elsewhere."""
+        return Norm(*map(self.number, norm))
+
+    def sum_squares(self, arrays: Sequence[Array]) -> Array:
+        """Return the sum of the squares of all elements, narrower than float64, as one number of it."""
+        arrays = [array for array in arrays if 0 not in array.shape]
+        return self.add_squares(list(pack(self, arrays))) if arrays else self.number(0.0)
+
+    def add_squares(self, arrays: Sequence[Array]) -> Array:
+        """Return the sum of the squares of all elements of arrays, none of them empty."""
+        xp = self.xp
+        wide = (xp.astype(x, xp.float64) for x in arrays)
+        return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
+
+    def number(self, value: float) -> Array:
+        """Return a number to compute a norm with."""
+        return self.xp.asarray(value, dtype=self.dtype, device=self.device)
+
+    def power(self, x: Array, y: Array) -> Array:
+        """Return numbers above zero to the power of others."""
+        return self.xp.pow(x, y)
+
+    def total(self, norm: Any) -> Array:
+        """Return a norm as one rounded number, an array without dimensions."""
+        if norm.exponent is None:
+            return self.xp.astype(norm.high, self.total_dtype)
+        # In two halves, because a power of two may not reach as far as the exponent does.
+        half = self.xp.floor(norm.exponent / 2)
+        first, second = (power_of_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
+        return self.xp.astype(norm.high * first * second, self.total_dtype)
+
+    # Coefficients.
+
+    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+        """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
+        xp = self.xp
+        if norm.exponent is None:
+            # One factor is enough: if it underflows to zero in float64, all products in a narrower dtype are zero too.
+            divisor = norm.high + eps
+            one = xp.ones_like(divisor)
+            # As an array: of a number that changes from call to call, torch's compiler keeps an old value in some
+            # places (pytorch issue 194976).
+            threshold = one * clip_norm
+            within = divisor <= threshold
+            quotient = xp.where(within, one, threshold) / xp.where(within, one, divisor)
+            # It is 1 exactly where the norm is within the threshold. That is asked of it and not of `within`, because
+            # compilers compute a comparison anew for each array, but a quotient once.
+            return Coefficient([quotient], quotient == 1)
+        if clip_norm == math.inf:
+            # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
+            quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
+            return Coefficient([quotient], quotient == 1)
+        if eps:
+            norm = self._add_eps(norm, eps)
+        bound = clip_norm * power_of_two(xp, -norm.exponent, self.format.precision)
+        unchanged = (norm.high < bound) | ((norm.high == bound) & (norm.low <= 0))
+        factors = [xp.where(unchanged, xp.ones_like(x), x) for x in self._divide(clip_norm, norm)]
+        return Coefficient(factors, unchanged)
+
+    def _divide(self, clip_norm: float, norm: Norm) -> list[Array]:
+        """Return numbers, zero or normal, whose product is `clip_norm / norm` if that is at most 1.
+
+        All but one are powers of two. Two to `exponent - norm.exponent` may be out of range, and is split. `missing`:
+        power of two by which the threshold lies below the middle of the exponent range. `first` takes as much of the
+        remaining exponent as keeps quotient * first normal; `second` takes the rest.
+        """
+        xp, precision, largest = self.xp, self.format.precision, self.format.largest
+        fraction, exponent = math.frexp(clip_norm)
+        missing = min(exponent + largest // 2, 0)
+        power = xp.clip(exponent - missing - norm.exponent, -2.0 * largest, largest / 2)
+        share = 3.0 / 4 * largest
+        first = power_of_two(xp, xp.clip(power, -share, largest / 2), precision)
+        second = power_of_two(xp, xp.clip(power + share, self.format.negligible_exponent, 0.0), precision)
+        divisor = xp.where(norm.high == 0, xp.ones_like(norm.high), norm.high)
+        quotient = divide(xp, xp.full_like(divisor, fraction), divisor, norm.low, precision)
+        return [quotient * first, second, *([xp.full_like(divisor, 2.0**missing)] if missing else [])]
+
+    def _add_eps(self, norm: Norm, eps: float) -> Norm:
+        """Return the norm and `eps` together, with the exponent of the larger."""
+        xp, precision = self.xp, self.format.precision
+        own = xp.full_like(norm.exponent, math.frexp(eps)[1])
+        exponent = xp.where(norm.exponent < own, own, norm.exponent)
+        shift = xp.clip(norm.exponent - exponent, self.format.negligible_exponent, 0.0)
+        scale = power_of_two(xp, shift, precision)
+        total, error = two_sum(norm.high * scale, eps * power_of_two(xp, -exponent, precision))
+        return Norm(total, drop_nonfinite(xp, error) + norm.low * scale, exponent)
+
+    # Scaling.
+
+    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
+        """Return each array multiplied by one coefficient, or itself if values may be looked at and it is 1."""
+        if self.eager and bool(coefficient.unchanged):
+            return list(arrays)
+        results = list(arrays)
+        for indices in group_by(arrays, (array.dtype for array in arrays)):
+            products = self.multiply([arrays[index] for index in indices], coefficient, inplace)
+            for index, product in zip(indices, products, strict=True):
+                results[index] = product
+        return results
+
+    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
+        """Return each array multiplied by its own coefficient."""
+        # Taken apart all at once: where JAX has no float64 by default, it takes no second derivative of an index.
+        parts = [unstack(self.xp, x) for x in (*coefficients.factors, coefficients.unchanged)]
+        results = []
+        for index, array in enumerate(arrays):
+            *factors, unchanged = (part[index] for part in parts)
+            results += self.scale([array], Coefficient(factors, unchanged), inplace)
+        return results
+
+    def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
+        """Return each array, all of one dtype, multiplied by one coefficient: each product is rounded once a factor."""
+        xp, name = self.xp, self.dtypes[arrays[0].dtype]
+        results = []
+        for x in arrays:
+            product = xp.astype(x, self.dtype, copy=False)
+            for factor in self.list_factors(coefficient, name):
+                product = product * factor
+            product = xp.astype(product, x.dtype, copy=False)
+            if name not in self.keeps_at_one:
+                product = xp.where(coefficient.unchanged, x, product)
+            if inplace:
+                x[...] = product
+            results.append(x if inplace else product)
+        return results
+
+    def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
+        """Return the factors of a coefficient, one alone where arrays are of a dtype that is narrower than float64."""
+        narrow = self.has_float64 and name != "float64"
+        return [functools.reduce(operator.mul, coefficient.factors)] if narrow else coefficient.factors
+
+    # Values.
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return an array, not empty, clipped to bounds that its dtype holds exactly; itself if that is all it is."""
+        xp = self.xp
+        if self.eager and bool(lower <= xp.min(x)) and bool(xp.max(x) <= upper):
+            return x
+        if 0 in (lower, upper):
+            # A zero with the other sign is within the bounds, but may come back as the bound.
+            clipped = xp.where(x < lower, xp.full_like(x, lower), xp.where(x > upper, xp.full_like(x, upper), x))
+        else:
+            clipped = xp.clip(x, lower, upper)
+        if not inplace:
+            return clipped
+        x[...] = clipped
+        return x
+
+
+@functools.lru_cache
+def _supports_float64(xp: Any, device: Any) -> bool:
+    if not hasattr(xp, "__array_namespace_info__"):
+        return hasattr(xp, "float64")
+    return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")

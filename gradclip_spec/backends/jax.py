@@ -1,0 +1,141 @@
+"""The backend of JAX arrays, traced or not: no value of them is looked at."""
+
+import contextlib
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from gradclip_spec._arithmetic import FORMATS
+from gradclip_spec.backends.base import Backend, Coefficient, group_by
+
+__all__ = ["JAX"]
+
+Array = Any
+
+
+class JAX(Backend):
+    """JAX arrays on any device, and on several."""
+
+    keeps_at_one = FORMATS.keys() - {"float64"}
+    eager = False
+
+    def find_device(self, x: Array) -> Any:
+        """Return nothing: numbers without a device go with arrays on any, and on several."""
+        return None
+
+    def supports_float64(self) -> bool:
+        """Return that there is float64, in the context that everything is computed in."""
+        return True
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context that has float64; it changes the dtypes of what is computed inside only."""
+        return _enable_float64()
+
+    def place(self, x: Array) -> Hashable:
+        """Return the shape and the sharding: only arrays cut alike are joined, so that every element stays there."""
+        import jax
+
+        return x.shape, jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
+
+    def join_alike(self, arrays: Sequence[Array]) -> Array:
+        """Return arrays of one shape as one with a dimension more, which is not sharded."""
+        return self.xp.stack(arrays)
+
+    def group(self, arrays: Sequence[Array]) -> list[list[int]]:
+        """Return the indices of the arrays that differ from device to device along the same axes of a `shard_map`."""
+        return group_by(arrays, map(_find_axes, arrays))
+
+    def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
+        """Return each array, all of one dtype, multiplied by one coefficient."""
+        name = self.dtypes[arrays[0].dtype]
+        if name == "float64":
+            return super().multiply(arrays, coefficient, inplace)
+        (factor,) = self.list_factors(coefficient, name)
+        products: list[Array] = _make_products()(list(arrays), factor)
+        return products
+
+    def add_squares(self, arrays: Sequence[Array]) -> Array:
+        """Return the sum of the squares of all elements."""
+        from jax import lax
+        from jax import numpy as jnp
+
+        # Dimensions of one element make XLA sum in float64 several times as slowly. It sees through a plain reshape.
+        flat = (lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x for x in arrays)
+        sums = [jnp.sum(lax.square(lax.convert_element_type(x, jnp.float64))) for x in flat]
+        # Without the barrier, XLA compiles the stacking several times, into each step of the sum.
+        return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
+
+    def power(self, x: Array, y: Array) -> Array:
+        """Return numbers above zero to the power of others."""
+        from jax import lax
+
+        # What is compiled may be differentiated outside of the context, where the rule of JAX's own power has no
+        # float64. This is off by some more bits of it.
+        return self.xp.pow(x, y) if self.wide else lax.exp(lax.mul(y, lax.log(x)))
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return an array within bounds that its dtype holds exactly."""
+        from jax import lax
+
+        # What is weakly typed, as the derivative by a number of Python is, would become float64 in the context.
+        return super().clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)
+
+
+def _enable_float64() -> contextlib.AbstractContextManager[Any]:
+    import jax
+
+    enable = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    context: contextlib.AbstractContextManager[Any] = enable(True)
+    return context
+
+
+def _find_axes(x: Array) -> Hashable:
+    """Return the axes of a `shard_map` along which an array differs from device to device."""
+    import jax
+
+    # Older versions have another name for it, or do not tell.
+    kind = jax.typeof(x)
+    axes: Hashable = getattr(kind, "manual_axis_type", getattr(kind, "vma", None))
+    return axes
+
+
+@functools.cache
+def _make_products() -> Any:
+    """Return the function that multiplies arrays narrower than float64 by a number of it, and knows its derivative."""
+    import jax
+    from jax import lax
+    from jax import numpy as jnp
+
+    @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
+    def products(arrays: list[Array], k: Any) -> list[Array]:
+        # Not in float64 but in float32, which is twice as fast, by a coefficient rounded to it. One below the smallest
+        # normal number takes two factors. One below 2**-252 would take three, and all others would compile a third
+        # longer for that: it makes zeros. The first factor tells whether there is a second (it is not above zero), and
+        # whether there is nothing to do (it is above one; XLA may flush subnormal numbers when it multiplies). It ends
+        # in a division, because XLA compiles and computes anew, for each array, what is cheaper than one.
+        # (`jnp.where` would be compiled as a function of its own each time.)
+        smallest = 2.0**-126
+        one = lax.full_like(k, 1.0)
+        number = lax.select(k == one, one + one, k)
+        unit = lax.select(k < smallest, lax.full_like(k, -smallest), one)
+        first = lax.convert_element_type(number / unit, jnp.float32)
+        second = lax.select(first <= 0, lax.full_like(first, -smallest), lax.full_like(first, 1.0))
+        keep = first > 1
+        multiplied = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
+        return [
+            lax.select(keep, x, lax.convert_element_type(product, x.dtype))
+            for x, product in zip(arrays, multiplied, strict=True)
+        ]
+
+    @products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
+    def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
+        (arrays, k), (changes, change_of_k) = primals, tangents
+        # What changes by the coefficient in float64: there, the product of a change of it and a large element is in the
+        # range, and so is the sum of such products that is the derivative the other way round.
+        with _enable_float64():
+            kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
+            of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]
+            changed = products(changes, k)
+            return products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
+
+    return products

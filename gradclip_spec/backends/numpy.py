@@ -1,0 +1,99 @@
+"""The backends of NumPy arrays, and of the arrays of sparse, which hold NumPy arrays."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_spec import kernels
+from gradclip_spec.backends.base import Backend
+from gradclip_spec.backends.in_memory import InMemory
+from gradclip_spec.kernels import threads
+
+__all__ = ["NumPy", "Sparse"]
+
+Array = Any
+
+
+class NumPy(InMemory, Backend):
+    """NumPy arrays, those of ml_dtypes' bfloat16 too."""
+
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array is masked: whether masked elements count would depend on how they are read."""
+        # The module is slow to import, and who has a masked array has imported it.
+        module = sys.modules.get("numpy.ma")
+        if module is None or not any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays))):
+            return None
+        index = next(index for index, x in enumerate(arrays) if isinstance(x, module.MaskedArray))
+        return index, "a masked array; fill what is masked (`filled`)"
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array is read-only; NumPy's scalars are."""
+        return next(((index, "it is read-only") for index, x in enumerate(arrays) if not x.flags.writeable), None)
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return an array within bounds that its dtype holds exactly."""
+        if lower <= np.min(x) and np.max(x) <= upper:
+            return x
+        out = x if inplace else np.empty_like(x)
+        np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
+        return out
+
+    def make_like(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return new arrays of the layout of others."""
+        return list(map(np.empty_like, arrays))
+
+    def measure(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the number of elements of each array."""
+        return [x.size for x in arrays]
+
+    def view(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arrays; of bfloat16 their bits."""
+        return [x.view(np.uint16) if self.dtypes[x.dtype] == "bfloat16" else x for x in arrays]
+
+    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of each array that lies in one piece, in native byte order."""
+        for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
+            yield self.dtypes[x.dtype], address if x.flags.forc and x.dtype.isnative else 0
+
+    def count_threads(self) -> int:
+        """Return how many threads may work."""
+        return threads.count_available()
+
+
+class Sparse(NumPy):
+    """Arrays of sparse that keep their elements as `data` (COO, GCXS) and have zeros elsewhere."""
+
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which array has no `data`, or something else than zeros where it holds no element."""
+        for index, x in enumerate(arrays):
+            if not isinstance(getattr(x, "data", None), np.ndarray):
+                return index, "a sparse array without `data`; convert it (`asformat('coo')`)"
+            if x.fill_value != 0:
+                return index, "a sparse array filled with something else than zeros; call `todense`"
+        return None
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return that no array can be written into."""
+        return (0, "arrays of its library cannot be written into") if arrays else None
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return an array within bounds that its dtype holds exactly."""
+        return self.xp.clip(x, lower, upper)
+
+    def make_like(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return new arrays with elements at the same places."""
+        return [x.copy() for x in arrays]
+
+    def measure(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the number of elements that each array holds."""
+        return [x.data.size for x in arrays]
+
+    def view(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the elements that each array holds."""
+        return [x.data for x in arrays]
+
+    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of the elements of each array."""
+        return super().locate(self.view(arrays))

@@ -1,0 +1,230 @@
+"""The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
+
+import contextlib
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_spec._arithmetic import FORMATS
+from gradclip_spec.backends import torch_private
+from gradclip_spec.backends.base import Backend, Coefficient
+from gradclip_spec.backends.in_memory import InMemory, round_norm
+from gradclip_spec.kernels import threads
+
+__all__ = ["InMemoryTorch", "Torch", "may_be_read"]
+
+Tensor = Any
+Array = np.ndarray[Any, Any]
+
+
+def may_be_read(tensors: Sequence[Tensor]) -> bool:
+    """Return whether all are plain tensors on the CPU, and nobody traces, transforms, records or differentiates."""
+    import torch
+
+    if torch.compiler.is_compiling() or {type(x) for x in tensors} != {torch.Tensor}:
+        return False
+    if torch_private.is_transformed() or torch_private.is_recorded() or torch_private.is_differentiated_forward():
+        return False
+    return all(x.is_cpu and not x.requires_grad for x in tensors)
+
+
+class Torch(Backend):
+    """Torch tensors on any device, of which no value is looked at."""
+
+    keeps_at_one = FORMATS
+    eager: bool | None = False
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context without autocast, and without NumPy's warnings."""
+        import torch
+
+        if not torch.compiler.is_compiling():
+            return _uncast()
+        # Then nothing runs in NumPy. The compiler knows neither its errstate, nor what switches autocast off at once.
+        on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        return torch.autocast(on[0], enabled=False) if on else contextlib.nullcontext()
+
+    def find_refusal(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
+        """Return which tensor is a parameter, sparse or of another layout, nested or masked."""
+        import torch
+
+        plain = set(map(type, arrays)) == {torch.Tensor} and set(map(operator.attrgetter("layout"), arrays)) == {
+            torch.strided
+        }
+        if plain and not any(map(operator.attrgetter("is_nested"), arrays)):
+            # Thousands of tensors, most often.
+            return None
+        for index, x in enumerate(arrays):
+            if type(x) is not torch.Tensor:
+                if isinstance(x, torch.nn.Parameter):
+                    return index, "a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
+                if isinstance(x, torch.masked.MaskedTensor):
+                    return index, "a masked tensor; fill what is masked (`to_tensor`)"
+            if x.is_nested:
+                return index, "a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
+            if x.layout != torch.strided:
+                return index, f"a tensor of layout {x.layout}; call its method `to_dense`"
+        return None
+
+    def find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
+        """Return which tensor torch does not surely write into, and why: it would say no in the middle of the work."""
+        import torch
+
+        if torch.compiler.is_compiling():
+            return None
+        # A tensor from outside of a transformation cannot hold what comes of those inside.
+        levels = [torch_private.list_levels(x) for x in arrays] if torch_private.is_transformed() else []
+        every = set().union(*levels)
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
+        inference = torch.is_inference_mode_enabled()
+        odd = any(map(torch.Tensor.is_neg, arrays)) or any(map(torch.Tensor.is_inference, arrays))
+        if not levels and not recorded and not odd and all(map(torch.Tensor.is_contiguous, arrays)):
+            return None
+        for index, x in enumerate(arrays):
+            if not x.is_contiguous() and _elements_may_overlap(x):
+                return index, "its elements share memory"
+            if x.is_neg():
+                return index, "it has the negative bit"
+            if not inference and x.is_inference():
+                return index, "it is an inference tensor"
+            if levels and levels[index] != every:
+                return index, "it is from outside of a transformation that others are inside of"
+            if recorded and x.requires_grad and x.is_leaf:
+                return index, "it is a leaf that requires grad (of a parameter, pass its `grad`)"
+            # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way to
+            # ask which; refuse all views.
+            if recorded and torch_private.is_view(x):
+                return index, "it is a view beside what requires grad"
+        return None
+
+    def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return copies of the tensors that derivatives need as they are."""
+        import torch
+
+        if not torch.is_grad_enabled():
+            return arrays
+        return [x.clone() if _may_require_grad(x) else x for x in arrays]
+
+    def add_squares(self, arrays: Sequence[Tensor]) -> Tensor:
+        """Return the sum of the squares of all elements."""
+        import torch
+
+        if any(_may_require_grad(x) for x in arrays):
+            # The second derivative of a norm is NaN at zero.
+            return super().add_squares(arrays)
+        # The square of the norm, because this one call neither copies the array to float64 nor overflows.
+        norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
+        return torch.stack(norms).square().sum()
+
+    def multiply(self, arrays: Sequence[Tensor], coefficient: Coefficient, inplace: bool) -> list[Tensor]:
+        """Return each tensor multiplied by one coefficient."""
+        if not inplace:
+            return super().multiply(arrays, coefficient, False)
+        for factor in self.list_factors(coefficient, self.dtypes[arrays[0].dtype]):
+            for x in arrays:
+                # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
+                x.mul_(factor.reshape((1,) * x.ndim))
+        return list(arrays)
+
+    def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+        """Return a tensor within bounds that its dtype holds exactly."""
+        import torch
+
+        if 0 in (lower, upper) and torch.compiler.is_compiling():
+            # The compiler's own clamp makes one zero of the other.
+            return super().clip(x, lower, upper, inplace)
+        return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
+
+
+class InMemoryTorch(InMemory, Torch):
+    """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
+
+    eager = True
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context without NumPy's warnings: nothing is computed by torch."""
+        return np.errstate(all="ignore")
+
+    def scale(self, arrays: Sequence[Tensor], coefficient: Any, inplace: bool) -> list[Tensor]:
+        """Return each tensor multiplied by one coefficient, or itself if that is 1."""
+        return self._record(super().scale(arrays, coefficient, inplace), inplace)
+
+    def scale_each(self, arrays: Sequence[Tensor], coefficients: Any, inplace: bool) -> list[Tensor]:
+        """Return each tensor multiplied by its own coefficient, or itself if that is 1."""
+        return self._record(super().scale_each(arrays, coefficients, inplace), inplace)
+
+    def _record(self, tensors: list[Tensor], inplace: bool) -> list[Tensor]:
+        """Let torch know that tensors were written into."""
+        import torch
+
+        if inplace and tensors:
+            torch.autograd.graph.increment_version(tensors)
+        return tensors
+
+    def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+        """Return a tensor within bounds, itself if it is."""
+        if lower <= x.min() and x.max() <= upper:
+            return x
+        return super().clip(x, lower, upper, inplace)
+
+    def make_like(self, arrays: Sequence[Tensor]) -> list[Tensor]:
+        """Return new tensors of the layout of others."""
+        import torch
+
+        return list(map(torch.empty_like, arrays))
+
+    def total(self, norm: Any) -> Tensor:
+        """Return a norm as one rounded number, a tensor without dimensions."""
+        import torch
+
+        return torch.as_tensor(round_norm(norm, self.wide), device="cpu")
+
+    def measure(self, arrays: Sequence[Tensor]) -> list[int]:
+        """Return the number of elements of each tensor."""
+        return [x.numel() for x in arrays]
+
+    def view(self, arrays: Sequence[Tensor]) -> list[Array]:
+        """Return the memory of the tensors, or a copy where the sign is kept apart; of bfloat16 the bits."""
+        return [_view(x.resolve_neg()) for x in arrays]
+
+    def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of each tensor that lies in one piece, in order."""
+        for x in arrays:
+            yield self.dtypes[x.dtype], x.data_ptr() if x.is_contiguous() and not x.is_neg() else 0
+
+    def count_threads(self) -> int:
+        """Return how many threads may work: half of the cores, because torch's own keep spinning for a while."""
+        return max(1, threads.count_available() // 2)
+
+
+@contextlib.contextmanager
+def _uncast() -> Iterator[None]:
+    with np.errstate(all="ignore"), torch_private.disable_autocast():
+        yield
+
+
+def _may_require_grad(x: Tensor) -> bool:
+    """Return whether a tensor requires grad; under a transformation it may not tell."""
+    import torch
+
+    return bool(x.requires_grad) or (not torch.compiler.is_compiling() and torch_private.is_transformed())
+
+
+def _view(x: Tensor) -> Array:
+    import torch
+
+    view: Array = x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
+    return view
+
+
+def _elements_may_overlap(tensor: Tensor) -> bool:
+    # Each dimension must step over all that the dimensions with smaller steps reach.
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False

@@ -1,0 +1,226 @@
+"""The backends of torch tensors that do not lie on one device: each looks at its own, and only four numbers travel.
+
+`Shards` are DTensors, of which each process has a part; `Devices` are plain tensors on several devices.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import array_api_compat.numpy
+import numpy as np
+
+from gradclip_spec._norms import PowerSum
+from gradclip_spec.backends.base import Backend, Coefficient, group_by
+
+__all__ = ["Devices", "Shards", "are_dtensors"]
+
+Array = Any
+
+
+def are_dtensors(arrays: Sequence[Array]) -> bool:
+    """Return whether the arrays are DTensors.
+
+    Raises
+    ------
+    TypeError
+        If only some of them are, one is a sum whose terms have not been added up yet, or one is on a mesh that this
+        process has no part in.
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}
+    if kinds == {True, False}:
+        message = (
+            "gradients must be all DTensors or all plain tensors, got both, and whether a plain one is the same on "
+            "every process cannot be seen; say so, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
+        )
+        raise TypeError(message)
+    if True not in kinds:
+        return False
+    if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
+        message = (
+            "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out on this "
+            "process"
+        )
+        raise TypeError(message)
+    for array in arrays:
+        if any(placement.is_partial() for placement in array.placements):
+            message = (
+                f"gradients must have been summed over the processes, got a DTensor with the placements "
+                f"{array.placements}; call `redistribute` on it first"
+            )
+            raise TypeError(message)
+    return True
+
+
+class _Blocks(Backend):
+    """Tensors in blocks: `local` is the backend of torch that works on one block, or on all of them."""
+
+    def __init__(self, xp: Any, arrays: Sequence[Array], local: Any) -> None:
+        self.local = local
+        #: All processes have the same numbers in the end, and decide alike.
+        self.eager = local.eager
+        super().__init__(xp, arrays)
+
+    def context(self) -> Any:
+        """Return the context of one block."""
+        return self.local.context()
+
+    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return what torch's own backend refuses."""
+        refusal: tuple[int, str] | None = self.local.find_refusal(arrays)
+        return refusal
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return into which tensor torch does not write."""
+        refusal: tuple[int, str] | None = self.local.find_read_only(arrays)
+        return refusal
+
+    def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the norm of all blocks together."""
+        rows = self.gather(arrays, norm_type)
+        if not self.eager:
+            return self.local.join(rows, norm_type)
+        numbers = Backend(array_api_compat.numpy, [])
+        return self.local.adopt(numbers.join(np.asarray(rows), norm_type))
+
+    def norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the norm of the only array of a group."""
+        (array,) = arrays
+        return self.norm([array], norm_type)
+
+    def group(self, arrays: Sequence[Array]) -> list[list[int]]:
+        """Return each index alone."""
+        return [[index] for index in range(len(arrays))]
+
+    def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
+        """Return the four numbers of each block, one row a block."""
+        raise NotImplementedError
+
+    def total(self, norm: Any) -> Array:
+        """Return a norm as one rounded number."""
+        return self.local.total(norm)
+
+    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+        """Return the coefficient as it is made of plain tensors."""
+        return self.local.coefficient(norm, clip_norm, eps)
+
+    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
+        """Return the only array of a group multiplied by its coefficient."""
+        return self.scale(arrays, coefficients, inplace)
+
+
+class Shards(_Blocks):
+    """DTensors: what treats each element by itself is done on the shards."""
+
+    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+        """Return which DTensor or shard cannot be written into."""
+        import torch
+
+        with torch.no_grad():
+            refusal = super().find_read_only([x.to_local() for x in arrays])
+        # The strides of a DTensor are what it was told, not those of its shard.
+        return refusal or super().find_read_only(arrays)
+
+    def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
+        """Return the numbers of the shards, one row a process and way of sharding, on every process."""
+        import torch
+        from torch.distributed.tensor import DTensor, Replicate, Shard
+
+        groups: dict[Any, list[Array]] = {}
+        for array in arrays:
+            # Along a dimension of the mesh on which it is replicated, an array is counted once.
+            split = tuple(not placement.is_replicate() for placement in array.placements)
+            groups.setdefault((array.device_mesh, split), []).append(array.to_local())
+        rows = []
+        for (mesh, split), shards in groups.items():
+            numbers = _to_tensors(self.local.summarize(shards, norm_type), shards[0].device)
+            # All processes must take part in the backward pass, also those whose shards are empty.
+            numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
+            local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
+            placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
+            everyone = DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
+            # Numbers travel between the devices of the mesh, also where shards are kept on the CPU.
+            rows.append(everyone.reshape(-1, 4).to(arrays[0].device))
+        return torch.cat(rows)
+
+    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
+        """Return each DTensor multiplied by one coefficient."""
+        results = []
+        if self.eager:
+            if coefficient == 1:
+                return list(arrays)
+            products = self.local.scale([x.to_local() for x in arrays], coefficient, inplace)
+        else:
+            products = []
+            for x in arrays:
+                factors = [_put_on_shard(x, factor) for factor in coefficient.factors]
+                products += self.local.scale([x.to_local()], Coefficient(factors, coefficient.unchanged), inplace)
+        for x, product in zip(arrays, products, strict=True):
+            results.append(x if inplace else _wrap(x, product))
+        return results
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return a DTensor within bounds."""
+        shard = x.to_local()
+        clipped = self.local.clip(shard, lower, upper, inplace) if shard.numel() else shard
+        return x if inplace else _wrap(x, clipped)
+
+
+class Devices(_Blocks):
+    """Plain tensors on several devices, of which no value is looked at; numbers of all of them are on the first."""
+
+    def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
+        """Return the numbers of each device, on the first."""
+        import torch
+
+        rows = []
+        for indices in group_by(arrays, (x.device for x in arrays)):
+            alike = [arrays[index] for index in indices]
+            local = type(self.local)(self.xp, alike)
+            local.wide, local.total_dtype = self.wide, self.total_dtype
+            rows.append(torch.stack(_to_tensors(local.summarize(alike, norm_type), alike[0].device)))
+        return torch.stack([row.to(self.device) for row in rows])
+
+    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
+        """Return each tensor multiplied by one coefficient, which is sent to each device once."""
+        devices = {x.device for x in arrays}
+        factors = {device: [factor.to(device) for factor in coefficient.factors] for device in devices}
+        pairs = ((x, Coefficient(factors[x.device], coefficient.unchanged)) for x in arrays)
+        return [self.local.scale([x], each, inplace)[0] for x, each in pairs]
+
+    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return a tensor within bounds."""
+        return self.local.clip(x, lower, upper, inplace)
+
+
+def _to_tensors(powers: PowerSum, device: Any) -> list[Any]:
+    import torch
+
+    return [torch.as_tensor(number, dtype=torch.float64, device=device) for number in powers]
+
+
+def _wrap(x: Array, shard: Array) -> Array:
+    """Return a DTensor like another, of another shard."""
+    from torch.distributed.tensor import DTensor
+
+    place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
+    # Where the shard is, which need not be where the mesh is: FSDP2 may keep shards on the CPU.
+    return _make_differentiable(DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride()).to(shard.device))
+
+
+def _make_differentiable(x: Array) -> Array:
+    # The derivative of `from_local` brings what arrives to the placements of its result by a step that is not
+    # differentiable itself; that of `redistribute`, which changes nothing here, by one that is.
+    return x.redistribute(x.device_mesh, x.placements) if x.requires_grad else x
+
+
+def _put_on_shard(x: Array, k: Array) -> Array:
+    """Return a number whose derivative is summed over the shards that it is multiplied with."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    if not k.requires_grad:
+        return k
+    everywhere = DTensor.from_local(k, x.device_mesh, [Replicate()] * x.device_mesh.ndim, run_check=False)
+    parts = [placement if placement.is_replicate() else Partial() for placement in x.placements]
+    return _make_differentiable(everywhere).to_local(grad_placements=parts)

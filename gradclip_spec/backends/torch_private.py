@@ -1,0 +1,63 @@
+"""The private APIs of torch that the reference needs: one function each, with a test each that fails when one goes.
+
+Tried with torch 2.6 to 2.13.
+"""
+
+import contextlib
+from typing import Any
+
+__all__ = [
+    "disable_autocast",
+    "is_differentiated_forward",
+    "is_recorded",
+    "is_transformed",
+    "is_view",
+    "list_levels",
+]
+
+Tensor = Any
+
+
+def is_transformed() -> bool:
+    """Return whether a transformation of torch.func (vmap, grad, ...) is active."""
+    import torch
+
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def list_levels(tensor: Tensor) -> set[int]:
+    """Return the levels of the transformations of torch.func that a tensor is inside of."""
+    import torch
+
+    levels: set[int] = set()
+    while (level := torch._C._functorch.maybe_get_level(tensor)) > 0:
+        levels.add(level)
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return levels
+
+
+def is_differentiated_forward() -> bool:
+    """Return whether derivatives are taken in forward mode."""
+    from torch.autograd import forward_ad
+
+    return bool(forward_ad._current_level >= 0)
+
+
+def is_recorded() -> bool:
+    """Return whether someone records what is done, to do it again with other values."""
+    import torch
+
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Return whether a tensor is a view of another that autograd knows of."""
+    return bool(tensor._is_view())
+
+
+def disable_autocast() -> contextlib.AbstractContextManager[Any]:
+    """Return a context without autocast, which on the CPU refuses to join float16."""
+    import torch
+
+    context: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()
+    return context

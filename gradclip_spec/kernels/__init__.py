@@ -1,0 +1,201 @@
+"""Sums, maxima and products over the memory of many arrays, by compiled loops where numba is installed and gains.
+
+Whoever calls passes its arrays and a `Memory` that tells where they lie. Whether a loop is compiled depends on the
+number of arrays and elements alone, never on earlier calls, so that equal calls have equal results.
+"""
+
+import functools
+import importlib.util
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradclip_spec.kernels import plain, threads
+
+__all__ = ["Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
+
+Array = Any
+
+#: From so many elements, or arrays, on the compiled loops gain.
+MANY_ELEMENTS = 1 << 14
+MANY_ARRAYS = 32
+
+
+class Memory(Protocol):
+    """Where arrays of one library lie."""
+
+    #: The last list of arrays, and how it was shared out: a clip in place asks twice.
+    shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
+
+    def measure(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the number of elements of each array."""
+
+    def view(self, arrays: Sequence[Array]) -> list[plain.View]:
+        """Return the arrays as `plain` takes them."""
+
+    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
+
+    def count_threads(self) -> int:
+        """Return how many threads may work."""
+
+
+@functools.cache
+def load_compiled() -> Any:
+    """Return the module of compiled loops, or None, with a warning if numba is installed and fails."""
+    try:
+        if importlib.util.find_spec("numba") is None:
+            return None
+        from gradclip_spec.kernels import compiled
+
+        # What cannot be compiled for this machine fails here.
+        nothing = np.zeros(0, np.int64)
+        compiled.find_largest(np.float16, nothing, nothing, np.zeros(0), 0, 0)
+    except Exception as error:
+        message = (
+            f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
+            f"({type(error).__name__}: {error}); install a newer numba, or none"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return None
+    return compiled
+
+
+def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
+    """Return the addresses of the first elements of NumPy arrays; to be called where loops are compiled.
+
+    NumPy takes a microsecond to tell one. In CPython the address stands in the array's object, after the header that
+    all objects have (`PyArrayObject` of NumPy's C API).
+    """
+    addresses = np.fromiter(map(id, arrays), np.int64, len(arrays)) + object.__basicsize__
+    if _objects_hold_addresses():
+        load_compiled().follow_addresses(addresses)
+        return list(addresses.tolist())
+    return [x.__array_interface__["data"][0] for x in arrays]
+
+
+@functools.cache
+def _objects_hold_addresses() -> bool:
+    probe = np.arange(7)[3:]
+    if sys.implementation.name != "cpython" or object.__basicsize__ != 16:
+        return False
+    address = np.asarray([id(probe) + 16], np.int64)
+    load_compiled().follow_addresses(address)
+    return bool(address[0] == probe.__array_interface__["data"][0])
+
+
+class _Chunks:
+    """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
+
+    def __init__(self, name: str, indices: list[int], addresses: list[int], sizes: list[int]) -> None:
+        self.kind = load_compiled().KINDS[name]
+        self.starts, self.sizes, self.owners = (np.asarray(x, np.int64) for x in (addresses, sizes, indices))
+        if max(sizes) > plain.CHUNK:
+            counts = -(-self.sizes // plain.CHUNK)
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            self.starts = np.repeat(self.starts, counts) + within * plain.CHUNK * np.dtype(self.kind).itemsize
+            self.sizes = np.minimum(np.repeat(self.sizes, counts) - within * plain.CHUNK, plain.CHUNK)
+            self.owners = np.repeat(self.owners, counts)
+
+    def run(self, loop: str, count: int, *arguments: Any) -> None:
+        """Run a loop over all chunks, in threads."""
+        function = getattr(load_compiled(), loop)
+        threads.spread(
+            lambda first, last: function(self.kind, self.starts, self.sizes, *arguments, first, last), self.sizes, count
+        )
+
+    def overlap(self) -> bool:
+        """Return whether two threads might write to one element."""
+        order = np.argsort(self.starts)
+        ends = self.starts + self.sizes * np.dtype(self.kind).itemsize
+        return bool(np.any(ends[order][:-1] > self.starts[order][1:]))
+
+
+def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
+    """Return what compiled loops work on, and the indices of the other arrays that hold elements."""
+    if memory.shared_out is not None and memory.shared_out[0] is arrays:
+        return memory.shared_out[1:]
+    sizes = memory.measure(arrays)
+    if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
+        return [], [index for index, size in enumerate(sizes) if size]
+    groups: dict[str, list[tuple[int, int]]] = {}
+    rest = []
+    for index, (size, (name, address)) in enumerate(zip(sizes, memory.locate(arrays), strict=True)):
+        if size and address:
+            groups.setdefault(name, []).append((index, address))
+        elif size:
+            rest.append(index)
+    chunks = []
+    for name, pairs in groups.items():
+        indices = [index for index, _ in pairs]
+        chunks.append(_Chunks(name, indices, [address for _, address in pairs], [sizes[index] for index in indices]))
+    memory.shared_out = arrays, chunks, rest
+    return chunks, rest
+
+
+def sum_powers(
+    memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0, each: bool = False
+) -> list[list[float]]:
+    """Return numbers that add up to the sum of all squares (`power` 2) or magnitudes (1), for `each` array or for all.
+
+    If `exact`, of the elements times `factor`, a power of two, and to `2**-60` of the sum; else to `2**-37`, of what is
+    narrower than float64.
+    """
+    compiled, rest = _share_out(memory, arrays)
+    parts: list[list[float]] = [[] for _ in arrays] if each else [[]]
+    for chunks in compiled:
+        sums, rests = np.empty(chunks.sizes.size), np.zeros(chunks.sizes.size)
+        if exact:
+            chunks.run("sum_exactly", memory.count_threads(), power, factor, sums, rests)
+        else:
+            chunks.run("sum_plainly", memory.count_threads(), power, sums)
+        if each:
+            for owner, number, low in zip(chunks.owners.tolist(), sums.tolist(), rests.tolist(), strict=True):
+                parts[owner] += (number, low)
+        else:
+            parts[0] += sums.tolist() + (rests.tolist() if exact else [])
+    for place, some in [(i, [i]) for i in rest] if each else [(0, rest)] if rest else []:
+        parts[place] += plain.sum_powers(memory.view([arrays[index] for index in some]), power, exact, factor)
+    return parts
+
+
+def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
+    """Return the largest magnitude of all elements, 0 if there is none, NaN if one is NaN."""
+    compiled, rest = _share_out(memory, arrays)
+    found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
+    for chunks in compiled:
+        results = np.empty(chunks.sizes.size)
+        chunks.run("find_largest", memory.count_threads(), results)
+        found += results.tolist()
+    return math.nan if any(map(math.isnan, found)) else max(found)
+
+
+def scale(
+    memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[tuple[float, float, float]]
+) -> None:
+    """Write each array times its factor `(high + low) * power`, a power of two, into another, which may be itself.
+
+    Compiled, elements are off by at most 0.51 units in the last place. Else those of narrower arrays by 0.51 if there
+    are few elements, and by 1.5 if not; those of float64 by 1.5.
+    """
+    compiled, rest = _share_out(memory, sources)
+    outs, others = (compiled, rest) if targets is sources else _share_out(memory, targets)
+    if others != rest:
+        # What does not lie in one piece has another layout than its target.
+        compiled, outs, rest = [], [], list(range(len(sources)))
+    columns = np.asarray(factors, np.float64).T.copy()
+    for chunks, out in zip(compiled, outs, strict=True):
+        if out is chunks:
+            count = 1 if chunks.overlap() else memory.count_threads()
+            chunks.run("scale", count, *columns, chunks.owners)
+        else:
+            chunks.run("copy_scaled", memory.count_threads(), out.starts, *columns, chunks.owners)
+    precise = len(sources) < MANY_ARRAYS and sum(memory.measure(sources)) < MANY_ELEMENTS
+    views = memory.view([sources[index] for index in rest])
+    results = views if targets is sources else memory.view([targets[index] for index in rest])
+    for index, source, target in zip(rest, views, results, strict=True):
+        plain.scale(source, target, *factors[index], precise)

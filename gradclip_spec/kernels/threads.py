@@ -1,0 +1,90 @@
+"""Work shared out among threads of Python, for loops that let go of its lock."""
+
+import collections
+import contextvars
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["count_available", "spread"]
+
+#: Elements below which starting threads takes longer than they save.
+_LARGE = 1 << 21
+
+
+def count_available() -> int:
+    """Return how many threads may work: one a core, fewer where `OMP_NUM_THREADS` or a container's quota says so.
+
+    A thread other than the main one gets 1: whoever started it has shared out the work already.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return 1
+    # OpenMP allows a list, a number for each level of nesting.
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _read_quota(Path("/sys/fs/cgroup/cpu.max"))))
+
+
+@functools.cache
+def _read_quota(file: Path) -> int:
+    """Return the cores that a control group (version 2) may use, rounded up; a large number where none are counted."""
+    try:
+        quota, period = file.read_text(encoding="ascii").split()
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError):
+        return 1 << 20
+
+
+def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
+    """Call `work(first, last)` for ranges of parts that hold nearly as many elements each, one range a thread.
+
+    The first error of any thread is raised once all of them have ended.
+    """
+    total, threads = int(np.sum(sizes)), min(threads, len(sizes))
+    if threads < 2 or total < _LARGE:
+        work(0, len(sizes))
+        return
+    cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads), "right").tolist()
+    ranges = collections.deque(itertools.pairwise([0, *cuts, len(sizes)]))
+    errors: list[BaseException] = []
+
+    def work_on() -> None:
+        try:
+            while True:
+                work(*ranges.popleft())
+        except IndexError:
+            return
+        except BaseException as error:
+            ranges.clear()
+            errors.append(error)
+
+    helpers: list[threading.Thread] = []
+    try:
+        for _ in range(threads - 1):
+            # In a copy of the context, where NumPy keeps what it does about overflow.
+            helper = threading.Thread(target=contextvars.copy_context().run, args=(work_on,), daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:
+                # No memory for another thread, or the interpreter shuts down: this thread does the rest.
+                break
+            helpers.append(helper)
+        work_on()
+    finally:
+        ranges.clear()
+        for helper in helpers:
+            helper.join()
+    if errors:
+        try:
+            raise errors[0]
+        finally:
+            # The traceback holds this frame, which would keep the error, and with it the arrays.
+            errors.clear()

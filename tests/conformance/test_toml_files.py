@@ -1,0 +1,222 @@
+"""Check that whatever is wrong with a TOML file is told with the names of the file, the entry and the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gradclip_adapters.contract import Subject
+from gradclip_conformance.cases import regressions
+from gradclip_conformance.cases.toml_files import LONGEST_FILE, read_toml
+from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.pins import load_deviations, read_deviations
+from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.repro import script as scripts
+from gradclip_conformance.run import environments
+from gradclip_conformance.run.messages import check_formulas
+from gradclip_reports.records import Cell, Header
+
+PIN = {
+    "subjects": '["*"]',
+    "cases": '["norm.*"]',
+    "observed": '"all-nan"',
+    "reason": '"It fails."',
+    "url": '"u"',
+    "first_seen": '"1"',
+    "last_seen": '"1"',
+}
+CLAIM = {"subject": '"*"', "predicts": '"all-zero"', "phrase": '"It clips."', "where": '"there"'}
+FIND = {
+    "rule": '"norm.scaled-above"',
+    "variant": '"deep-0123abcd"',
+    "dtype": '"float32"',
+    "options": '{ clip_norm = "0x1p+0" }',
+    "gradients": '[{ values = ["0x1p+1"] }]',
+}
+
+
+def entry_of(kind: str, usual: dict[str, str], **changes: str) -> str:
+    """Return the text of an entry with some other values."""
+    return "\n".join([f"[[{kind}]]", *(f"{key} = {value}" for key, value in {**usual, **changes}.items())]) + "\n"
+
+
+@pytest.mark.parametrize("kind", ["expectations", "claims"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\x00", "cannot be read: 'utf-8' codec"),
+        (b"[[", "is not TOML: "),
+        (b"a = " + b"[" * 5_000 + b"]" * 5_000, "is not TOML: "),
+        (b"# " + b"x" * LONGEST_FILE, "is longer than"),
+    ],
+    ids=["bytes", "damaged", "nested", "long"],
+)
+def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / f"lib.{kind}.toml").write_bytes(content)
+
+    with pytest.raises(ValueError, match=rf"lib\.{kind}\.toml {said}"):
+        (load_claims if kind == "claims" else load_deviations)(str(tmp_path / "lib.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('deviation = ""', r"\$\.deviation: '' is not of type 'array'"),
+        ("deviation = [1]", r"\$\.deviation\[0\]: 1 is not of type 'object'"),
+        ("deviations = []", "'deviations' was unexpected"),
+        (entry_of("deviation", PIN, subjects='"*"'), r"\$\.deviation\[0\]\.subjects"),
+        (entry_of("deviation", PIN) + entry_of("deviation", PIN, cases="[1]"), r"\$\.deviation\[1\]\.cases\[0\]"),
+        (entry_of("deviation", PIN, reason="1"), r"\$\.deviation\[0\]\.reason: 1 is not of type 'string'"),
+        (entry_of("deviation", PIN, until="2027-01-31"), r"\$\.deviation\[0\]\.until"),
+        (entry_of("deviation", PIN, until='"2027-13-31"'), r"\[\[deviation\]\] 1: month must be"),
+        (entry_of("deviation", PIN, version='"~=2"'), r"\[\[deviation\]\] 1: The version specifier '~=2'"),
+        (entry_of("deviation", PIN, observed='"formula"', formula='"plain"'), r"\$\.deviation\[0\]\.formula"),
+        (entry_of("deviation", PIN, observed='"formula"', formula='{ kind = "x" }'), r"formula\.kind: 'x' is not"),
+        (
+            entry_of("deviation", PIN, observed='"formula"', formula='{ kind = "plain", eps = nan }'),
+            r"\[\[deviation\]\] 1: A formula's `eps` must be a finite number",
+        ),
+    ],
+)
+def test_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"^lib\.toml.*{said}"):
+        read_deviations(text, "lib.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('claim = ""', r"\$\.claim: '' is not of type 'array'"),
+        (entry_of("claim", CLAIM, subject="1"), r"\$\.claim\[0\]\.subject: 1 is not of type 'string'"),
+        (entry_of("claim", CLAIM, rules='"norm.*"'), r"\$\.claim\[0\]\.rules"),
+        (entry_of("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
+        (entry_of("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
+    ],
+)
+def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "lib.claims.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ValueError, match=rf"^lib\.claims\.toml.*{said}"):
+        load_claims(str(tmp_path / "lib.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[found", " is not TOML"),
+        ('found = ""', ": found must be of the type list"),
+        ("fund = []", ": the key 'fund' is unknown: did you mean 'found'"),
+        (entry_of("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
+        (entry_of("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' has other characters"),
+        (entry_of("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),
+        (entry_of("found", FIND, options='{ clip_norm = "0x1p+99999" }'), r", \[\[found\]\] 1: "),
+        (
+            entry_of("found", FIND) + entry_of("found", FIND, gradients="[{}]"),
+            r", \[\[found\]\] 2: 'values' is missing",
+        ),
+    ],
+)
+def test_invalid_kept_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "regressions.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ValueError, match=rf"^regressions\.toml{said}"):
+        list(regressions.cases(tmp_path / "regressions.toml"))
+
+
+@pytest.fixture
+def no_recipes() -> Iterator[None]:
+    """Forget the recipes that were read, before and after."""
+    environments.recipes.cache_clear()
+    yield
+    environments.recipes.cache_clear()
+
+
+@pytest.mark.usefixtures("no_recipes")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[versions", " is not TOML"),
+        ("[versions]", "'adapters' is a required property"),
+        ("[versions]\n[adapters.torch]\nmodule = 1", r"\$\.adapters\.torch\.module: 1 is not"),
+        ('[versions]\n[adapters.torch]\nmodule = "torch"\nneeds = ["torch"]', "'torch' is missing"),
+    ],
+)
+def test_damaged_recipes_are_named(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "environments.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(environments, "gradclip_adapters", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+
+    with pytest.raises(ValueError, match=rf"^environments\.toml.*{said}"):
+        environments.recipes()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("imports", " is not TOML"), ('imports = "import torch"', "is a required property")]
+)
+def test_damaged_table_of_scripts_is_named(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = {"name": "f", "operation": "clip_by_norm", "dtypes": ["float32"], "features": []}
+    members: dict[str, Any] = {**subject, "norm_types": [], "formula": None}
+    header = Header(
+        suite="1",
+        adapter="torch",
+        framework={"name": "t", "version": "1"},
+        environment={},
+        subjects=[members],
+        command=[],
+        started="2026-01-01T00:00:00+00:00",
+    )
+    (tmp_path / "torch.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(scripts, "SCRIPTS", tmp_path)
+    case = "norm.scaled-above/three-four-five/float32"
+    cell = Cell(
+        subject="f",
+        operation="clip_by_norm",
+        rule="norm.scaled-above",
+        case=case,
+        level="must",
+        dtype="float32",
+        status="fail",
+    )
+
+    with pytest.raises(ValueError, match=rf"^torch\.toml.*{said}"):
+        scripts.script(header, cell)
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ({}, "has no `kind`"),
+        ({"kind": "x"}, "no formula of the kind 'x'"),
+        ({"kind": ["plain"]}, "no formula of the kind"),
+        ({"kind": "plain", "eps": "much"}, "`eps` must be a finite number"),
+        ({"kind": "plain", "eps": float("nan")}, "`eps` must be a finite number"),
+        ({"kind": "plain", "eps": -1.0}, "`eps` must be a finite number"),
+        ({"kind": "plain", "eps": 10**400}, "`eps` must be a finite number"),
+        ({"kind": "plain", "eps": True}, "`eps` must be a finite number"),
+    ],
+)
+def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str) -> None:
+    subject = Subject("mine", "clip_by_norm", ("float32",), (), formula=formula)
+
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        check_formulas([subject])
+
+    assert "'mine'" in str(caught.value)
+
+
+def test_formula_that_is_one_is_taken() -> None:
+    check_formulas([Subject("mine", "clip_by_norm", ("float32",), (), formula={"kind": "coefficient", "eps": 1e-6})])
+
+    assert Formula.of({"kind": "plain", "eps": 0}) == Formula()
+
+
+def test_file_with_windows_line_ends_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b'a = 1\r\nb = "x"\r\n')
+
+    assert read_toml(tmp_path / "a.toml") == {"a": 1, "b": "x"}

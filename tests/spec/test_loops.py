@@ -1,0 +1,105 @@
+"""Compiled loops: where they are used, what they give, and what happens where they cannot be made."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm, kernels
+
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+
+
+def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fresh interpreter, where a folder comes first among those of modules."""
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path, **variables}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+
+
+# The other backends have no loops.
+@pytest.mark.only_where(lambda backend: backend.name.startswith(("numpy", "torch")))
+@pytest.mark.parametrize("norm_type", [1, 2, math.inf])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_compiled_and_plain_loops_agree(backend: Any, dtype: str, norm_type: float, use_loops: Any) -> None:
+    random = np.random.default_rng(3)
+    values = [random.standard_normal(shape) for shape in [(70_000,), (300, 7), (), (0,), (5, 131)]]
+    results = []
+    for loops in ("compiled", "plain"):
+        use_loops(loops)
+        arrays = [backend.array(x, dtype) for x in values]
+        clipped, norm = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
+        results.append([norm, *clipped, *clip_by_norm(arrays, 0.5, norm_type=norm_type)])
+    for one, other in zip(*results, strict=True):
+        x, y = (backend.read(each).astype(np.float64) for each in (one, other))
+        eps = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}[dtype]
+        np.testing.assert_allclose(x, y, rtol=2 * eps, atol=2.0**-24 if dtype == "float16" else 0)
+
+
+def test_nan_and_infinity_in_long_arrays(backend: Any, use_loops: Any) -> None:
+    for loops in ("compiled", "plain"):
+        use_loops(loops)
+        for dtype in backend.dtypes:
+            for bad in (math.nan, math.inf):
+                values = np.ones(20_000)
+                values[777] = bad
+                for norm_type in (1, 2, math.inf):
+                    assert str(
+                        float(backend.read(global_norm(backend.array(values, dtype), norm_type=norm_type)))
+                    ) == str(bad)
+                clipped = backend.read(clip_by_global_norm(backend.array(values, dtype), 1.0)[0]).astype(float)
+                assert math.isnan(clipped[777])
+                assert math.isnan(clipped[0]) if math.isnan(bad) else clipped[0] == 0
+
+
+def test_numba_is_imported_by_the_first_call_that_gains(tmp_path: Path) -> None:
+    program = """
+import sys, numpy, gradclip_spec
+gradclip_spec.clip_by_global_norm([numpy.ones(10)], 1.0)
+print("numba" in sys.modules)
+gradclip_spec.clip_by_global_norm([numpy.ones(100_000)], 1.0)
+print("numba" in sys.modules)
+"""
+    if kernels.load_compiled() is None:
+        pytest.skip("numba is not installed")
+    assert run(program, tmp_path).stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("broken", ["raise ImportError('too old')", "__version__ = '0.1'"])
+def test_one_warning_where_numba_does_not_work(broken: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("numba.py").write_text(broken, encoding="utf-8")
+    program = """
+import numpy, gradclip_spec
+for _ in range(3):
+    print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0))))
+"""
+    done = run(program, tmp_path)
+    assert done.stdout.split() == ["400.0"] * 3
+    assert done.stderr.count("because numba does not work here") == 1
+
+
+def test_a_folder_that_cannot_be_written_into_only_costs_time(tmp_path: Path) -> None:
+    if kernels.load_compiled() is None:
+        pytest.skip("numba is not installed")
+    program = """
+import numba.core.caching as caching
+(getattr(caching, "_CacheImpl", None) or caching.CacheImpl)._locator_classes = []
+import numpy, gradclip_spec
+print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0, numpy.float32))))
+"""
+    done = run(program, tmp_path)
+    assert done.stdout.strip() == "400.0"
+    assert done.stderr.count("found no folder to keep its compiled loops in") == 1
+
+
+def test_values_are_clipped_alike_with_and_without_loops(use_loops: Any) -> None:
+    use_loops("plain")
+    assert clip_by_value(np.array([-3.0, 0.5]), 1.0).tolist() == [-1.0, 0.5]

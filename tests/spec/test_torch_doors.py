@@ -1,0 +1,182 @@
+"""`gradclip_spec.torch`: torch's own two functions, option by option, and where torch's go wrong."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gradclip_spec.torch as door
+from gradclip_spec.backends import torch_private
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+theirs = torch.nn.utils
+
+dtypes = st.sampled_from(["float16", "bfloat16", "float32", "float64"])
+elements = st.floats(-100, 100, width=16, allow_subnormal=False) | st.sampled_from([0.0, math.inf, math.nan])
+gradients = st.lists(st.none() | st.lists(elements, min_size=0, max_size=6), min_size=0, max_size=5)
+
+
+def make(lists: Any, dtype: str) -> list[Any]:
+    """Return parameters with gradients of these elements."""
+    parameters = []
+    for values in lists:
+        parameter = torch.nn.Parameter(torch.zeros(len(values or []), dtype=getattr(torch, dtype)))
+        parameter.grad = None if values is None else torch.tensor(values, dtype=parameter.dtype)
+        parameters.append(parameter)
+    return parameters
+
+
+def agree(ours: list[Any], others: list[Any]) -> None:
+    """Assert that gradients agree to some roundings."""
+    __tracebackhide__ = True
+    for x, y in zip(ours, others, strict=True):
+        assert (x.grad is None) == (y.grad is None)
+        if x.grad is not None:
+            if not x.grad.isnan().any() and y.grad.isnan().any():
+                # In float16, torch's 1e-6 is not there beside a zero norm, and zero over zero is NaN.
+                continue
+            eps = torch.finfo(x.dtype).eps
+            torch.testing.assert_close(x.grad, y.grad, rtol=4 * eps, atol=4 * float(eps), equal_nan=True)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150, database=None)
+@given(
+    gradients,
+    dtypes,
+    st.sampled_from([0.0, 0.5, 1, 30.0, 1e4, math.inf]),
+    st.sampled_from([1, 2, 3.0, math.inf, "inf"]),
+    st.booleans(),
+    st.sampled_from([None, True, False]),
+)
+def test_clip_grad_norm_agrees_with_torchs(
+    lists: Any, dtype: str, max_norm: float, norm_type: Any, error_if_nonfinite: bool, foreach: bool | None
+) -> None:
+    ours, others = make(lists, dtype), make(lists, dtype)
+    options = {"norm_type": norm_type, "error_if_nonfinite": error_if_nonfinite, "foreach": foreach}
+    sizes = [x.grad.numel() for x in ours if x.grad is not None]
+    if 0 in sizes and norm_type in (math.inf, "inf"):
+        # torch knows no largest element of none.
+        return
+    refused = ""
+    try:
+        expected = theirs.clip_grad_norm_(others, max_norm, **options)
+    except RuntimeError as error:
+        refused = str(error)
+    if refused:
+        with pytest.raises(RuntimeError, match=re.escape(refused)):
+            door.clip_grad_norm_(ours, max_norm, **options)
+        return
+    norm = door.clip_grad_norm_(ours, max_norm, **options)
+    assert (norm.dtype, norm.shape, norm.device) == (expected.dtype, expected.shape, expected.device)
+    eps = torch.finfo(norm.dtype).eps
+    torch.testing.assert_close(norm, expected, rtol=8 * eps, atol=0.0, equal_nan=True)
+    if not math.isnan(float(expected)) and max_norm != math.inf:
+        agree(ours, others)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80, database=None)
+@given(gradients, dtypes, st.sampled_from([0.0, 0.5, 3, math.inf]), st.sampled_from([None, True, False]))
+def test_clip_grad_value_agrees_with_torchs(lists: Any, dtype: str, clip_value: float, foreach: bool | None) -> None:
+    ours, others = make(lists, dtype), make(lists, dtype)
+    assert door.clip_grad_value_(ours, clip_value, foreach) is None
+    if any(x.grad is not None for x in others):
+        theirs.clip_grad_value_(others, clip_value, foreach)
+    agree(ours, others)
+
+
+def test_signatures_are_torchs() -> None:
+    for name in door.__all__:
+        parameters = inspect.signature(getattr(theirs, name)).parameters.values()
+        wanted = [(x.name, x.kind, x.default) for x in parameters]
+        own = inspect.signature(getattr(door, name)).parameters.values()
+        assert [(x.name, x.kind, x.default) for x in own] == wanted
+
+
+def test_safe_where_torch_overflows() -> None:
+    for values in ([1e30, 1e30], [1e-30, 1e-30]):
+        (ours,) = make([values], "float32")
+        norm = door.clip_grad_norm_(ours, 1.0)
+        assert float(norm) == pytest.approx(math.hypot(*values))
+        assert float(ours.grad[0]) == pytest.approx(min(values[0], 0.5**0.5))
+
+
+def test_one_parameter_a_generator_and_an_empty_one() -> None:
+    (one,) = make([[3.0, 4.0]], "float32")
+    assert float(door.clip_grad_norm_(one, 1.0)) == 5.0
+    assert one.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
+    door.clip_grad_norm_((x for x in [one]), 0.5)
+    assert one.grad.tolist() == pytest.approx([0.3, 0.4], rel=1e-5)
+    door.clip_grad_value_(one, 0.25)
+    assert one.grad.tolist() == [0.25, 0.25]
+    with pytest.warns(UserWarning, match="empty generator"):
+        assert float(door.clip_grad_norm_((x for x in []), 1.0)) == 0.0
+
+
+def test_negative_thresholds_are_refused() -> None:
+    parameters = make([[3.0, 4.0]], "float32")
+    with pytest.raises(ValueError, match="zero or more"):
+        door.clip_grad_norm_(parameters, -1.0)
+    with pytest.raises(ValueError, match="zero or more"):
+        door.clip_grad_value_(parameters, -1.0)
+    assert parameters[0].grad.tolist() == [3.0, 4.0]
+
+
+# What of torch is private: each of these fails when torch changes it.
+
+
+def test_private_transformations_and_levels() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any) -> Any:
+        seen.append((torch_private.is_transformed(), len(torch_private.list_levels(x))))
+        return x.sum()
+
+    torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
+    assert seen == [(True, 2)]
+    assert not torch_private.is_transformed()
+    assert torch_private.list_levels(torch.ones(2)) == set()
+
+
+def test_private_forward_derivatives() -> None:
+    assert not torch_private.is_differentiated_forward()
+    with torch.autograd.forward_ad.dual_level():
+        assert torch_private.is_differentiated_forward()
+
+
+def test_private_recording() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[bool] = []
+    assert not torch_private.is_recorded()
+    with TorchDispatchMode():
+        assert torch_private.is_recorded()
+
+    def look(x: Any) -> Any:
+        seen.append(torch_private.is_recorded())
+        return x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(look, (torch.ones(2),))
+    assert seen[0]
+
+
+def test_private_views() -> None:
+    base = torch.ones(4, requires_grad=True) * 1
+    assert torch_private.is_view(base[:2])
+    assert not torch_private.is_view(base)
+
+
+def test_private_autocast() -> None:
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16
+        with torch_private.disable_autocast():
+            assert (x @ x).dtype == torch.float32

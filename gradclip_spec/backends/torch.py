@@ -68,7 +68,7 @@ class Torch(Backend):
                 return index, f"a tensor of layout {x.layout}; call its method `to_dense`"
         return None
 
-    def find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
+    def find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:  # noqa: PLR0911 - one for each reason
         """Return which tensor torch does not surely write into, and why: it would say no in the middle of the work."""
         import torch
 

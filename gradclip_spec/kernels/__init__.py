@@ -55,7 +55,7 @@ def load_compiled() -> Any:
         # What cannot be compiled for this machine fails here.
         nothing = np.zeros(0, np.int64)
         compiled.find_largest(np.float16, nothing, nothing, np.zeros(0), 0, 0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - numba raises errors of many kinds, and the plain loops serve instead
         message = (
             f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
             f"({type(error).__name__}: {error}); install a newer numba, or none"

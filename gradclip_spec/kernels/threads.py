@@ -57,14 +57,16 @@ def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
     errors: list[BaseException] = []
 
     def work_on() -> None:
-        try:
-            while True:
-                work(*ranges.popleft())
-        except IndexError:
-            return
-        except BaseException as error:
-            ranges.clear()
-            errors.append(error)
+        while True:
+            try:
+                part = ranges.popleft()
+            except IndexError:
+                return
+            try:
+                work(*part)
+            except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
+                ranges.clear()
+                errors.append(error)
 
     helpers: list[threading.Thread] = []
     try:

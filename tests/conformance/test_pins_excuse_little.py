@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.judge.summary import same_behaviour, write_numbers
 from gradclip_conformance.known.pins import load_deviations
+from gradclip_conformance.oracle.formats import FORMATS, round_all
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
@@ -206,6 +208,59 @@ def test_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any
 
     assert same_behaviour(pinned, pinned)
     assert not same_behaviour(pinned, answered)
+
+
+def summary_of(values: np.ndarray[Any, Any], dtype: str) -> str:
+    """Return the summary of numbers that are rounded to a dtype, beside alternating ones."""
+    given = Array(dtype, values.shape, round_all(np.resize([1.0, -1.0], values.size), dtype))
+    return f"other:{write_numbers([Array(dtype, values.shape, round_all(values, dtype))], [given])}"
+
+
+def numbers_of_like_size(count: int) -> np.ndarray[Any, Any]:
+    """Return numbers between 1 and 2 of both signs."""
+    random = np.random.default_rng(5)
+    return random.uniform(1, 2, count) * random.choice([-1, 1], count)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("count", [20, 1000])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pin_of_a_long_answer_forgives_the_rounding_of_another_machine(dtype: str, count: int, seed: int) -> None:
+    values, unit = numbers_of_like_size(count), 2.0 ** (1 - FORMATS[dtype].precision)
+    # Another order of the sum in the norm scales all numbers; then each of them is rounded to a neighbour, or not.
+    again = values * (1 + 2 * unit) * (1 + unit * np.random.default_rng(seed).choice([-1, 0, 1], count))
+
+    assert same_behaviour(summary_of(values, dtype), summary_of(again, dtype))
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("factor", [0.0, 2.0, -1.0])
+@pytest.mark.parametrize("place", [3, 500, 999])
+def test_a_pin_of_a_long_answer_excuses_no_wrong_element(dtype: str, factor: float, place: int) -> None:
+    values = np.sign(numbers_of_like_size(1000))
+    wrong = values.copy()
+    wrong[place] *= factor
+
+    assert not same_behaviour(summary_of(values, dtype), summary_of(wrong, dtype))
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: str) -> None:
+    values = np.sign(numbers_of_like_size(1000))
+    other = np.flatnonzero(values != values[500])[200]
+    swapped = values.copy()
+    swapped[[500, other]] = values[[other, 500]]
+
+    assert not same_behaviour(summary_of(values, dtype), summary_of(swapped, dtype))
+
+
+@pytest.mark.parametrize("number", ["one", "1.2.3", "", "0x1", "1e"])
+def test_a_summary_without_numbers_matches_none(number: str) -> None:
+    right = summary_of(numbers_of_like_size(20), "float32")
+    broken = re.sub(r"along [^,]*", f"along {number}", right)
+
+    assert broken != right
+    assert not same_behaviour(broken, right)
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e160, 1e307])

@@ -38,7 +38,7 @@ class Backend:
     array_type: Any = object
 
     def array(self, values: Any, dtype: str = "float32") -> Any:
-        """An array of the library."""
+        """Return an array of the library."""
         return self.make(values, dtype)
 
 
@@ -254,7 +254,7 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 @pytest.fixture
 def require() -> Callable[[str], Any]:
-    """A module that a test needs: a skip where it is missing, an error where its library is required."""
+    """Return a function that imports a module: a skip if it is missing, an error if its library is required."""
 
     def imported(module: str) -> Any:
         try:

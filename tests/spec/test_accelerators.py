@@ -12,7 +12,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 
 @pytest.fixture
 def looked_at(require: Any) -> Any:
-    """The operations of torch that bring a value to the host, while this stands."""
+    """List the operations of torch that bring a value to the host while this context is open."""
     require("torch")
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -28,7 +28,7 @@ has_float64 = pytest.mark.only_where(lambda backend: "float64" in backend.dtypes
 
 
 def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
-    """The Euclidean norm, far beyond any float's precision."""
+    """Return the Euclidean norm, far more precise than any float."""
     mantissas, exponents = np.frexp(values.astype(np.float64).ravel())
     place = int(exponents.min()) - 53 if values.size else 0
     wholes = (

@@ -131,7 +131,7 @@ def test_in_place_nothing_is_copied() -> None:
 
 @pytest.fixture
 def mesh() -> Iterator[Any]:
-    """A mesh of one process that says its device is a GPU."""
+    """Return a mesh of one process that says its device is a GPU."""
     if not torch.distributed.is_available() or torch.cuda.is_available():
         pytest.skip("needs torch.distributed, and torch without a GPU, to pretend that there is one")
     from torch.distributed.device_mesh import DeviceMesh

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.array_library("dask")
 
 
 def dask_module(name: str) -> Any:
-    """A module that comes with Dask: a skip where it is missing, an error where Dask is required."""
+    """Return a module that comes with Dask: a skip if it is missing, an error if Dask is required."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -39,14 +39,14 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
-    """A client of the cluster, which every computation goes to."""
+    """Return a client of the cluster, to which every computation goes."""
     with dask_module("distributed").Client(cluster) as connected:
         yield connected
 
 
 @pytest.fixture
 def results(client: Any, cluster: Any) -> Iterator[dict[str, int]]:
-    """The bytes of the result of each task that the cluster has run."""
+    """Return the size in bytes of the result of each task that the cluster has run."""
     sizes: dict[str, int] = {}
 
     class Recorder(dask_module("distributed").SchedulerPlugin):  # type: ignore[misc]
@@ -61,12 +61,12 @@ def results(client: Any, cluster: Any) -> Iterator[dict[str, int]]:
 
 
 def chunked(values: np.ndarray[Any, Any], chunks: Any) -> Any:
-    """A Dask array of values."""
+    """Return a Dask array of values."""
     return dask_module("dask.array").from_array(values, chunks=chunks)
 
 
 def loaded(folder: Path, dtype: str) -> Any:
-    """A Dask array of eight chunks, each of which leaves a file behind whenever it is made."""
+    """Return a Dask array of eight chunks; each chunk writes a file whenever it is computed."""
     array = dask_module("dask.array")
 
     def load(block_info: Any = None) -> Any:

@@ -36,7 +36,7 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
-    """A JAX array that lies on four devices."""
+    """Return a JAX array that lies on four devices."""
     import jax
 
     mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType[axis_type],) * 2)
@@ -53,7 +53,7 @@ def gradients(dtype: str) -> list[Any]:
 
 
 def clip_to_norm(grads: Any) -> Any:
-    """The clip under test."""
+    """Clip with the operation under test."""
     return clip_by_global_norm(grads, 1.25)
 
 
@@ -110,7 +110,7 @@ def only_sums_travel() -> None:
 
 @check
 def each_shard_is_read_once() -> None:
-    """The compiled norm passes over the large array once, and makes no copy of it."""
+    """Check that the compiled norm reads the large array once and makes no copy of it."""
     import jax
 
     array = sharded(np.ones((64, 65536), np.float32), ("rows", "columns"))
@@ -194,7 +194,7 @@ def what_each_device_computes_for_itself() -> None:
 
 @check
 def example_of_the_readme() -> None:
-    """A few lines, as a user would write them."""
+    """Clip in a few lines, as a user would write them."""
     # README: begin
     import jax
 
@@ -211,7 +211,7 @@ def example_of_the_readme() -> None:
 
 @check
 def beside_arrays_on_no_device_in_particular() -> None:
-    """What was not put on a device goes with what was, whichever comes first and whatever is empty; so do results."""
+    """Check that arrays on no device join those on devices, in each order and with empty ones, and so do results."""
     import jax
 
     spread = sharded(np.full((8, 2), 0.75, np.float32), ("rows",))
@@ -237,7 +237,7 @@ def beside_arrays_on_no_device_in_particular() -> None:
 
 @check
 def derivatives() -> None:
-    """A derivative is sharded like its array, and finite at zero."""
+    """Check that a derivative is sharded like its array, and is finite at zero."""
     import jax
 
     for values in (np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)):
@@ -268,7 +268,7 @@ def main() -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> Any:
-    """What the process with four devices made of the checks."""
+    """Return what the process with four devices printed about its checks."""
     try:
         importlib.import_module("jax")
     except ImportError as error:

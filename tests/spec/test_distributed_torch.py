@@ -48,7 +48,7 @@ def gradients(dtype: str, seed: int = 0) -> list[Any]:
 
 
 def sharded(mesh: Any, whole: Any, *placements: Any) -> Any:
-    """A DTensor of a whole tensor."""
+    """Return a DTensor of a whole tensor."""
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(whole.clone(), mesh, placements)
@@ -119,7 +119,7 @@ def same_as_unsharded(mesh: Any) -> None:
 
 @check
 def each_shard_is_read_once(mesh: Any) -> None:
-    """A norm takes each shard in hand once, in the process that has it."""
+    """Check that a norm reads each shard once, in the process that has it."""
     from torch.distributed.tensor import Shard
 
     shards = [sharded(mesh, x, Shard(0)) for x in gradients("float32")]
@@ -181,7 +181,7 @@ def other_operations(mesh: Any) -> None:
 
 @check
 def a_norm_counts_as_uncertain(mesh: Any) -> None:
-    """A coefficient that float32 holds badly is not left to it: elements would be off by 1.2 ulp."""
+    """Check that a coefficient is not rounded to float32, which would put elements 1.2 ulp off."""
     import torch
     from torch.distributed.tensor import Shard
 
@@ -195,7 +195,7 @@ def a_norm_counts_as_uncertain(mesh: Any) -> None:
 
 @check
 def numbers_out_of_the_ordinary(mesh: Any) -> None:
-    """Processes whose shards differ in scale, are zero, or not finite."""
+    """Check processes whose shards differ in scale, are zero, or are not finite."""
     import torch
     from torch.distributed.tensor import Shard
 
@@ -223,7 +223,7 @@ def numbers_out_of_the_ordinary(mesh: Any) -> None:
 
 @check
 def refusals(mesh: Any) -> None:
-    """What is not one gradient on all processes is refused by name."""
+    """Check that a gradient that is not the same one on all processes is refused by name."""
     import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
@@ -249,7 +249,7 @@ def refusals(mesh: Any) -> None:
 
 @check
 def derivatives(mesh: Any) -> None:
-    """A norm is differentiated through the processes."""
+    """Check that a norm is differentiated through the processes."""
     from torch.distributed.tensor import Shard
 
     whole = gradients("float64")[0]
@@ -262,7 +262,7 @@ def derivatives(mesh: Any) -> None:
 
 @check
 def derivatives_of_clips(mesh: Any) -> None:
-    """A coefficient has a part in every element of every shard; some shards are empty, some tensors replicated."""
+    """Check that a coefficient scales every element of every shard, with empty shards and replicated tensors."""
     from torch.distributed.tensor import Replicate, Shard
 
     for dtype in ("float32", "float64"):
@@ -290,7 +290,7 @@ def derivatives_of_clips(mesh: Any) -> None:
 
 @check
 def second_derivatives(mesh: Any) -> None:
-    """What the derivative of a clip depends on is shared among the processes like the clip."""
+    """Check that the derivative of a clip uses sums over all processes, as the clip does."""
     import torch
     from torch.distributed.tensor import Replicate, Shard
 
@@ -368,7 +368,7 @@ def two_dimensional_meshes(mesh: Any) -> None:
 
 @check
 def fully_sharded_model(mesh: Any) -> None:
-    """What a training loop with FSDP2 does."""
+    """Run a training loop with FSDP2."""
     import torch
     from torch.distributed.fsdp import fully_shard
 
@@ -419,7 +419,7 @@ def main(folder: str, rank: int, size: int) -> None:
 
 @pytest.fixture(scope="module", params=[2, 4], ids=["two processes", "four processes"])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What each of several processes made of the checks."""
+    """Return what each of several processes printed about its checks."""
     try:
         importlib.import_module("torch.distributed")
     except ImportError:

@@ -41,7 +41,7 @@ def test_every_parameter_is_described_in_order(name: str) -> None:
 
 
 def named(line: str) -> list[str]:
-    """The names of a line such as `clip_norm : float`."""
+    """Return the names in a line such as `clip_norm : float`."""
     return [name.strip() for name in line.partition(":")[0].split(",")]
 
 

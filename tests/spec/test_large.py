@@ -32,17 +32,17 @@ PIECE = 1 << 20
 
 
 def normal(size: int) -> np.ndarray[Any, Any]:
-    """What gradients look like."""
+    """Return standard normal numbers, as gradients look like."""
     return np.random.default_rng(size).standard_normal(size)
 
 
 def rows_alike(size: int) -> np.ndarray[Any, Any]:
-    """The same number throughout each row that a sum may be made of."""
+    """Return one number repeated throughout each row that a sum may use."""
     return np.repeat(np.random.default_rng(1).uniform(0.5, 2, -(-size // ROW)), ROW)[:size]
 
 
 def every_so_many_rows(period: int) -> Callable[[int], np.ndarray[Any, Any]]:
-    """One ordinary row in so many; all others are one number whose float32 sums err to one side."""
+    """Return a function that makes one ordinary row in each period; the other rows repeat one number."""
 
     def make(size: int) -> np.ndarray[Any, Any]:
         return np.where(np.arange(size) // ROW % period, 1.6719811, normal(size))
@@ -70,7 +70,7 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
 
 
 def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
-    """The sum of the squares in float64, each with its rounding error, to some 2**-95 of itself."""
+    """Return the sum of the squares, each taken as two float64 parts, to about 2**-95 of itself."""
     total = Fraction(0)
     for start in range(0, x.size, PIECE):
         wide = x[start : start + PIECE].astype(np.float64)

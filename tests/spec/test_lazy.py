@@ -37,8 +37,8 @@ def operations(x: Any) -> list[Any]:
 def same(got: Any, wanted: Any, ulps: int = 0) -> None:
     """Assert that results agree bit for bit, or to so many roundings; NaN equals NaN."""
     __tracebackhide__ = True
-    for left, right in zip(got, wanted, strict=True):
-        left, right = np.asarray(left), np.asarray(right)
+    for one, other in zip(got, wanted, strict=True):
+        left, right = np.asarray(one), np.asarray(other)
         with np.errstate(all="ignore"):
             gap = np.abs(left.astype(float) - right.astype(float)) <= ulps * np.spacing(np.abs(right)).astype(float)
         alike = gap | (left == right) | (np.isnan(left) & np.isnan(right))
@@ -446,7 +446,7 @@ def compiled(require: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
 )
 def test_torch_compiled_with_a_number_that_changes(require: Any, compiled: Any, clip: Any, dtype: str) -> None:
     torch = require("torch")
-    function = compiled(lambda grads, limit: clip(grads, limit))
+    function = compiled(lambda grads, limit: clip(grads, limit))  # noqa: PLW0108 - the compiler is given a plain function
     for limit in (1.0, 2.5, math.inf, 8.0, 0.0):
         for factor in (1.0, 0.1):
             grads = [torch.tensor([3.0, 4.0], dtype=getattr(torch, dtype)) * factor]

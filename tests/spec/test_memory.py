@@ -101,7 +101,7 @@ def test_numpy_views(layout: str, dtype: str, operation: str) -> None:
 
 
 def largest_extent() -> int:
-    """The most bytes of memory that this process has ever had."""
+    """Return the largest number of bytes of memory that this process has ever had."""
     status = Path("/proc/self/status")
     if status.exists():
         # What `getrusage` says here is not below the extent of the process that started this one.

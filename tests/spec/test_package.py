@@ -60,7 +60,7 @@ def test_signatures() -> None:
 
 
 def run(program: str) -> str:
-    """What a program prints in a fresh interpreter."""
+    """Return what a program prints in a fresh interpreter."""
     # Compiled modules are kept, as they are where the package is installed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(

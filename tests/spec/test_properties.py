@@ -41,7 +41,7 @@ def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], Non
 
 @st.composite
 def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = math.inf) -> Any:
-    """A list of arrays of one dtype, some empty, and None."""
+    """Draw a list of arrays of one dtype, some empty, and None."""
     dtype = draw(st.sampled_from([dtype for dtype in backend.dtypes if largest > 2.0**15 or dtype != "float16"]))
     limit = min(largest, FORMATS[dtype][2])
     # JAX computes with subnormal numbers as with zero.
@@ -64,7 +64,7 @@ def flat(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
 
 
 def number(backend: Any, total: Any) -> float:
-    """A norm; that of no array at all is NumPy's."""
+    """Read a norm; the norm of no array at all is NumPy's."""
     return float(total if isinstance(total, np.ndarray) else backend.read(total))
 
 

@@ -14,12 +14,12 @@ Pair = namedtuple("Pair", "weight bias")
 
 
 def three() -> Any:
-    """An array of norm 3."""
+    """Return an array of norm 3."""
     return np.array([3.0])
 
 
 def four() -> Any:
-    """An array of norm 4."""
+    """Return an array of norm 4."""
     return np.array([4.0])
 
 

@@ -1,12 +1,23 @@
-"""Write down the numbers of an answer for a pin, and compare what is pinned with what is answered now.
+"""Write down the numbers of an answer for a pin, and compare a pinned answer with the present one.
 
-Up to eight numbers are written out to three digits, those of bfloat16 to two. Of more there is a summary, which the
-rounding of another machine does not change beyond its tolerance: how many numbers are NaN or infinite, the norm of the
-others as a multiple of the norm of what was passed, the cosine of the angle between the two, and the first numbers.
+Up to eight numbers are written out to three digits, those of bfloat16 to two. More numbers get a summary:
+
+- how many numbers there are, and how many are NaN or infinite;
+- the norm of the finite ones, as a multiple of the norm of the gradients that were passed;
+- the cosine of the angle between the two;
+- a checksum, which changes with every single number and with their order;
+- the first numbers;
+- the unit: the spacing of the dtype's numbers, relative to the answer. Another machine may round each number to a
+  neighbour, so that the comparison forgives a few units.
+
+The checksum is a point in the plane: the sum of all numbers, each in a direction of its own, divided by their norm. If
+one of `n` numbers of equal size is lost, the point moves by `1 / sqrt(n)`. If all of them are rounded otherwise, the
+errors have as many directions, and move it by about one unit.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 from collections.abc import Sequence
@@ -16,7 +27,7 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
-from ..oracle.formats import float64_values
+from ..oracle.formats import FORMATS, float64_values
 
 __all__ = ["same_behaviour", "write_numbers"]
 
@@ -24,53 +35,65 @@ Doubles = npt.NDArray[np.float64]
 
 #: More numbers than this are summarised.
 WRITTEN = 8
-#: So many of them are written out.
+#: The summary shows this many of the first numbers.
 FIRST = 3
 
-#: How far a summary may be from the pinned one: relative to a number, and of a cosine. Two answers that differ by the
-#: rounding of a half-precision format are nearer, and three digits are written of each number.
-RELATIVE = 0.02
-#: Relative to the largest of the first numbers: zeros may become the smallest number, or the other way about.
+#: The first numbers are written to three digits, which rounds both of two numbers that are compared.
+THREE_DIGITS = 0.01
+#: The other numbers of a summary are written to seven digits.
+SEVEN_DIGITS = 1e-6
+#: Each number may be a unit apart. That moves the checksum by a unit at most, unless the errors have one direction.
+UNITS = 3
+#: Relative to the largest of the first numbers: a zero and the smallest number count as the same.
 ABSOLUTE = 2.0**-20
 
+_NUMBER = r"-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf)|nan"
 _SUMMARY = re.compile(
-    r"(?P<word>.*?):(?P<counts>\d+ numbers, \d+ NaN, \d+ infinite), norm x(?P<norm>\S+), along (?P<along>\S+), "
-    r"first (?P<first>\S+)"
+    r"(?P<word>.*?):(?P<counts>(?P<size>\d{1,15}) numbers, \d+ NaN, \d+ infinite), "
+    rf"norm x(?P<norm>{_NUMBER}), along (?P<along>{_NUMBER}), checksum (?P<right>{_NUMBER}),(?P<up>{_NUMBER}), "
+    rf"first (?P<first>(?:{_NUMBER})(?:,(?:{_NUMBER}))*), unit (?P<unit>{_NUMBER})"
 )
 _OFF_BY = re.compile(r" off by 2\^(-?\d+) ulp$")
 
 
 def write_numbers(got: Sequence[Array | None], given: Sequence[Array | None]) -> str:
-    """Return the numbers of arrays to a few digits, or a summary beside the arrays that were passed."""
+    """Return the numbers of arrays to a few digits, or a summary that compares them with the given arrays."""
     held = [array for array in got if array is not None and array.dtype in DTYPES]
-    values = _joined(held)
+    values = _concatenate(held)
     if len(values) <= WRITTEN:
         digits = 2 if any(array.dtype == "bfloat16" for array in held) else 3
         return ",".join(f"{value:.{digits}g}" for value in values)
-    before = _joined([array for array in given if array is not None])
+    before = _concatenate([array for array in given if array is not None])
     counts = f"{len(values)} numbers, {np.isnan(values).sum()} NaN, {np.isinf(values).sum()} infinite"
-    ratio, cosine = _compare_vectors(values, before)
+    size, direction = _normalise(values)
+    ratio, cosine = _compare_vectors(size, direction, before)
+    point = complex(direction @ _directions(len(values)))
     first = ",".join(f"{value:.3g}" for value in values[:FIRST])
-    return f"{counts}, norm x{ratio:.3g}, along {cosine:.3g}, first {first}"
+    return (
+        f"{counts}, norm x{ratio:.7g}, along {cosine:.7g}, checksum {point.real:.7f},{point.imag:.7f}, first {first}, "
+        f"unit {_unit(held, size / math.sqrt(len(values))):.3g}"
+    )
 
 
-def _joined(arrays: Sequence[Array]) -> Doubles:
+def _concatenate(arrays: Sequence[Array]) -> Doubles:
     return np.concatenate([np.zeros(0), *map(float64_values, arrays)])
 
 
-def _compare_vectors(values: Doubles, before: Doubles) -> tuple[float, float]:
-    """Return the ratio of the norms, and the cosine; NaN where there is none. Elements that are not finite are 0."""
-    size, one = _normalise(values)
+def _compare_vectors(size: float, direction: Doubles, before: Doubles) -> tuple[float, float]:
+    """Return the ratio of the norms, and the cosine; NaN if there is none."""
     given_size, other = _normalise(before)
     if not size or not given_size:
         return (math.nan if not given_size else 0.0), math.nan
     with np.errstate(over="ignore", under="ignore"):
         ratio = float(np.divide(size, given_size))
-    return ratio, float(one @ other) if len(one) == len(other) else math.nan
+    return ratio, float(direction @ other) if len(direction) == len(other) else math.nan
 
 
 def _normalise(values: Doubles) -> tuple[float, Doubles]:
-    """Return the Euclidean norm, and the values divided by it, without leaving the range on the way."""
+    """Return the Euclidean norm, and the values divided by it; no step leaves the range.
+
+    NaN and infinities count as 0.
+    """
     finite = np.where(np.isfinite(values), values, 0.0)
     largest = float(np.abs(finite).max(initial=0.0))
     if not largest:
@@ -82,8 +105,25 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
         return float(np.ldexp(size, math.frexp(largest)[1])), scaled / size
 
 
+def _directions(count: int) -> npt.NDArray[np.complex128]:
+    """Return a direction in the plane for each place; those of near places have nothing in common."""
+    places = np.arange(count, dtype=np.uint64)
+    # The squares, times the golden ratio of 2**32, modulo 2**32: products modulo 2**64 keep the lower bits.
+    turns = (places * places * np.uint64(2654435769) & np.uint64(2**32 - 1)).astype(np.float64) / 2**32
+    return np.exp(2j * math.pi * turns)
+
+
+def _unit(held: Sequence[Array], typical: float) -> float:
+    """Return the spacing of numbers of the coarsest dtype, relative to numbers of a typical size."""
+    forms = [FORMATS[dtype] for dtype in {array.dtype for array in held}]
+    spacing = 2.0 ** (1 - min(form.precision for form in forms))
+    # Subnormal numbers have fewer digits.
+    smallest = max(float(form.smallest_subnormal) for form in forms)
+    return max(spacing, min(1.0, smallest / typical)) if typical else spacing
+
+
 def same_behaviour(pinned: str, answered: str) -> bool:
-    """Return whether an answer is the pinned one: the same words, and summaries within their tolerance."""
+    """Return whether an answer is the pinned one: the words agree, and summaries agree within their tolerance."""
     if pinned == answered:
         return True
     off_by = [_OFF_BY.search(text) for text in (pinned, answered)]
@@ -104,16 +144,25 @@ def _same_word(pinned: str, answered: str) -> bool:
         return pinned == answered
     if (one["word"], one["counts"]) != (other["word"], other["counts"]):
         return False
+    unit = min(float(one["unit"]), float(other["unit"]))
+    # A norm is a sum: its error grows with the square root of the length, and scales all numbers alike.
+    common = unit * (UNITS + math.sqrt(int(one["size"])))
     first, second = ([float(number) for number in each["first"].split(",")] for each in (one, other))
+    if len(first) != len(second):
+        return False
     floor = ABSOLUTE * max((abs(number) for number in first if math.isfinite(number)), default=0.0)
+    points = [complex(float(each["right"]), float(each["up"])) for each in (one, other)]
+    # The cosine and the checksum are divided by the norm, and an error that scales all numbers alike cancels.
+    single = UNITS * unit + SEVEN_DIGITS
     return (
-        _near(float(one["norm"]), float(other["norm"]))
-        and _near(float(one["along"]), float(other["along"]), RELATIVE)
-        and all(_near(a, b, floor) for a, b in zip(first, second, strict=True))
+        _near(float(one["norm"]), float(other["norm"]), common + SEVEN_DIGITS)
+        and _near(float(one["along"]), float(other["along"]), 0.0, single)
+        and cmath.isclose(*points, rel_tol=0.0, abs_tol=single)
+        and all(_near(a, b, common + THREE_DIGITS, floor) for a, b in zip(first, second, strict=True))
     )
 
 
-def _near(one: float, other: float, floor: float = 0.0) -> bool:
+def _near(one: float, other: float, relative: float, absolute: float = 0.0) -> bool:
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)
-    return math.isclose(one, other, rel_tol=RELATIVE, abs_tol=floor)
+    return math.isclose(one, other, rel_tol=relative, abs_tol=absolute)

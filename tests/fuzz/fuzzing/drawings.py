@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from markdown_it import MarkdownIt
 

@@ -185,7 +185,7 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
 )
 def test_a_line_that_is_no_call_and_no_goodbye_is_refused(line: str) -> None:
     """An answer to such a call could not be sent: no message has its number."""
-    with pytest.raises(ValueError, match="no call with a number from 1 on|not JSON|not a JSON object"):
+    with pytest.raises(ValueError, match=r"no call with a number from 1 on|not JSON|not a JSON object"):
         host.read_request(line)
 
 

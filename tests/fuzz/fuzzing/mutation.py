@@ -125,8 +125,7 @@ def to_text(document: Any) -> str:
         raw, end = json.JSONDecoder().raw_decode(text, found)
         parts += [text[start:found], raw[len(RAW) :]]
         start = end
-    text = "".join([*parts, text[start:]])
-    return text
+    return "".join([*parts, text[start:]])
 
 
 def named(documents: Mapping[str, Any], largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[Any]:

@@ -69,7 +69,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
         When a claim is not well-formed.
     """
     path = find_sidecar_file(adapter, "claims", CLAIMS)
-    if not path.exists():
+    if path is None or not path.exists():
         return ()
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])

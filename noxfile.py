@@ -24,7 +24,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: Where the environments of frameworks are kept between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
 #: The modules whose functions users call: numpydoc validates their docstrings.
-PUBLIC = ["conformance/gradclip_conformance/api.py"]
+PUBLIC = ["conformance/gradclip_conformance/api.py", "gradclip_spec/_clip.py", "gradclip_spec/optax.py"]
 #: Files for other programs, by the schema that they must follow.
 SCHEMAS = {
     "citation-file-format": ["CITATION.cff"],

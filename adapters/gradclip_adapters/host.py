@@ -19,7 +19,7 @@ from . import registry, wire
 from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
 from .limits import LINE, NAME, answer_bytes, parse_message, shorten
 
-__all__ = ["answer", "describe", "main", "without_excess"]
+__all__ = ["answer", "describe", "main", "read_request", "without_excess"]
 
 #: The kind of failure of a start whose error is a sentence for the user; any other comes with its traceback.
 KINDS = {
@@ -66,20 +66,35 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
     """Answer calls until the suite says goodbye (0), closes the pipe (0), or sends something else (1)."""
     for line in iter(lambda: _read_line(messages_in), ""):
         try:
-            message = parse_message(line)
-            kind = message["message"]
-            if kind == "bye":
-                return 0
-            if kind != "call" or type(message["number"]) is not int:
-                return _leave("the suite sent no call: {:.200}".format(line))
-        except (ValueError, KeyError) as error:
+            message = read_request(line)
+        except ValueError as error:
             return _leave("the suite sent what is not a message: {}".format(error))
+        if message is None:
+            return 0
         try:
             text = wire.dumps(answer(adapter, message))
         except MemoryError:
             return _leave("the host ran out of memory")
         _send_line(messages_out, text)
     return 0
+
+
+def read_request(line: str) -> Optional[Dict[str, Any]]:
+    """Return the call that a line asks for; None where it says goodbye.
+
+    Raises
+    ------
+    ValueError
+        When it does neither.
+    """
+    message = parse_message(line)
+    if message.get("message") == "bye":
+        return None
+    number = message.get("number")
+    if message.get("message") != "call" or type(number) is not int or number < 1:
+        text = "no call with a number from 1 on: {:.200}".format(line)
+        raise ValueError(text)
+    return message
 
 
 def _leave(why: str) -> int:

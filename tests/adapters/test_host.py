@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gradclip_adapters
-from gradclip_adapters import wire
+from gradclip_adapters import host, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 
 PACKAGE = Path(gradclip_adapters.__file__).parent
@@ -169,3 +169,27 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
     conversation.end()
     assert failed["kind"] == "broken-adapter"
     assert "ZeroDivisionError" in failed["text"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"message":"call","number":0}',
+        '{"message":"call","number":true}',
+        '{"message":"call"}',
+        '{"message":"reply","number":1}',
+        "{}",
+        "[]",
+        "",
+    ],
+)
+def test_a_line_that_is_no_call_and_no_goodbye_is_refused(line: str) -> None:
+    """An answer to such a call could not be sent: no message has its number."""
+    with pytest.raises(ValueError, match=r"no call with a number from 1 on|not JSON|not a JSON object"):
+        host.read_request(line)
+
+
+def test_a_call_and_a_goodbye_are_told_apart() -> None:
+    """The host ends when the suite says goodbye."""
+    assert host.read_request('{"message":"call","number":1}') == {"message": "call", "number": 1}
+    assert host.read_request('{"message":"bye"}') is None

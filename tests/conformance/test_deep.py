@@ -64,11 +64,12 @@ def test_failing_input_is_found_and_shrunk() -> None:
     assert [len(float64_values(g.array)) for g in case.gradients if g.array is not None] == [0, 0, 2]
 
 
+@pytest.mark.exam(sample=0)
 def test_same_seed_finds_the_same() -> None:
     assert run_search(wrong_with_three, SCALED, 3).cases == run_search(wrong_with_three, SCALED, 3).cases
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) -> None:
     outcome = run_search(right, Selection(dtypes=(dtype,)))

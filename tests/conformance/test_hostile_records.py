@@ -112,6 +112,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.exam(sample=5)
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_of_the_framework_cannot_end_the_docstring(text: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = parts
@@ -130,6 +131,7 @@ def test_escaped_text_reads_back(text: str) -> None:
     assert isinstance(ast.literal_eval(docstring_literal([text, "", text])), str)
 
 
+@pytest.mark.exam(sample=5)
 @pytest.mark.parametrize(
     "name",
     [

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_conformance.judge.model import StartError, TimedOut
+from gradclip_conformance.judge.model import Answer, StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -115,10 +115,27 @@ GREETINGS = {
 }
 
 
-def run_host(command: list[str], jobs: int = 1) -> Run:
-    """Run a host over the three cells."""
-    request = RunRequest("fake", lambda: HostProcess(command, start_seconds=60), SELECTION, timeout=2, jobs=jobs)
+#: Longer than any machine takes for a call that ends by itself.
+LONG = 200.0
+
+
+class _Patient(HostProcess):
+    """A host that has plenty of time for every call but the one that asks for a norm of 5."""
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Ask with the limit of the run for the second call alone."""
+        return super().ask(call, timeout if call.options["clip_norm"] == 5.0 else LONG)
+
+
+def run_host(command: list[str], jobs: int = 1, timeout: float = LONG) -> Run:
+    """Return the run of a host over the three cells."""
+    request = RunRequest("fake", lambda: _Patient(command, start_seconds=LONG), SELECTION, timeout=timeout, jobs=jobs)
     return run_adapter(request, io.StringIO())
+
+
+def limit_of(status: str) -> float:
+    """Return the limit for the second call: a short one for the hosts that never answer it."""
+    return 2.0 if status == "timeout" else LONG
 
 
 def check_run(run: Run, status: str, phrase: str) -> None:
@@ -134,7 +151,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
 
-    check_run(run_host([*host_command(), str(HOSTS / f"{name}.py")]), status, phrase)
+    check_run(run_host([*host_command(), str(HOSTS / f"{name}.py")], timeout=limit_of(status)), status, phrase)
 
 
 @pytest.mark.exam(sample=5)
@@ -142,7 +159,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
 
-    check_run(run_host([sys.executable, str(HOSTS / "raw_host.py"), name]), status, phrase)
+    check_run(run_host([sys.executable, str(HOSTS / "raw_host.py"), name], timeout=limit_of(status)), status, phrase)
 
 
 @pytest.mark.exam(sample=3)
@@ -151,7 +168,7 @@ def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]
 
     with pytest.raises(StartError, match=phrase.replace("`", ".")) as raised:
-        HostProcess([*host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else 60)
+        HostProcess([*host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else LONG)
     assert raised.value.kind == kind
 
 
@@ -161,7 +178,7 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     kind, phrase = GREETINGS[name]
 
     with pytest.raises(StartError) as raised:
-        HostProcess([sys.executable, str(HOSTS / "raw_host.py"), name], start_seconds=60)
+        HostProcess([sys.executable, str(HOSTS / "raw_host.py"), name], start_seconds=LONG)
 
     assert raised.value.kind == kind
     assert phrase in str(raised.value)
@@ -169,7 +186,7 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
 
 def test_fault_in_a_declaration_shows_no_traceback() -> None:
     with pytest.raises(StartError) as raised:
-        HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=60)
+        HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=LONG)
 
     assert "Traceback" not in str(raised.value)
 
@@ -187,7 +204,7 @@ def test_greeting_that_is_not_a_message_is_refused() -> None:
 
 
 def test_host_that_never_reads_is_ended_in_time() -> None:
-    host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "never_reads_again"], start_seconds=60)
+    host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "never_reads_again"], start_seconds=LONG)
     # The call is larger than a pipe's buffer.
     call = Call("fake", (Gradient("g0", Array("float32", (1 << 20,), bytes(4 << 20))),), {"clip_norm": 1.0})
 
@@ -231,7 +248,7 @@ def test_process_that_outlives_its_host_does_not_block_the_run(tmp_path: Path) -
     kept = f"open({str(number)!r}, 'w').write(str({child}))\n"
     text = (HOSTS / "right.py").read_text(encoding="utf-8")
     adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{kept}{text}", "utf-8")
-    host = HostProcess([*host_command(), str(adapter)], start_seconds=60)
+    host = HostProcess([*host_command(), str(adapter)], start_seconds=LONG)
 
     host.close()
 

@@ -69,6 +69,7 @@ def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
     assert all(call in [case.call(subject.name) for case in all_cases()] for call in asked)
 
 
+@pytest.mark.exam(sample=0)
 def test_function_that_ends_the_process_at_once_costs_its_cells() -> None:
     results = check_clipper(exit_at_once, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.at-threshold")
 

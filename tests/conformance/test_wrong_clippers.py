@@ -24,7 +24,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
     return [run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)]
 
 
-@pytest.mark.exam(sample=80)
+@pytest.mark.exam(sample=60)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong) -> None:
     cells = run_cells(wrong)

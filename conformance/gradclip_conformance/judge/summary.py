@@ -110,7 +110,8 @@ def _directions(count: int) -> npt.NDArray[np.complex128]:
     places = np.arange(count, dtype=np.uint64)
     # The squares, times the golden ratio of 2**32, modulo 2**32: products modulo 2**64 keep the lower bits.
     turns = (places * places * np.uint64(2654435769) & np.uint64(2**32 - 1)).astype(np.float64) / 2**32
-    return np.exp(2j * math.pi * turns)
+    directions: npt.NDArray[np.complex128] = np.exp(2j * math.pi * turns)
+    return directions
 
 
 def _unit(held: Sequence[Array], typical: float) -> float:

@@ -119,11 +119,13 @@ def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:
 def to_text(document: Any) -> str:
     """Return the JSON text of a changed document on one line, strict but for what was given as raw text."""
     text = json.dumps(document, separators=(",", ":"))
-    mark = json.dumps(RAW)[1:-1]
-    while (start := text.find('"' + mark)) >= 0:
-        raw, end = json.JSONDecoder().raw_decode(text, start)
-        text = text[:start] + raw[len(RAW) :] + text[end:]
-    return text
+    mark = '"' + json.dumps(RAW)[1:-1]
+    parts, start = [], 0
+    while (found := text.find(mark, start)) >= 0:
+        raw, end = json.JSONDecoder().raw_decode(text, found)
+        parts += [text[start:found], raw[len(RAW) :]]
+        start = end
+    return "".join([*parts, text[start:]])
 
 
 def named(documents: Mapping[str, Any], largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -55,10 +54,11 @@ def check(example: Any) -> None:
     lines = [to_text(change(DOCUMENT, wanted)) for wanted in example["calls"]]
     for line in lines:
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
+            message = host.read_request(line)
+        except ValueError as error:
+            require(str(error), "a line is refused without a reason")
             continue
-        if isinstance(message, dict) and message.get("message") == "call" and type(message.get("number")) is int:
+        if message is not None:
             _check_answer(wire.dumps(host.answer(ADAPTER, message)))
     if example["process"] is not None:
         hello = to_text(change(HELLO, example["process"]))

@@ -17,6 +17,7 @@ from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.judge import fingerprint as behaviour
 from gradclip_conformance.judge.model import Verdict
 from gradclip_conformance.known import pins as deviations
+from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import (
     EXPECTATIONS,
     Deviation,
@@ -46,6 +47,15 @@ PIN = Deviation(
     first_seen="2.0",
     last_seen="2.3",
 )
+#: The text of a pin, without what was observed.
+BARE_PIN = """[[deviation]]
+subjects = ["*"]
+cases = ["*"]
+reason = "It flips."
+url = "u"
+first_seen = "1"
+last_seen = "1"
+"""
 FAILED = Verdict("fail", "It failed.", behaviour="sign-flipped:-0.6,0.8")
 ENVIRONMENT = {"platform": "Linux-x86_64", "device": "gpu:0"}
 
@@ -152,6 +162,9 @@ class TestPatterns:
             ("2.10", "<2.9", False),
             ("3.0rc1", "!=3.0", False),
             ("1.8.5", "", True),
+            ("2.6.1", "~=2.6.0", True),
+            ("2.7", "==2.6.*", False),
+            ("of a nightly build", ">=1", False),
         ],
     )
     def test_version_satisfies(self, version: str, specifier: str, satisfied: bool) -> None:
@@ -160,6 +173,22 @@ class TestPatterns:
     def test_bad_specifier_is_refused(self) -> None:
         with pytest.raises(ValueError, match="about 2"):
             version_satisfies("2", "about 2")
+        with pytest.raises(ValueError, match=r"lib\.toml, .* The version specifier"):
+            read_deviations(f'{BARE_PIN}observed = "all-nan"\nversion = "about 2"', "lib.toml")
+
+    @pytest.mark.parametrize("name", ["../lib", "/lib", "a/b", "..\\lib", "a b", "", "lib\x00"])
+    def test_a_name_that_leads_to_another_folder_is_refused(self, name: str) -> None:
+        with pytest.raises(ValueError, match="is not the name of an adapter"):
+            load_deviations(name)
+        with pytest.raises(ValueError, match="is not the name of an adapter"):
+            load_claims(name)
+
+    def test_a_plain_function_has_no_files(self, tmp_path: Path) -> None:
+        (tmp_path / "lib:f.toml").write_text("[[deviation]]\n[[claim]]\n", encoding="utf-8")
+        target = f"{tmp_path}/lib:f"
+
+        assert load_deviations(target) == ()
+        assert load_claims(target) == ()
 
 
 def make_cell(status: str, behaviour: str = "none", case: Case = CASE, subject: str = SUBJECT.name) -> Cell:

@@ -69,7 +69,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
         When a claim is not well-formed.
     """
     path = find_sidecar_file(adapter, "claims", CLAIMS)
-    if not path.exists():
+    if path is None or not path.exists():
         return ()
     document = read_toml(path)
     entries = document.get("claim", [])

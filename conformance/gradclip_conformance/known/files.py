@@ -1,7 +1,8 @@
-"""Locate the files that people keep beside an adapter: known failures, and claims of its documentation."""
+"""Locate the files with the known failures of an adapter, and with the claims of its documentation."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gradclip_adapters import registry
@@ -12,12 +13,23 @@ __all__ = ["SCHEMAS", "find_sidecar_file"]
 SCHEMAS = Path(__file__).parent / "schemas"
 
 
-def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path:
-    """Return the path of an adapter's file of a kind, "expectations" or "claims", whether it is there or not.
+def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
+    """Return the path of an adapter's file of a kind, "expectations" or "claims", which need not exist.
 
-    Of an adapter by name it lies in our folder. Beside a file `my_adapter.py` it is `my_adapter.expectations.toml`,
-    however the path is spelled.
+    The file of an adapter with a name lies in a folder of the suite. That of a file `my_adapter.py` lies beside it, as
+    `my_adapter.expectations.toml`. A plain function has no such file, and gets None.
+
+    Raises
+    ------
+    ValueError
+        When the name of an adapter is not a plain one. It may come from a record, and must not lead to another folder.
     """
-    if registry.kind_of(adapter) == "file":
-        return Path(adapter).with_suffix(f".{kind}.toml")
+    match registry.kind_of(adapter):
+        case "file":
+            return Path(adapter).with_suffix(f".{kind}.toml")
+        case "function":
+            return None
+    if re.fullmatch(r"[A-Za-z0-9._-]+", adapter) is None:
+        msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' can stand in it."
+        raise ValueError(msg)
     return folder / f"{adapter}.toml"

@@ -30,6 +30,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+
 from gradclip_adapters.contract import Subject
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import Status
@@ -63,15 +65,6 @@ AGREES = "agrees now"
 
 #: The statuses that pins give to cells.
 FOUND = (Status.DEVIATION, Status.CHANGED)
-
-_COMPARISONS = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    ">=": lambda a, b: a >= b,
-    ">": lambda a, b: a > b,
-}
 
 
 @dataclass(frozen=True)
@@ -119,24 +112,21 @@ def mode_of(subject: str) -> str:
 
 
 def version_satisfies(version: str, specifier: str) -> bool:
-    """Whether a version is within a comma-separated specifier; its release numbers alone are compared."""
-    release = _release(version)
-    for part in filter(None, (part.strip() for part in specifier.split(","))):
-        found = re.fullmatch(r"(<=|>=|==|!=|<|>)\s*([0-9.]+)", part)
-        if found is None:
-            msg = f"The version specifier {part!r} is not a comparison such as '>=2.6'."
-            raise ValueError(msg)
-        wanted = _release(found[2])
-        width = max(len(release), len(wanted))
-        padded = [(*numbers, *(0,) * (width - len(numbers))) for numbers in (release, wanted)]
-        if not _COMPARISONS[found[1]](padded[0], padded[1]):
-            return False
-    return True
+    """Return whether a version is within a specifier such as ">=2.6,<3".
 
+    Only the release numbers of the version count: "3.0rc1" and "3.0+cpu" are 3.0, and a version without them is 0.
 
-def _release(version: str) -> tuple[int, ...]:
-    found = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    return tuple(int(number) for number in found[0].split(".")) if found else ()
+    Raises
+    ------
+    ValueError
+        When the specifier is not one.
+    """
+    release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
+    try:
+        return SpecifierSet(specifier).contains(release[0] if release else "0")
+    except ValueError as error:
+        msg = f"The version specifier {specifier!r} is not one such as '>=2.6,<3'."
+        raise ValueError(msg) from error
 
 
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:
@@ -148,13 +138,19 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
         When a pin is not well-formed.
     """
     path = pins_file(adapter)
-    if not path.exists():
+    if path is None or not path.exists():
         return ()
     return _deviations(read_toml(path), path.name)
 
 
-def pins_file(adapter: str) -> Path:
-    """Return the path of an adapter's file of pins, which need not exist."""
+def pins_file(adapter: str) -> Path | None:
+    """Return the path of an adapter's file of pins, which need not exist; None for a plain function.
+
+    Raises
+    ------
+    ValueError
+        When the name of an adapter is not a plain one.
+    """
     return find_sidecar_file(adapter, "expectations", EXPECTATIONS)
 
 

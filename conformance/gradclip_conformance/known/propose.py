@@ -96,7 +96,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     """Return the text of each pin of a file with the comment above it; under None, the file's first comment."""
     path = pins_file(adapter)
-    if not path.exists():
+    if path is None or not path.exists():
         return {}
     parts = re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip())
     pins = [part for part in parts if "[[deviation]]" in part]

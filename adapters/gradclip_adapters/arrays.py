@@ -50,7 +50,7 @@ ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 
 #: Another call interrupts a call at PLACES of its first LINES traced lines of Python. It is waited for at most PATIENCE
 #: seconds, because it may block on a lock that the interrupted call holds.
-LINES, PLACES, PATIENCE = 1000, 16, 0.02
+LINES, PLACES, PATIENCE = 1000, 32, 0.02
 
 #: Lines in the folders of Python's and NumPy's modules are not traced; the lines that call them are.
 TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))

@@ -1,4 +1,4 @@
-"""Select the tests that belong to this session, and say in one line how many other sessions run.
+"""Select the tests that belong to this session, and print how many tests other sessions run.
 
 Left out are tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them), and all
 but a sample of the exam (`nox -s exam` runs it whole). Tests that are named on the command line, by `-k` or by their

@@ -42,7 +42,7 @@ def has_framework(adapter: str) -> bool:
 
 
 def python_with(adapter: str) -> str:
-    """Return a Python that has an adapter's framework; skip the test, or fail it where required, if there is none."""
+    """Return a Python that has an adapter's framework. Without one, skip the test, or fail it if required."""
     if named := os.environ.get(variable_of(adapter)):
         return named
     if has_framework(adapter):

@@ -34,7 +34,7 @@ ENDINGS = {".py", ".typed", ".toml", ".json"}
 
 
 def find_problems() -> list[str]:
-    """Return what is missing from the installed distribution, and what it should not hold."""
+    """List the files that the installed distribution lacks, and those that it should not hold."""
     installed = distribution("gradclip-spec")
     files = [PurePosixPath(str(file)) for file in installed.files or ()]
     # The installation makes byte code, and puts scripts outside of the packages.

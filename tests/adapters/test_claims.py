@@ -58,7 +58,7 @@ def test_phrase_stands_in_the_installed_documentation(adapter: str, claim: dict[
     module_name, *names = claim["docstring"].split(".")
     try:
         with warnings.catch_warnings():
-            # This test does not care about warnings at the import of a framework.
+            # Some frameworks warn when they are imported, which does not matter here.
             warnings.simplefilter("ignore")
             module = importlib.import_module(module_name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Check that a message beyond a limit, or not strict JSON, is refused with the limit's name before it is parsed."""
+"""Check that a message that exceeds a limit, or is not strict JSON, is refused before it is parsed."""
 
 from __future__ import annotations
 

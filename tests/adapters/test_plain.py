@@ -1,4 +1,4 @@
-"""Check plain functions as adapters: what a signature tells, what is passed, and which answers are accepted."""
+"""Check plain functions as adapters: the meaning of a signature, the arguments passed, the answers accepted."""
 
 from __future__ import annotations
 

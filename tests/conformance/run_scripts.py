@@ -14,7 +14,7 @@ import sys
 
 
 class Outcome:
-    """Keep how a script ends. Whatever the script raises goes no further."""
+    """Record how a script ends, and let no exception out."""
 
     text = "passes"
     message = ""

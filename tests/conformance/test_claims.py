@@ -1,4 +1,4 @@
-"""Check that claims about documentation apply where they should, and that changes of the documentation are noticed."""
+"""Check where claims about documentation apply, and that a change of the documentation is noticed."""
 
 from __future__ import annotations
 

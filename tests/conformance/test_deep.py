@@ -40,7 +40,7 @@ def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[
 
 
 def wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """Return zeros for three gradients whose last one has several elements; be right otherwise."""
+    """Return zeros for three gradients whose last one has several elements; clip by the formula otherwise."""
     results = right(grads, clip_norm=clip_norm, need_clip=need_clip)
     return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
 

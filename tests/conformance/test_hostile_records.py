@@ -114,7 +114,7 @@ TEXTS = [
 
 @pytest.mark.exam(sample=5)
 @pytest.mark.parametrize("text", TEXTS)
-def test_no_text_of_the_framework_ends_the_docstring(text: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_text_of_the_framework_cannot_end_the_docstring(text: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = parts
     header = replace(header, framework={"name": text, "version": text})
 
@@ -152,7 +152,7 @@ def test_escaped_text_reads_back(text: str) -> None:
         "os:make.<locals>.clip",
     ],
 )
-def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_name_of_a_function_is_never_run_as_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = rename_subject(*parts, subject=name, adapter=name)
 
     with pytest.raises(NoScript, match=r"no script can import it|does not declare the subject"):
@@ -172,7 +172,7 @@ def test_no_name_of_a_function_is_code(name: str, parts: tuple[Header, Cell], tm
         f"torch.nn.utils.clip_grad_norm_[{CODE}][foreach=None]",
     ],
 )
-def test_no_subject_is_code(subject: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_subject_is_never_run_as_code(subject: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = rename_subject(*parts, subject=subject, adapter="torch")
 
     assert not is_executed(header, cell, tmp_path)
@@ -199,7 +199,7 @@ subjects = ["s"]
 
 
 @pytest.mark.parametrize("spell", ["{relative}", "{absolute}", "./torch", "function", "TORCH", "torch\x00", ""])
-def test_no_template_is_loaded_by_a_path(spell: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_template_is_never_loaded_by_a_path(spell: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     (tmp_path / "evil.toml").write_text(TEMPLATE, encoding="utf-8")
     path = tmp_path / "evil"
     name = spell.format(relative=os.path.relpath(path, script_module.SCRIPTS), absolute=path)
@@ -246,7 +246,7 @@ def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
     ],
     ids=map(str, range(14)),
 )
-def test_no_part_of_a_find_is_code(
+def test_part_of_a_find_is_never_run_as_code(
     change: Callable[[dict[str, Any]], Any], parts: tuple[Header, Cell], tmp_path: Path
 ) -> None:
     header, cell = make_find(parts, change)
@@ -266,7 +266,7 @@ def test_no_part_of_a_find_is_code(
         'x"""\n',
     ],
 )
-def test_no_name_of_a_case_is_code(case: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_name_of_a_case_is_never_run_as_code(case: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = make_find(parts, lambda shown: None)
 
     with pytest.raises(NoScript):
@@ -285,7 +285,7 @@ def test_no_name_of_a_case_is_code(case: str, parts: tuple[Header, Cell], tmp_pa
         CODE,
     ],
 )
-def test_no_answer_is_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+def test_answer_is_never_run_as_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = parts
     case = next(each.id for each in all_cases() if each.rule == "global-norm.tensor-order" and "float32" in each.id)
     answers = {"gradients": [shown, shown]}

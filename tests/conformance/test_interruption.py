@@ -127,7 +127,9 @@ def wait_for_file(path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_interruption_while_an_adapter_starts(starts_once: Path, left_behind: Callable[[], list[Any]]) -> None:
+def test_interruption_while_an_adapter_starts_ends_the_host(
+    starts_once: Path, left_behind: Callable[[], list[Any]]
+) -> None:
     starts_once.with_name("started").mkdir()
     process = start(str(starts_once), "-o", str(starts_once.with_name("record.jsonl")))
     wait_for_file(starts_once.with_name("starts again"))

@@ -59,7 +59,7 @@ def erase_positive(result: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pinned:
-    """A pinned case of a framework, an imitation of the pinned behaviour, and other wrong answers to the same case."""
+    """A pinned case of a framework, with an imitation of the pinned answer and other wrong answers."""
 
     adapter: str
     subject: str

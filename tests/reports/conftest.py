@@ -25,7 +25,7 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
 
 
-def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
+def build_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
     """Return a header; each subject is (name, operation)."""
     listed = [
         {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
@@ -44,7 +44,7 @@ def header_of(adapter: str = "torch", version: str = "2.13.0", subjects: Sequenc
     )
 
 
-def cell_of(**changed: Any) -> Cell:
+def build_cell(**changed: Any) -> Cell:
     """Return a cell that passed, except for these members."""
     members: dict[str, Any] = {
         "subject": "clip",
@@ -60,7 +60,7 @@ def cell_of(**changed: Any) -> Cell:
     return Cell(**(members | detail | changed))
 
 
-def run_of(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
+def build_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
     """Return a run whose footer agrees with its cells."""
     plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
     footer = Footer(
@@ -74,13 +74,13 @@ def run_of(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, s
     return Run(header, tuple(cells), footer)
 
 
-def status_of(number: int) -> str:
+def choose_status(number: int) -> str:
     """Return a status: mostly a pass, and others at fixed places."""
     odd = {97: "fail", 131: "deviation", 61: "quality", 499: "timeout", 601: "crash", 43: "unspecified"}
     return next((status for step, status in odd.items() if number % step == step - 1), "pass")
 
 
-def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
+def build_realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
     """Return a run of all made-up rules with every status except `error`."""
     cells: list[Cell] = []
     for subject, operation in subjects:
@@ -88,11 +88,11 @@ def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]
             for name in names:
                 for variant in range(variants):
                     for dtype in DTYPES:
-                        status = status_of(len(cells))
+                        status = choose_status(len(cells))
                         status = "unsupported" if (dtype, theme) == ("bfloat16", "range") else status
                         status = "documented" if name == "scaled-above" and "torch" in adapter else status
                         rule = f"{OPERATIONS[operation]}.{name}"
-                        cell = cell_of(
+                        cell = build_cell(
                             subject=subject,
                             operation=operation,
                             rule=rule,
@@ -106,7 +106,7 @@ def realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]
                             observed=[[(0.6).hex(), "nan"]],
                         )
                         cells.append(cell)
-    return run_of(header_of(adapter, version, subjects), cells)
+    return build_run(build_header(adapter, version, subjects), cells)
 
 
 TORCH = [
@@ -122,31 +122,31 @@ TORCH = [
 @pytest.fixture
 def make_header() -> Callable[..., Header]:
     """Return a function that makes a header."""
-    return header_of
+    return build_header
 
 
 @pytest.fixture
 def make_cell() -> Callable[..., Cell]:
     """Return a function that makes a cell."""
-    return cell_of
+    return build_cell
 
 
 @pytest.fixture
 def make_run() -> Callable[..., Run]:
     """Return a function that makes a run."""
-    return run_of
+    return build_run
 
 
 @pytest.fixture
 def record_of() -> Callable[[Sequence[Run]], str]:
     """Return a function that makes the text of a record."""
-    return text_of_record
+    return write_record_text
 
 
 @pytest.fixture
 def torch_run() -> Run:
     """Return a run of about 1,800 cells."""
-    return realistic_run("torch", "2.13.0", TORCH)
+    return build_realistic_run("torch", "2.13.0", TORCH)
 
 
 @pytest.fixture
@@ -154,7 +154,11 @@ def several_runs(torch_run: Run) -> list[Run]:
     """Return the runs of three adapters; one of them has an operation that the others lack."""
     tensorflow = [("tf.clip_by_global_norm", "clip_by_global_norm"), ("tf.clip_by_norm", "clip_by_norm")]
     paddle = [("ClipGradByGlobalNorm", "clip_by_global_norm"), ("ClipGradByValue", "clip_by_value")]
-    return [torch_run, realistic_run("tensorflow", "2.21.0", tensorflow), realistic_run("paddle", "3.3.1", paddle)]
+    return [
+        torch_run,
+        build_realistic_run("tensorflow", "2.21.0", tensorflow),
+        build_realistic_run("paddle", "3.3.1", paddle),
+    ]
 
 
 @pytest.fixture
@@ -168,15 +172,15 @@ def small_run() -> Run:
         "ulp": 4194304.0,
     }
     cells = [
-        cell_of(case=case("float32")),
-        cell_of(case=case("float64"), dtype="float64"),
-        cell_of(case=case("float16"), dtype="float16", status="fail", **failed),
-        cell_of(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
+        build_cell(case=case("float32")),
+        build_cell(case=case("float64"), dtype="float64"),
+        build_cell(case=case("float16"), dtype="float16", status="fail", **failed),
+        build_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
     ]
-    return run_of(header_of(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
+    return build_run(build_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
 
 
-def text_of_record(runs: Sequence[Run]) -> str:
+def write_record_text(runs: Sequence[Run]) -> str:
     """Return the text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:

@@ -73,7 +73,7 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
         integers = [int(m) for m in np.ldexp(mantissas, 53).tolist()]
         least = int(exponents.min(initial=0)) - 53
         total = sum((n << (int(e) - 53 - least)) ** 2 for n, e in zip(integers, exponents, strict=True))
-        # The root gets so many digits that it rounds as the exact one would.
+        # The root gets enough digits to round as the exact one would.
         shift = max(0, 64 - total.bit_length() // 2)
         root = math.isqrt(total << (2 * shift))
         exact = Fraction(root) * Fraction(2) ** (least - shift)

@@ -39,7 +39,7 @@ class _WithAbilities(Adapter):
         return [replace(subject, features=(*subject.features, *self.features))]
 
     def call(self, call: Call) -> Reply:
-        """Call the function in its own way."""
+        """Pass the call to the plain function by way of `call_function`."""
         plain = {name: value for name, value in call.options.items() if name not in UNSEEN}
         gradients = self.make_dense(call)
 
@@ -54,7 +54,7 @@ class _WithAbilities(Adapter):
         return call.gradients
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Return what the function returns for these gradients."""
+        """Call the function with its ability, and return its answer."""
         raise NotImplementedError
 
 

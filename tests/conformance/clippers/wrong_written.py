@@ -1,4 +1,4 @@
-"""Clippers that overwrite an input that must stay, or do not write in place where they must."""
+"""Clippers that overwrite an input that they must keep, or do not write in place when they must."""
 
 from __future__ import annotations
 

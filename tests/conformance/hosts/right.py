@@ -1,4 +1,4 @@
-"""Answer every call rightly."""
+"""Answer every call correctly."""
 
 from one_bad_call import OneBadCall
 
@@ -6,8 +6,8 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Answer every call rightly."""
+    """Answer every call correctly."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Answer every call rightly."""
+        """Answer every call correctly."""
         return right

@@ -1,4 +1,4 @@
-"""Take a second to import, then answer rightly."""
+"""Take a second to import, then answer correctly."""
 
 import time
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frameworks import has_library
 
 from gradclip_spec import kernels
 
@@ -197,6 +198,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
         for library in sorted(asked & set(OTHERS)):
             item.add_marker(pytest.mark.array_library(library))
+        if not has_library("numba") and _needs_numba(item):
+            item.add_marker(pytest.mark.array_library("numba"))
+
+
+def _needs_numba(item: pytest.Function) -> bool:
+    """Return whether a test asks for compiled loops, by a parameter or in its body."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    source = inspect.getsource(item.function)
+    return params.get("loops") == "compiled" or '"compiled"' in source or "numba is not installed" in source
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -259,6 +259,7 @@ def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
         if value is None:
             packed.append(None)
             continue
+        _refuse_large_list(value, allowed)
         array = np.asarray(value)
         check_limit(AXES, array.ndim)
         if array.nbytes > allowed:
@@ -269,6 +270,27 @@ def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
         allowed -= array.nbytes
         packed.append(Array.of(array))
     return tuple(packed)
+
+
+def _refuse_large_list(value: Any, allowed: int) -> None:
+    """Refuse a list of arrays that take more than so many bytes: NumPy would copy them all to make one of them.
+
+    Raises
+    ------
+    ValueError
+        When they do.
+    """
+    total, left = 0, [value] if isinstance(value, (list, tuple)) else []
+    while left:
+        item = left.pop()
+        if isinstance(item, (list, tuple)):
+            total += len(item)
+            left.extend(item)
+        elif isinstance(item, np.ndarray):
+            total += item.nbytes
+        if total > allowed:
+            message = "a list of arrays takes more than the {:,} bytes that are left for an answer to this call"
+            raise ValueError(message.format(allowed))
 
 
 def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:

@@ -1,0 +1,94 @@
+"""Prove that each target finds: with one escape, limit or check of its door taken away, a few turns are enough."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fuzzing.driver import run_turn
+from fuzzing.target import NAMES
+
+import gradclip_spec
+from gradclip_adapters import host, plain, wire
+from gradclip_conformance import cli
+from gradclip_conformance.known import pins
+from gradclip_conformance.repro import script
+from gradclip_conformance.run import host_process
+from gradclip_reports import reading
+
+#: In as many turns each of these was found, whatever the seed.
+TURNS = 6
+
+
+class NoSchema:
+    """A schema that everything satisfies."""
+
+    def iter_errors(self, members: Any) -> list[Any]:
+        """Return no errors."""
+        del members
+        return []
+
+
+def clip_too_far(grads: Any, clip_norm: Any, **options: Any) -> Any:
+    """Return what is clipped to a threshold that is a hundredth too small."""
+    return ORIGINAL(grads, clip_norm * 0.99 if isinstance(clip_norm, float) else clip_norm, **options)
+
+
+def answer_without_care(adapter: Any, message: Any) -> Any:
+    """Return an answer as a host would that trusts what it is asked."""
+    return wire.reply_to_json(adapter.call(wire.call_from_json(message)), message["number"])
+
+
+@contextlib.contextmanager
+def call_without_care(inputs: Any) -> Iterator[SimpleNamespace]:
+    """Let through what a function raises."""
+    del inputs
+    yield SimpleNamespace(warnings=())
+
+
+def join_lines(paragraphs: Sequence[str]) -> str:
+    """Return a docstring without escapes."""
+    return '"""' + "\n".join(paragraphs) + '"""'
+
+
+ORIGINAL = gradclip_spec.clip_by_norm
+
+#: For each target: the module and the name in it that are broken, and what stands there instead.
+BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
+    "answers": [(host_process, "message_of", json.loads)],
+    "greetings": [(wire, "check_subjects", tuple)],
+    "calls": [(host, "answer", answer_without_care)],
+    "records": [(reading, "_validator", lambda kind: NoSchema())],
+    "scripts": [(script, "docstring_literal", join_lines)],
+    "known_files": [(pins, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
+    "own_files": [(script, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
+    "command_line": [(cli, "_escape_errors", contextlib.nullcontext)],
+    "reference": [(gradclip_spec, "clip_by_norm", clip_too_far)],
+    "scripted_host": [(host_process, "message_of", json.loads)],
+    "plain_functions": [(plain, "framework_call", call_without_care)],
+}
+
+
+def test_each_target_is_proved() -> None:
+    """No target is left out."""
+    assert set(BREAKS) == set(NAMES)
+
+
+@pytest.mark.exam(sample=1)
+@pytest.mark.parametrize(
+    ("target", "place", "name", "broken"),
+    [(target, *one) for target, breaks in BREAKS.items() for one in breaks],
+    ids=[f"{target}-{one[1]}" for target, breaks in BREAKS.items() for one in breaks],
+)
+def test_target_finds_what_is_broken(
+    target: str, place: Any, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few turns find it; without the break they find nothing, as other tests show."""
+    monkeypatch.setattr(place, name, broken)
+
+    assert any(run_turn(target, seed=1, turn=turn, shrink=False)[1] for turn in range(TURNS))

@@ -1,4 +1,4 @@
-"""What adapters share: a call is checked against its subject, its gradients become tensors, and threads make it."""
+"""Help adapters to check a call against its subject, to build its tensors, and to make it in several threads."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ FEATURE_OF_LAYOUT = {
     "broadcast": "broadcast",
 }
 
-#: All threads make their calls at once in so many ROUNDS. In every other round each pauses at its first PAUSES lines of
-#: Python, for up to PAUSE seconds.
+#: All threads make their calls at once, in this number of ROUNDS. In every other round, each thread pauses at its first
+#: PAUSES lines of Python, for up to PAUSE seconds.
 ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 
 #: Another call interrupts a call at PLACES of its first LINES traced lines of Python. It is waited for at most PATIENCE
@@ -59,7 +59,7 @@ Tensor = TypeVar("Tensor")
 
 
 def refuse_unlisted(call: Call, subject: Subject) -> None:
-    """Refuse a call that asks for what its subject does not list.
+    """Refuse a call that its subject cannot perform.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _features_used(call: Call) -> Iterator[str]:
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
-    """Return the tensors of a call; `build` makes one of each gradient that exists and repeats no earlier one."""
+    """Return the tensors of a call; `build` makes one from each gradient that exists and does not repeat another."""
     tensors: List[Optional[Tensor]] = []
     for gradient in gradients:
         if gradient.same_as is not None:
@@ -109,7 +109,7 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
 
 
 def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
-    """Return a copy of `values` that lies in memory as `layout` says (see `Gradient.layout`).
+    """Return a copy of `values` with a layout in memory (see `Gradient.layout`).
 
     Raises
     ------
@@ -125,11 +125,11 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout == "contiguous" or values.ndim == 0:
         return values.copy(order="C")
     if layout == "strided":
-        # Repeating leaves the values in the gaps too, so that code which walks the whole buffer counts each element
-        # twice instead of failing by accident.
+        # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. With other
+        # values it might fail by accident.
         return np.repeat(values, 2, axis=-1)[..., ::2]
     if layout == "sliced":
-        # The values stand around the slice too.
+        # The buffer around the slice holds the values at its edges.
         return np.pad(values, 1, mode="edge" if values.size else "constant")[(slice(1, -1),) * values.ndim]
     if layout == "reversed":
         return np.flip(np.flip(values).copy())
@@ -137,28 +137,28 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
-    """Answer a call while other threads make another one, in which they find something else in what they share.
+    """Answer a call while other threads make another one, so that state which threads wrongly share shows.
 
-    In the other call every other element of each gradient is zero, and the options are others. First one thread makes
-    all of it between two lines of the call, each time elsewhere. Then as many threads as the option `threads` says make
-    the one and the other call; they wait for one another where they call the framework.
+    In the other call, every other element of each gradient is zero, and the options differ. First, the other call runs
+    as a whole between two lines of the call, each time at another place. Then the number of threads that the option
+    `threads` gives make the two calls at once; they wait for one another before they call the framework.
 
     Parameters
     ----------
     call
-        With the option `threads`, which is not passed on.
+        A call with the option `threads`, which is not passed on.
     answer
-        Answers a call, in whatever thread, with one :func:`framework_call` block.
+        Answers a call, in any thread, with one :func:`framework_call` block.
 
     Returns
     -------
     Reply
-        That to the same call alone; or the first that a thread got for it that is not the same bit for bit.
+        The reply to the call alone; or the first reply of a thread that differs from it in any bit.
 
     Raises
     ------
     FrameworkRaised
-        What the framework raised in any of the calls.
+        When the framework raised in any of the calls.
     """
     options = dict(call.options)
     count = options.pop("threads")
@@ -166,7 +166,7 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     other = _with_other_options(_with_other_elements(same))
     alone = answer(same)
     with warnings.catch_warnings():
-        # What is done with a warning is common to all threads.
+        # All threads share the filters of warnings.
         warnings.simplefilter("ignore")
         for reply in itertools.chain(_interrupted(answer, same, other), _at_once(answer, same, other, count)):
             if (reply.gradients, reply.norm) != (alone.gradients, alone.norm):
@@ -187,7 +187,7 @@ def _with_other_elements(call: Call) -> Call:
 
 
 def _with_other_options(call: Call) -> Call:
-    """Half the thresholds, the Euclidean norm, and the other gradients excluded where there are such."""
+    """Return the call with half the thresholds, the Euclidean norm and, if any are excluded, inverted flags."""
     options = dict(call.options)
     options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})
     options.update({name: 2.0 for name in ("norm_type",) if name in options})
@@ -206,7 +206,7 @@ def _every_other_element(gradient: Gradient) -> Gradient:
 
 
 def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
-    """Yield replies to a call that is interrupted, at another line each time, by all of another call."""
+    """Yield replies to a call that is interrupted by another whole call, each time at another line."""
 
     def answered(call: Call, at_line: Callable[[], Any]) -> Reply:
         together.manager = _traced(at_line)
@@ -257,7 +257,7 @@ def _traced(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any
 
 
 def _is_trusted(filename: str) -> bool:
-    # Below Python's own modules lie, in some installations, those of other people.
+    # Some installations keep third-party packages in the folder of Python's own modules.
     return filename.startswith(TRUSTED) and ("-packages" not in filename or filename.startswith(TRUSTED[-1]))
 
 
@@ -270,14 +270,14 @@ def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: in
             futures = [pool.submit(_after, barrier, answer, call, at_line) for call in calls]
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         for error in errors:
-            # The others' own errors are those of the barrier.
+            # The other threads fail with errors of the barrier.
             if not isinstance(error, threading.BrokenBarrierError):
                 raise error
         yield from (future.result() for future in futures[::2])
 
 
 def _hesitate() -> None:
-    """Let other threads come between any two lines, and not by chance alone."""
+    """Pause, so that other threads run between any two lines."""
     time.sleep(random.uniform(0.0, PAUSE))
 
 
@@ -288,14 +288,14 @@ def _after(
     try:
         return answer(call)
     except BaseException:
-        # Before it calls the framework, it would be waited for without end.
+        # The other threads would wait for this one forever.
         barrier.abort()
         raise
 
 
 @contextlib.contextmanager
 def _waiting(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
-    """Call the framework in one of several threads at once, traced if something is done at each line."""
+    """Call the framework at once with the other threads, and call `at_line` at each line, if it is given."""
     barrier.wait()
     with contextlib.ExitStack() as stack:
         yield [] if at_line is None else stack.enter_context(_traced(at_line, PAUSES))

@@ -1,11 +1,11 @@
-"""What an adapter is, and what it is asked.
+"""Define the contract between the suite and an adapter.
 
-The suite sends a :class:`Call`; the adapter converts the named gradients to its framework's tensors, calls one public
-entry point of the framework (a *subject*), and converts what came back to a :class:`Reply`. It never computes a clip
-of its own, and it never judges.
+The suite sends a :class:`Call`. The adapter converts the named gradients to its framework's tensors, calls one public
+entry point of the framework (a *subject*), and converts the result to a :class:`Reply`. It never computes a clip of its
+own, and it never judges.
 
-This module, `wire` and `host` need the standard library and NumPy only and run on Python 3.7, because the framework
-under test decides which Python they run in.
+This module, `wire` and `host` need only the standard library and NumPy, and run on Python 3.7: the framework under test
+decides which Python they run in.
 """
 
 from __future__ import annotations
@@ -51,37 +51,37 @@ FEATURES = {
     "in_place": "the results are written into the gradients that were passed",
     "functional": "the gradients that were passed are left as they were",
     "excludes": "a gradient can be excluded from the clip (`Gradient.need_clip` false)",
-    "optional_flags": "`need_clip` has a default, and is left out where nothing is excluded",
+    "optional_flags": "`need_clip` has a default, and is left out if nothing is excluded",
     "none_grads": "a parameter may have no gradient (`Gradient.array` is None)",
     "error_if_nonfinite": "the option `error_if_nonfinite` exists",
     "norm_type": "norms other than the Euclidean one: `Subject.norm_types` lists them",
     "min_max": "`min` may be given beside `max`",
-    "requires_min": "`min` must be given: the suite spells out the default where a case leaves it out",
+    "requires_min": "`min` must be given: the suite passes the default if a case leaves it out",
     "eps": "the option `eps` exists",
     "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
     "learning_rate": "the option `learning_rate` exists (optimizers only)",
     "compiled": "runs inside the framework's compiler or graph",
-    "compiles": "the option `compiled` makes the call inside the framework's compiler or graph, which it else is not",
+    "compiles": "the option `compiled` makes the call inside the framework's compiler or graph",
     "mixed_dtypes": "gradients of several dtypes in one call",
     "strided": "the `Gradient.layout` strided, transposed or sliced is honoured",
     "reversed": "the `Gradient.layout` reversed is honoured",
     "broadcast": "the `Gradient.layout` broadcast is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
-    "sparse": "`Gradient.rows` is honoured: gradients that hold some rows only, a row perhaps twice",
-    "flushes_subnormals": "numbers below the normal range may be taken for zero, or become zero",
+    "sparse": "`Gradient.rows` is honoured: a gradient holds only some rows, and may hold a row twice",
+    "flushes_subnormals": "numbers below the normal range may be read as zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
-    "single": "the option `as_single` passes the only gradient by itself, in no list",
+    "single": "the option `as_single` passes the only gradient by itself, not in a list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
     "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
 }
 
-#: What of an environment the host or the suite says, and no adapter.
+#: The entries of an environment that the host or the suite adds; an adapter must not give them.
 KNOWN_ELSEWHERE = ("python", "platform", "suite_python", "second_oracle")
 
 
 @dataclass(frozen=True)
 class Array:
-    """An array as it travels: little-endian bytes, row-major; bfloat16 as its 16 bits."""
+    """An array as it is sent: little-endian bytes, row-major; bfloat16 as its 16 bits."""
 
     dtype: str
     shape: Tuple[int, ...]
@@ -100,8 +100,7 @@ class Array:
         """Pack a NumPy array; `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
         values = np.asarray(values)
         name = dtype or values.dtype.name
-        # Dtypes that are not on the wire (int64, float128, ...) travel as what they are called, so that the
-        # judge can say what came back instead of a conversion hiding it.
+        # Other dtypes (int64, float128, ...) are sent under their own names, so that the judge sees them.
         order = values.dtype.newbyteorder("<") if values.dtype.kind in "iufc" else values.dtype
         return cls(name, tuple(int(n) for n in values.shape), np.ascontiguousarray(values).astype(order).tobytes())
 
@@ -124,10 +123,10 @@ class Gradient:
     #: None: the parameter has no gradient.
     array: Optional[Array]
     need_clip: bool = True
-    #: How the tensor lies in memory, the values being the same: "contiguous", "strided" (every other element of a
-    #: larger buffer along the last axis), "transposed" (the axes of the buffer are in reverse order), "sliced" (the
-    #: middle of a larger buffer), "reversed" (the elements of the buffer are in reverse order) or "broadcast" (the
-    #: first part along the first axis, to which the others are equal, stands for all of them; cannot be written into).
+    #: How the tensor lies in memory; the values are the same for each layout. "contiguous"; "strided": every other
+    #: element of a larger buffer along the last axis; "transposed": the axes of the buffer are in reverse order;
+    #: "sliced": the middle of a larger buffer; "reversed": the elements of the buffer are in reverse order;
+    #: "broadcast": all parts along the first axis share the memory of the first one, and cannot be written.
     layout: str = "contiguous"
     #: The index of an earlier gradient of the call that is the very same tensor object, or None.
     same_as: Optional[int] = None
@@ -153,42 +152,42 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the framework gave."""
+    """The framework's answer to a call."""
 
     #: The clipped gradients, in the order and number in which the framework returned them.
-    #: A row-sparse one as the rows that were passed, or dense.
+    #: A row-sparse gradient may come back as the rows that were passed, or dense.
     gradients: Tuple[Optional[Array], ...]
-    #: The norm it returned, if it returns one.
+    #: The norm that it returned, if it returns one.
     norm: Optional[Array] = None
-    #: What the gradients that were passed hold after the call; None where the adapter cannot see it.
+    #: The values of the passed gradients after the call; None if the adapter cannot read them.
     inputs: Optional[Tuple[Optional[Array], ...]] = None
-    #: For each gradient: whether the result is the very object that was passed; None where that has no meaning.
+    #: For each gradient: whether the result is the very object that was passed; None if that has no meaning.
     same_object: Optional[Tuple[bool, ...]] = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: Tuple[str, ...] = ()
-    #: Where what came back is no list of arrays: what it is, as the end of a sentence that begins with "it". There are
-    #: no `gradients` then. A refusal is raised; whatever is returned is none.
+    #: If the framework returned something other than a list of arrays: a description of it, as the end of a sentence
+    #: that begins with "it". `gradients` is empty then.
     malformed: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One public entry point of a framework, and what it can do."""
+    """One public entry point of a framework, and its abilities."""
 
-    #: The name a reader of the framework's documentation knows it by, with the mode in brackets.
+    #: The name in the framework's documentation, with the mode in brackets.
     name: str
     operation: str
     dtypes: Tuple[str, ...]
     features: Tuple[str, ...] = ()
     norm_types: Tuple[float, ...] = (2.0,)
-    #: The framework's own formula, for adapters that bring no claims file: `{"kind": "coefficient", "eps": 1e-6}`.
+    #: The framework's own formula, for adapters without a file of claims: `{"kind": "coefficient", "eps": 1e-6}`.
     formula: Optional[Mapping[str, Any]] = None
 
     def __post_init__(self) -> None:
-        """Refuse words that are not in the vocabulary: misspelt, they would make cells `unsupported` unseen."""
+        """Refuse unknown words: if they are misspelt, cells would become `unsupported` unnoticed."""
         check_name("subject", self.name)
         for p in self.norm_types:
-            # Of NaN no comparison is true.
+            # With NaN, no comparison is true.
             if not (isinstance(p, (int, float)) and p > 0):
                 message = "The subject {!r} declares a norm of the order {!r}: orders are numbers above 0.".format(
                     self.name, p
@@ -209,16 +208,16 @@ class Subject:
 
 @dataclass(frozen=True)
 class About:
-    """The framework that an adapter has found, and where."""
+    """The framework that an adapter has found, and its environment."""
 
     framework: str
-    #: Empty where it has none.
+    #: Empty if it has none.
     version: str
     #: Anything that may change a result: devices, threads, environment variables, build flags.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what a record cannot hold, and what the host and the suite find out by themselves."""
+        """Refuse texts that a record cannot hold, and entries that the host or the suite adds."""
         check_name("framework", self.framework)
         if self.version:
             check_name("version", self.version)
@@ -241,7 +240,7 @@ def check_name(what: str, name: Any) -> None:
     Raises
     ------
     BadDeclaration
-        When it does not.
+        When it does not fit.
     """
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME.number:
         message = "The {} is called {:.80}: a name is printable text of 1 to {} characters.".format(
@@ -251,19 +250,19 @@ def check_name(what: str, name: Any) -> None:
 
 
 class BadDeclaration(ValueError):
-    """What an adapter says of itself is not what the contract allows; the text is for whoever wrote the adapter."""
+    """An adapter describes itself in a way that the contract forbids; the text is for the adapter's author."""
 
 
 class BadReply(TypeError):
-    """What an adapter's `call` returned is not what the contract says; the text is for whoever wrote the adapter."""
+    """An adapter's `call` returned something that the contract forbids; the text is for the adapter's author."""
 
 
 class Unsupported(Exception):
-    """Raised by an adapter when its framework cannot do what a call asks; the text says what is missing."""
+    """Raised by an adapter when its framework cannot perform a call; the text says what is missing."""
 
 
 class FrameworkRaised(Exception):
-    """What the framework raised in answer to a call."""
+    """Raised by :func:`framework_call` in place of an exception of the framework."""
 
     def __init__(self, kind: str, text: str, inputs: Optional[Sequence[Optional[Array]]] = None) -> None:
         super().__init__("{}: {}".format(kind, text))
@@ -274,12 +273,12 @@ class FrameworkRaised(Exception):
 
 @dataclass
 class FrameworkCall:
-    """What happened inside a :func:`framework_call` block."""
+    """The warnings of a :func:`framework_call` block."""
 
     warnings: Tuple[str, ...] = ()
 
 
-#: Of a thread that is one of several: `manager`, the context in which it calls the framework.
+#: Each thread of several that call at once has a `manager` here: the context in which it calls the framework.
 together = threading.local()
 
 
@@ -294,18 +293,18 @@ def _recorded_warnings() -> Iterator[List[_warnings.WarningMessage]]:
 def framework_call(
     inputs: Optional[Callable[[], Sequence[Optional[Array]]]] = None,
 ) -> Iterator[FrameworkCall]:
-    """Mark the lines that call the framework: what they raise is the framework's answer, not the adapter's fault.
+    """Mark the lines that call the framework: an exception there is the framework's answer, not the adapter's fault.
 
     Parameters
     ----------
     inputs
-        Reads back the gradients that were passed, so that a call that raised can be checked for having changed them.
+        Reads back the gradients that were passed, so that the suite sees whether a call that raised has changed them.
 
     Yields
     ------
     FrameworkCall
-        Filled with the warnings that were issued, once the block has ended; not in one of several threads, because
-        what is done with a warning is common to all of them.
+        It holds the warnings when the block has ended. It stays empty if several threads call at once, because they
+        share the filters of warnings.
     """
     seen = FrameworkCall()
     caught: List[_warnings.WarningMessage]
@@ -321,7 +320,7 @@ def framework_call(
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says; its own code tells that, and may raise too."""
+    """Return the text of an exception; the exception's own code makes it, and may raise, too."""
     try:
         return shorten(str(error))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
@@ -329,7 +328,7 @@ def text_of(error: BaseException) -> str:
 
 
 class Adapter:
-    """Base class of adapters: names its framework, lists its subjects, answers calls."""
+    """The base class of adapters, which name their framework, list its subjects and answer calls."""
 
     def about(self) -> About:
         """Return the framework and the version that this adapter has found."""
@@ -340,20 +339,20 @@ class Adapter:
         raise NotImplementedError
 
     def call(self, call: Call) -> Reply:
-        """Convert the gradients, call the framework inside :func:`framework_call`, convert what came back.
+        """Convert the gradients, call the framework inside :func:`framework_call`, and convert the results.
 
         Raises
         ------
         Unsupported
-            When the framework cannot do what is asked.
+            When the framework cannot perform the call.
         FrameworkRaised
-            What the framework raised (see :func:`framework_call`).
+            When the framework raised (see :func:`framework_call`).
         """
         raise NotImplementedError
 
 
 def options_of(call: Call, *names: str) -> Dict[str, Any]:
-    """Return the options of a call, checked against those an adapter knows.
+    """Return the options of a call, if an adapter knows all of them.
 
     Raises
     ------

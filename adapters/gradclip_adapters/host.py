@@ -1,8 +1,8 @@
-"""The host process: an adapter behind standard input and output, one JSON line a message (see `wire`).
+"""Run an adapter as a host process: it reads and writes messages, one JSON object in each line (see `wire`).
 
-Run as `python -m gradclip_adapters.host TARGET` where the package is installed, or through `launch.py` in a Python
-that knows nothing of it. Nothing but messages reaches standard output: the descriptor is kept aside before any
-framework is imported, and whatever is printed later, by C code too, goes to standard error.
+If the package is installed, run it as `python -m gradclip_adapters.host TARGET`; in any other Python, run `launch.py`.
+Only messages reach standard output. Its descriptor is put aside before any framework is imported, and everything that
+is printed later, also by C code, goes to standard error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .limits import LINE, NAME, answer_bytes, parse_message, shorten
 
 __all__ = ["answer", "describe", "main", "read_request", "without_excess"]
 
-#: The kind of failure of a start whose error is a sentence for the user; any other comes with its traceback.
+#: The kinds of failed starts by their errors, whose texts are sentences for the user. Other errors show a traceback.
 KINDS = {
     registry.BadTarget: "bad-target",
     registry.MissingFramework: "missing-framework",
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> int:
-    """Answer calls until the suite says goodbye (0), closes the pipe (0), or sends something else (1)."""
+    """Answer calls and return the exit code: 0 if the suite says goodbye or closes the pipe, 1 for a wrong message."""
     for line in iter(lambda: _read_line(messages_in), ""):
         try:
             message = read_request(line)
@@ -98,18 +98,18 @@ def read_request(line: str) -> Optional[Dict[str, Any]]:
 
 
 def _leave(why: str) -> int:
-    """Say on standard error why the host ends; the suite shows these last words."""
+    """Write to standard error why the host ends, and return its exit code; the suite shows these last words."""
     sys.stderr.write(why + "\n")
     return 1
 
 
 def describe(adapter: Adapter) -> Dict[str, Any]:
-    """Return the message `about`: the framework, where it runs, and its subjects."""
+    """Return the message `about`: the framework, its environment and its subjects."""
     return wire.about_to_json(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
 
 
 def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return one call's answer: a reply, what the framework raised, what is unsupported, or the adapter's mistake."""
+    """Return the answer to one call: a reply, an exception of the framework, a refusal, or the adapter's mistake."""
     number = message["number"]
     try:
         call = wire.call_from_json(message)
@@ -133,12 +133,12 @@ def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def without_excess(reply: Any, call: Call) -> Reply:
-    """Return a reply that may be sent: where its arrays take too many bytes, one that says so.
+    """Return the reply; if its arrays take too many bytes to be sent, return a reply that says so.
 
     Raises
     ------
     BadReply
-        When it is not a reply as the contract has it.
+        When the reply breaks the contract.
     """
     wire.check_reply(reply)
     checked: Reply = reply
@@ -162,17 +162,17 @@ def _limit_memory(size: int) -> None:
         import resource
 
         if not sys.platform.startswith("linux"):
-            # Other systems accept the limit and do not heed it.
+            # Other systems accept the limit and ignore it.
             raise ImportError
     except ImportError:
         message = "--memory needs Linux in the process of the adapter; {} cannot limit memory.".format(sys.platform)
         raise registry.BadTarget(message) from None
-    # What is written to, and not what is reserved: frameworks reserve address space that they never touch.
+    # RLIMIT_DATA counts memory that is written, and RLIMIT_AS also address space that frameworks reserve and never use.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
 def _private_streams() -> Tuple[IO[bytes], IO[str]]:
-    """Return the pipes to the suite, out of reach of everything that prints."""
+    """Return the pipes to the suite, and redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")
     messages_out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -201,7 +201,7 @@ def _greeting_is_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
 
 
 def _read_line(stream: IO[bytes]) -> str:
-    """Return the next line, cut where it is longer than a line may be; parsing it then fails by that limit."""
+    """Return the next line, cut one byte beyond the limit of a line; parsing refuses it then."""
     return stream.readline(LINE.number + 1).decode("utf-8", "replace")
 
 

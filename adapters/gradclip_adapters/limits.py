@@ -1,8 +1,8 @@
-"""The limits of what travels between the suite and a host, and the parser that holds to them.
+"""Define the limits of messages between the suite and a host, and parse messages within them.
 
-Neither side trusts the other: a framework may print to the wrong pipe, a function may return gigabytes, a record of a
-host may be forged. So each side checks a limit before it allocates, parses or decodes what the limit is about, and
-what exceeds one is refused by the limit's name. All limits stand here, with their reasons.
+Neither side trusts the other: a framework may print to the wrong pipe, a function may return gigabytes, a record may be
+forged. So each side checks a limit before it allocates, parses or decodes anything, and an error names the limit. All
+limits stand here, with their reasons.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Limit(NamedTuple):
-    """One limit: what it counts, the largest number allowed, and why."""
+    """One limit: the things that it counts, the largest number allowed, and the reason."""
 
     name: str
     number: int
@@ -57,11 +57,11 @@ WARNINGS = Limit("warnings in a message", 100, "a call that warns more often rep
 ENTRIES = Limit("entries in an environment", 200, "adapters name less than ten")
 OPTIONS = Limit("options in a call", 50, "the contract has eleven")
 
-#: What a framework answers is in proportion to what it was given: results and inputs, in the widest dtype there is
-#: (complex256 for float16), and a fixed allowance for empty gradients and for texts.
+#: The size of an answer is in proportion to that of the call: results and inputs, in the widest dtype that there is
+#: (complex256 for float16). A fixed allowance is for empty gradients and for texts.
 BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
 
-#: The limit of how many items a list or an object holds, by the key at which it stands.
+#: The limits of the number of items in a list or an object, by its key.
 _ITEMS = {
     "shape": AXES,
     "gradients": GRADIENTS,
@@ -78,7 +78,7 @@ _ITEMS = {
     "options": OPTIONS,
 }
 
-#: The limit of a text, by the key at which it stands; `data` is bounded by its line and by its array's shape.
+#: The limits of texts, by their keys; the line and the shape of the array bound `data`.
 _TEXTS = {"framework": NAME, "version": NAME, "subject": NAME, "name": NAME, "kind": NAME, "hex": HEX, "data": LINE}
 
 _STRING = re.compile(r'"[^"]*(?:"|\Z)')
@@ -101,14 +101,14 @@ def check_limit(limit: Limit, count: int) -> None:
     Raises
     ------
     LimitExceeded
-        When it does.
+        When the count exceeds the limit.
     """
     if count > limit.number:
         raise LimitExceeded(limit, count)
 
 
 def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
-    """Return a text without its middle where it is too long: the start says what happened, the end says where."""
+    """Return a text, without its middle if it is too long: the start says what happened, the end says where."""
     if len(text) <= limit.number:
         return text
     half = limit.number // 2 - 50
@@ -117,7 +117,7 @@ def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
 
 
 def answer_bytes(call: Call) -> int:
-    """Return how many bytes all arrays of an answer to a call may take."""
+    """Return the number of bytes that all arrays of an answer to a call may take together."""
     total = 0
     for gradient in call.gradients:
         if gradient.array is None:
@@ -131,7 +131,7 @@ def answer_bytes(call: Call) -> int:
 
 
 def answer_line_bytes(call: Call) -> int:
-    """Return how many bytes the line of an answer to a call may take: base64, names and texts beside the arrays."""
+    """Return the number of bytes that the line of an answer to a call may take, with base64, names and texts."""
     return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)
 
 
@@ -143,7 +143,7 @@ def parse_message(line: str) -> Dict[str, Any]:
     LimitExceeded
         When the line exceeds one of the limits; most are checked before the line is parsed.
     ValueError
-        When the line is not strict JSON, holds no object, or a key stands twice in an object.
+        When the line is not strict JSON or not an object, or when a key stands twice in an object.
     """
     check_limit(LINE, len(line))
     _check_structure(line)
@@ -161,9 +161,9 @@ def parse_message(line: str) -> Dict[str, Any]:
 
 
 def _check_structure(line: str) -> None:
-    """Check the nesting, the number of values and the digits of a line that is not parsed yet."""
+    """Check the nesting, the number of values and the digits of a line before it is parsed."""
     if "\\" in line:
-        # In this order: what is left of an escaped backslash escapes nothing.
+        # Remove escaped backslashes first, because the second one of a pair escapes nothing.
         line = line.replace("\\\\", "").replace('\\"', "")
     structure = _STRING.sub('""', line)
     check_limit(VALUES, structure.count(",") + structure.count("[") + structure.count("{"))

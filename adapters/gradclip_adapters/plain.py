@@ -1,14 +1,14 @@
-"""Any function on NumPy arrays as an adapter; what it can do is read off its signature.
+"""Make an adapter of any function on NumPy arrays; its signature shows its abilities.
 
-The function is called as `fn(grads, *, clip_norm)` (clip by norm, by global norm) or `fn(grads, *, max, min)` (by
-value). `grads` is a list of NumPy arrays, with None where a parameter has no gradient. It is also given, if it takes
-them, `need_clip` (a list of bool; left out where it has a default and the case excludes nothing), and `norm_type` and
-`error_if_nonfinite` (when the case sets them). `**kwargs` counts as taking them all, and shows no default. A parameter
-that it does not take makes the ability `unsupported`.
+The function is called as `fn(grads, *, clip_norm)` (by norm, by global norm) or as `fn(grads, *, max, min)` (by value).
+`grads` is a list of NumPy arrays, with None for a parameter without a gradient. If the function takes them, it also
+gets `need_clip` (a list of bool, left out if it has a default and the case excludes nothing), and `norm_type` and
+`error_if_nonfinite` (if the case sets them). `**kwargs` takes all of them, without defaults. If the function lacks a
+parameter, the cases that need it are `unsupported`.
 
-It returns the list of clipped gradients, or `(list, total_norm)`; a function that works in place may return None or
-the norm alone, and then what it was given is the result. No signature tells whether a clip by global norm returns the
-norm: the feature `may_return_norm` asks the suite to find out (`gradclip_conformance.run.probing`).
+The function returns the list of clipped gradients, or `(list, total_norm)`. A function that works in place may return
+None or only the norm; then the arrays that it got are the results. A signature does not show whether a clip by global
+norm returns the norm: the feature `may_return_norm` asks the suite to find out (`gradclip_conformance.run.probing`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PARAMETERS = {
 #: The feature that a parameter brings.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
-#: What a case may leave out, so that a function must have a default for it.
+#: A case may leave these out, so that a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")
 
 
@@ -58,21 +58,21 @@ class PlainFunction(Adapter):
     Parameters
     ----------
     function
-        What to call; see the module's description.
+        The function; see the module's description.
     operation
         `clip_by_value`, `clip_by_norm` or `clip_by_global_norm`.
     dtypes
-        The dtypes of the gradients that it is given; bfloat16 needs the package ml_dtypes.
+        The dtypes of the gradients that it gets; bfloat16 needs the package ml_dtypes.
     in_place
-        True: it must write its results into the arrays it is given; False: it must leave them as they were; None:
-        neither is asked of it.
+        True: it must write its results into the arrays that it gets. False: it must leave them as they are. None:
+        nothing is asked.
     name
-        The subject's name; `module:function` unless given.
+        The subject's name; `module:function` by default.
 
     Raises
     ------
     TypeError
-        When the function cannot be called as its operation needs.
+        When the function cannot be called for its operation.
     ValueError
         When there is no such operation.
     """
@@ -110,7 +110,7 @@ class PlainFunction(Adapter):
         return About(self._source, "", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[Subject]:
-        """Return the one function; whether a clip by global norm returns the norm is for the suite to find out."""
+        """Return the function as the only subject."""
         return [self._subject]
 
     def call(self, call: Call) -> Reply:
@@ -123,7 +123,7 @@ class PlainFunction(Adapter):
     def _keywords(self, call: Call) -> Dict[str, Any]:
         keywords = {name: value for name, value in call.options.items() if name != "reused"}
         flags = [gradient.need_clip for gradient in call.gradients]
-        # By default all are included: a default is tried wherever a case lets it.
+        # A default for the flags must include all gradients; leaving them out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
         missing = sorted(self._required - set(keywords))
@@ -135,7 +135,7 @@ class PlainFunction(Adapter):
     def _answer(self, call: Call) -> Reply:
         keywords = self._keywords(call)
         arrays = build_tensors(call.gradients, _array)
-        # The function has a list of its own: what it does to the list must not hide what it did to the arrays.
+        # The function gets a list of its own, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         allowed = answer_bytes(call)
         with framework_call(lambda: _pack(arrays, allowed)) as seen:
@@ -143,7 +143,7 @@ class PlainFunction(Adapter):
                 _fill(arrays, earlier)
                 self._function(list(arrays), **self._keywords(earlier))
                 _fill(arrays, call)
-            # Read inside the block, because in threads another call comes in between.
+            # Read inside the block, because another thread may call between the two.
             reply = _read(self._function(passed, **keywords), passed, arrays, allowed)
         return replace(reply, inputs=_pack(arrays, allowed), warnings=seen.warnings)
 
@@ -198,7 +198,7 @@ def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
 
 
 def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:
-    """Put the gradients of a call into the arrays that were made for one like it."""
+    """Write the gradients of a call into arrays that were made for a call of the same form."""
     for array, gradient in zip(arrays, call.gradients):
         if array is not None and gradient.array is not None:
             array[...] = gradient.array.numpy()
@@ -210,7 +210,7 @@ def _read(
     arrays: Sequence[Optional[np.ndarray[Any, Any]]],
     allowed: int,
 ) -> Reply:
-    """Return what a function returned as a reply; what cannot be read was returned all the same, and not raised."""
+    """Return a reply with the results of a function; if they cannot be read, the reply says so."""
     try:
         clipped, norm = _split(result, passed)
         (packed_norm,) = _pack([_on_the_wire(norm)], allowed)
@@ -223,7 +223,7 @@ def _read(
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """Return the clipped gradients and the norm (None if there is none) in what a function returned."""
+    """Return the clipped gradients and the norm, or None, from the result of a function."""
     if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
@@ -235,8 +235,8 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 
 
 def _on_the_wire(norm: Any) -> Any:
-    """Return a norm in a dtype that travels; no rule is about the dtype of a norm."""
-    # A Python int (the sum over an empty list, say) is a number without a dtype.
+    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm."""
+    # A Python int has no dtype; the sum over an empty list is one.
     if type(norm) is int:
         return float(norm)
     if getattr(norm, "dtype", None) == np.longdouble:
@@ -246,12 +246,12 @@ def _on_the_wire(norm: Any) -> Any:
 
 
 def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
-    """Pack arrays that take no more than so many bytes in all; each is looked at before it is copied.
+    """Pack arrays, and check before each copy that they do not take more than the allowed bytes in all.
 
     Raises
     ------
     ValueError
-        When there are too many, or they take more.
+        When there are too many arrays, or when they take too many bytes.
     """
     check_limit(GRADIENTS, len(values))
     packed: List[Optional[Array]] = []
@@ -294,7 +294,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
 
 
 def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Return which results are the very objects that were passed; None when the counts differ."""
+    """Return which results are the very objects that were passed; None if the counts differ."""
     if len(clipped) != len(arrays):
         return None
     return tuple(result is array for result, array in zip(clipped, arrays))

@@ -1,7 +1,7 @@
-"""The names of adapters, and how a name, a file or a function becomes an adapter.
+"""Find adapters: by a name, in a file, or as a function.
 
-`BUILT_IN` repeats the entry points of `pyproject.toml` because a host in a framework's own Python (3.7, nothing
-installed) has no metadata to read them from; a test proves that the two agree.
+`BUILT_IN` repeats the entry points of `pyproject.toml`, because a host in a framework's own Python (3.7, without this
+package) has no metadata to read. A test proves that the two agree.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ BUILT_IN = {
 
 
 class BadTarget(Exception):
-    """What was named is no adapter; the text says what was looked for, what was found, and what to do."""
+    """A target does not name an adapter; the text says what was looked for, what was found, and what to do."""
 
 
 class MissingFramework(Exception):
-    """The adapter exists, and this Python lacks the framework that it needs."""
+    """The adapter exists, but this Python lacks the framework that it needs."""
 
 
-#: What the option `--in-place` of a host says of a plain function.
+#: The values of a host's option `--in-place`, which is for a plain function.
 IN_PLACE: Dict[Optional[str], Optional[bool]] = {None: None, "yes": True, "no": False}
 
 
 def installed() -> Dict[str, str]:
-    """All adapters by name, as "module:object": the built-in ones and the entry points `gradclip.adapters`."""
+    """Return all adapters by name, as "module:object": the built-in ones and the entry points `gradclip.adapters`."""
     names = dict(BUILT_IN)
     try:
         from importlib.metadata import entry_points
@@ -60,10 +60,10 @@ def installed() -> Dict[str, str]:
 
 
 def kind_of(target: str) -> str:
-    """Which door a target goes through: "file", "function" or "name"."""
+    """Return the kind of a target: "file", "function" or "name"."""
     if target.endswith(".py"):
         return "file"
-    # A Windows path has a colon too, and a file of functions has both: "C:/x/clips.py:clip".
+    # A Windows path has a colon, too; a function in such a file has two: "C:/x/clips.py:clip".
     return "function" if ":" in target else "name"
 
 
@@ -74,25 +74,25 @@ def resolve(
     in_place: Optional[bool] = None,
     name: Optional[str] = None,
 ) -> Adapter:
-    """Import what a target names and make the adapter.
+    """Return the adapter that a target names.
 
     Parameters
     ----------
     target
         The name of an adapter, the path of a Python file that defines one, or "module:function".
     operation
-        For a plain function: which of the three operations it performs.
+        For a plain function: the operation that it performs.
     dtypes
         For a plain function: the dtypes it is called with.
     in_place
-        For a plain function: whether it writes its results into what it is given; None where nothing is known.
+        For a plain function: whether it writes its results into the arrays that it gets; None if that is unknown.
     name
-        For a plain function: the name to show it by.
+        For a plain function: the name that is shown.
 
     Raises
     ------
     BadTarget
-        When there is no such adapter, file or function, or it is not what an adapter must be.
+        When there is no such adapter, file or function, or when it is not an adapter.
     MissingFramework
         When the adapter's framework cannot be imported.
     """
@@ -145,7 +145,7 @@ def _from_file(path: str) -> Adapter:
 
 
 def _module_of_file(path: str) -> ModuleType:
-    """Import a file under a name of its own; `if __name__ == "__main__":` is false in it."""
+    """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
     if not Path(path).exists():
         message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
         raise BadTarget(message)
@@ -172,7 +172,7 @@ def _module_of_file(path: str) -> ModuleType:
 
 
 def _function_of(target: str) -> Any:
-    """Import what "module:function" or "file.py:function" names."""
+    """Return the function that "module:function" or "file.py:function" names."""
     where, _, attribute = target.rpartition(":")
     if not where or not attribute:
         message = "{!r} is not of the form module:function.".format(target)

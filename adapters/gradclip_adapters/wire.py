@@ -1,4 +1,4 @@
-"""The messages between the suite and a host process: one JSON object a line, versioned.
+"""Convert the messages between the suite and a host process: one JSON object in each line, with a version.
 
 ========== ============== ===========================================================================
 message    from           holds
@@ -14,8 +14,8 @@ mistake    host           the number, the traceback of a fault of the adapter it
 bye        suite          nothing: the host ends
 ========== ============== ===========================================================================
 
-Arrays are base64 of little-endian bytes with dtype and shape. A float option is `{"hex": "0x1p+0"}`, so that it reads
-back exactly and NaN and infinities need no extension of JSON. `schemas/<message>.json` describes each message.
+Arrays are base64 of little-endian bytes, with dtype and shape. A float option is `{"hex": "0x1p+0"}`: it reads back
+exactly, and NaN and infinities need no extension of JSON. `schemas/<message>.json` describes each message.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def dumps(message: Mapping[str, Any]) -> str:
 
 
 def value_to_json(value: Any) -> Any:
-    """Return an option's value with a float as hex, and anything else that JSON holds as it is."""
+    """Return an option's value for JSON: a float as hexadecimal text, any other value as it is."""
     return {"hex": float(value).hex()} if isinstance(value, float) else value
 
 
@@ -63,7 +63,7 @@ def value_from_json(value: Any) -> Any:
     Raises
     ------
     ValueError
-        When the text of a float is too long, is no hexadecimal float, or is beyond the range of float64.
+        When the text of a float is too long, not hexadecimal, or beyond the range of float64.
     """
     return _float_from_hex(value["hex"]) if isinstance(value, dict) else value
 
@@ -95,7 +95,7 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     Raises
     ------
     ValueError
-        When the shape is none, or the data are not as long as the shape says.
+        When the shape is not valid, or the data do not have the length that the shape needs.
     """
     if message is None:
         return None
@@ -114,7 +114,7 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
 def _shape_from_json(lengths: Any) -> Tuple[int, ...]:
     check_limit(AXES, len(lengths))
     for length in lengths:
-        # A boolean is an integer for Python, and is no length.
+        # To Python a boolean is an integer.
         if type(length) is not int or length < 0:
             message = "{!r:.40} is no length of an axis".format(length)
             raise ValueError(message)
@@ -134,12 +134,12 @@ def _wrong_length(found: str, shape: Sequence[int], dtype: str, expected: int) -
 
 
 def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
-    """Return the messages of a list of arrays, or None where there is nothing to say."""
+    """Return the messages of a list of arrays; None stays None."""
     return None if arrays is None else [array_to_json(array) for array in arrays]
 
 
 def gradient_to_json(gradient: Gradient) -> Dict[str, Any]:
-    """Return the message of a gradient; what is at its default is left out."""
+    """Return the message of a gradient, without values that are the default."""
     message: Dict[str, Any] = {
         "name": gradient.name,
         "array": array_to_json(gradient.array),
@@ -181,7 +181,7 @@ def call_to_json(call: Call, number: int) -> Dict[str, Any]:
 
 
 def call_from_json(message: Mapping[str, Any]) -> Call:
-    """Undo :func:`call_to_json`, less the number."""
+    """Undo :func:`call_to_json`, without the number."""
     return Call(
         subject=message["subject"],
         gradients=tuple(gradient_from_json(gradient) for gradient in message["gradients"]),
@@ -190,12 +190,12 @@ def call_from_json(message: Mapping[str, Any]) -> Call:
 
 
 def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
-    """Return the message of a reply; `malformed` is left out where there is nothing to say.
+    """Return the message of a reply; without `malformed` if that is None.
 
     Raises
     ------
     BadReply
-        When an adapter made something else than a reply, or put something else than arrays into it.
+        When it is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
     message: Dict[str, Any] = {
@@ -213,12 +213,12 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
 
 
 def check_reply(reply: Any) -> None:
-    """Refuse what is not a reply as the contract has it, with a sentence for whoever wrote the adapter.
+    """Refuse a reply that breaks the contract, with a sentence for the adapter's author.
 
     Raises
     ------
     BadReply
-        When it is not.
+        When the reply breaks the contract.
     """
     if not isinstance(reply, Reply):
         text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_type_name(reply))
@@ -261,7 +261,7 @@ def _type_name(value: Any) -> str:
 
 
 def reply_from_json(message: Mapping[str, Any]) -> Reply:
-    """Undo :func:`reply_to_json`, less the number."""
+    """Undo :func:`reply_to_json`, without the number."""
     inputs, same_object = message["inputs"], message["same_object"]
     return Reply(
         gradients=tuple(array_from_json(array) for array in message["gradients"]),
@@ -274,7 +274,7 @@ def reply_from_json(message: Mapping[str, Any]) -> Reply:
 
 
 def subject_to_json(subject: Subject) -> Dict[str, Any]:
-    """Return the message of a subject, as it stands in `about` and in the header of a record."""
+    """Return the message of a subject, for `about` and for the header of a record."""
     formula = subject.formula
     return {
         "name": subject.name,
@@ -314,24 +314,24 @@ def about_to_json(about: About, subjects: Sequence[Subject], python: str, platfo
 
 
 def about_from_json(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]]:
-    """Undo :func:`about_to_json`, less the Python and the platform.
+    """Undo :func:`about_to_json`, without the Python and the platform.
 
     Raises
     ------
     ValueError
-        When a word is not in the contract's vocabulary, or two subjects have the same name.
+        When the contract does not know a word, or when two subjects have the same name.
     """
     about = About(message["framework"], message["version"], dict(message["environment"]))
     return about, check_subjects([subject_from_json(subject) for subject in message["subjects"]])
 
 
 def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
-    """Return the subjects of an adapter, each of which must have a name of its own.
+    """Return the subjects of an adapter, if each has a name of its own.
 
     Raises
     ------
     BadDeclaration
-        When two have the same name, or what is no subject stands among them.
+        When two subjects have the same name, or when one of them is not a `Subject`.
     """
     seen = set()
     for subject in subjects:

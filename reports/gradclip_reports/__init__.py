@@ -1,4 +1,4 @@
-"""The record format, and everything drawn from records.
+"""The record format, and all reports that are made from records.
 
 `records` writes and reads records; `render` draws them.
 """

@@ -1,4 +1,4 @@
-"""Group what spoils a run, so that one fault is told once."""
+"""Group the failures of a run, so that a report shows the same fault once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bound what a record may hold, and check it before anything large is parsed or drawn.
+"""Define the limits of a record, and check them before anything large is parsed or drawn.
 
 The largest published record has 10 thousand cells, lines of 16 thousand characters and texts of 500.
 """
@@ -22,7 +22,7 @@ class OverLimit(ValueError):
 
 @dataclass(frozen=True)
 class Limit:
-    """How much of something a record may hold."""
+    """The largest number of something that a record may hold."""
 
     what: str
     number: int
@@ -134,7 +134,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Of a key that stands twice, readers would disagree about which value holds.
+    # Readers disagree about which value of a repeated key counts.
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)

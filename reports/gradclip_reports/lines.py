@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Header(Line):
-    """What was checked, by what, where and how."""
+    """The adapter and the framework that were checked, and the conditions of the run."""
 
     kind = "header"
 
@@ -120,7 +120,7 @@ class Cell(Line):
     seconds: float = 0.0
     #: The theme of the rule, under whose heading reports show it.
     theme: str = ""
-    #: What became of the gradients or of the norm, in one word of the suite: what known deviations are pinned by.
+    #: The suite's short word for the answer; known failures are pinned to it.
     behaviour: str = "none"
     #: The input in a form short enough to be read, where something differs from the rule.
     input: Any = None
@@ -139,7 +139,7 @@ class Cell(Line):
 
 @dataclass(frozen=True, kw_only=True)
 class Footer(Line):
-    """What was planned and what became of it."""
+    """The number of planned and finished cells, and the statuses of the cells."""
 
     kind = "footer"
 
@@ -149,7 +149,7 @@ class Footer(Line):
     counts: Mapping[str, int]
     plan_sha256: str
     incomplete: bool = False
-    #: What was planned and did not run: `[subject, case]` for each cell.
+    #: The planned cells that did not run, as `[subject, case]`.
     not_run: Sequence[Sequence[str]] = ()
 
 
@@ -163,7 +163,7 @@ class Run:
 
     @property
     def is_judged(self) -> bool:
-        """Answer whether any cell was judged right or wrong; else nothing can be as expected."""
+        """Return whether any cell was judged right or wrong; a run without such a cell cannot be as expected."""
         return any(cell.status not in UNJUDGED for cell in self.cells)
 
 

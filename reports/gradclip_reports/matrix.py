@@ -38,7 +38,7 @@ class Tally:
 
     @property
     def spoiled(self) -> bool:
-        """Answer whether anything is not as expected, or there is nothing at all."""
+        """Return whether anything is not as expected, or whether there are no cells."""
         return not self.counts or any(STATUSES[name].spoils for name in self.counts)
 
 

@@ -113,7 +113,7 @@ class Place:
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
         """Raise the one message about this place."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
-        # A record says what it likes; a terminal must not obey it.
+        # A record may hold control characters, which a terminal would obey.
         message = plain(f"{where}: {what}. {remedy}.")
         raise RecordError(message)
 

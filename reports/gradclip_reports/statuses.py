@@ -13,7 +13,7 @@ __all__ = ["CELL_STATUSES", "DIFFERING", "NOT_RUN", "SPOILING", "STATUSES", "UNJ
 
 
 class Status(StrEnum):
-    """A status, its signs, and what it means; as text it is what a record holds."""
+    """A status, with its signs and its meaning; its text stands in records."""
 
     #: One column wide, told apart without colour.
     glyph: str
@@ -26,23 +26,23 @@ class Status(StrEnum):
     meaning: str
 
     def __new__(cls, text: str, glyph: str, emoji: str, style: str, spoils: bool, meaning: str) -> Status:
-        """Make a member of its text, and give it its signs."""
+        """Make a member from its text, its signs and its meaning."""
         status = str.__new__(cls, text)
         status._value_ = text
         status.glyph, status.emoji, status.style = glyph, emoji, style
         status.spoils, status.meaning = spoils, meaning
         return status
 
-    ERROR = "error", "E", "⚠️", "bold white on magenta", True, "the suite's own fault"
+    ERROR = "error", "E", "⚠️", "bold white on magenta", True, "a fault of the adapter or of the suite"
     CRASH = "crash", "C", "💥", "bold white on red", True, "the framework's process died"
     TIMEOUT = "timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"
     FAIL = "fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"
-    CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known deviation that answers otherwise now"
+    CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known failure whose answer has changed"
     #: Stands in tables for a cell that was planned and did not run; no record has it.
     NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
     DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
     DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"
-    QUALITY = "quality", "≈", "📐", "blue", False, "right, outside the accuracy budget"
+    QUALITY = "quality", "≈", "📐", "blue", False, "poor accuracy that the dtype's arithmetic explains"
     UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"
     UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "the framework cannot do it"
     PASS = "pass", "✓", "✅", "green", False, "agrees with the rule"
@@ -50,7 +50,7 @@ class Status(StrEnum):
 
 NOT_RUN = Status.NOT_RUN
 
-#: By what a record holds.
+#: The statuses by their texts in records.
 STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
 #: The statuses by which a run is not as expected.

@@ -28,7 +28,7 @@ _VALUE_LENGTH = 320
 #: A screen or two: a framework's message may be a whole traceback.
 _DETAIL_LENGTH = 4000
 
-#: Nothing depends on it; but without a height, rich does not heed the width of a terminal whose TERM is "dumb".
+#: Any height serves: without one, rich ignores the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 
 

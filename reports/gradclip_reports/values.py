@@ -84,7 +84,7 @@ def _readable(value: Any, dtype: str) -> str:
 
 
 def _is_hex_float(text: str) -> bool:
-    """Answer whether a text is a hexadecimal float within the range of float64."""
+    """Return whether a text is a hexadecimal float within the range of float64."""
     if not _HEX_FLOAT.fullmatch(text):
         return False
     try:
@@ -95,7 +95,7 @@ def _is_hex_float(text: str) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    """Answer whether a value has the members of an array, of the types that an array's have."""
+    """Return whether a value has the members of an array, with the right types."""
     if not (
         isinstance(value, Mapping) and isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list)
     ):

@@ -131,7 +131,7 @@ class TestExitCodes:
             (["check", "jax"], 2, "reference-jax checks this project's own functions on jax."),
             (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
             (["check", "numpy", "--rule", "global-norm"], 2, "Did you mean 'global-norm.*'?"),
-            (["check", "numpy", "--memory", "much"], 2, "'much' is no size of memory"),
+            (["check", "numpy", "--memory", "much"], 2, "'much' is not a size of memory"),
             (["check", "numpy", "--memory", "1K"], 2, "a host needs at least 256M"),
             (["check", "numpy:clip"], 2, "say with --op which operation"),
             (["check", "numpy", "--op", "clip"], 2, "'clip' is not one of"),

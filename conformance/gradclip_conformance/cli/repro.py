@@ -61,7 +61,7 @@ def _find(file: Path, name: str, subject: str) -> tuple[Header, Cell]:
     found = of_case or [(header, cell) for header, cell in cells if cell.rule in rules]
     if not found:
         near = suggest_rules(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
-        msg = f"{file} has no cell of a case or rule {name!r}.{near}"
+        msg = f"{file} has no cell of the case or rule {name!r}.{near}"
         raise click.UsageError(plain_line(msg))
     named = [(header, cell) for header, cell in found if subject in cell.subject]
     if not named:

@@ -43,7 +43,7 @@ MANY = 4096
 
 
 class OraclesDisagreeError(Exception):
-    """The two oracles contradict each other: the suite's own fault, whatever the answer was."""
+    """The two oracles contradict each other, which is a fault of the suite."""
 
 
 def second_oracle() -> str:

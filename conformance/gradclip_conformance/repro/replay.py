@@ -1,6 +1,6 @@
 """Read cases and answers back from a record, which shows the first elements of the first gradients.
 
-A record may come from anybody: each number is parsed, each name is looked up, and what does not fit is refused.
+A record may be forged: each number is parsed, each name is looked up, and anything that does not fit is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..oracle.predict import predict
 
 __all__ = ["find_case", "shown_case"]
 
-#: The options of a find, which `--deep` gives no others.
+#: The options that `--deep` gives to a case.
 FIND_OPTIONS = {
     "clip_by_value": {"max", "min"},
     "clip_by_norm": {"clip_norm"},
@@ -33,12 +33,12 @@ FIND_OPTIONS = {
 
 
 def find_case(cell: Cell) -> Case | None:
-    """Return the case of a find of `--deep`, made of the input that the record shows; None of any other cell.
+    """Return the case that `--deep` found, made from the input in the record; None for any other cell.
 
     Raises
     ------
     NoScript
-        When the input is not one that `--deep` makes.
+        When `--deep` does not make such an input.
     """
     if not regressions.is_find(cell.case) or cell.input is None:
         return None
@@ -61,7 +61,7 @@ def find_case(cell: Cell) -> Case | None:
 def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
     """Return the case by which a script can show a cell: the case itself, unless its expectation names another.
 
-    Of a clip by value, which is element by element, it is cut to the elements that the record shows, if they are wrong.
+    A clip by value works element by element. Its case is cut to the elements that the record shows, if they are wrong.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
 
 
 def _cut(case: Case, shown: Any) -> Case:
-    """Return the case with as many elements of its gradient as the record shows, where those show what is wrong."""
+    """Return the case with only the elements that the record shows, if they show the failure."""
     answers: Sequence[Any] = shown.get("gradients", ()) if isinstance(shown, Mapping) else ()
     if len(case.gradients) != 1 or len(answers) != 1:
         return case

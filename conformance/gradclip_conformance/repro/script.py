@@ -118,7 +118,7 @@ def _subject_of(header: Header, cell: Cell) -> Subject:
     try:
         (subject,) = (subject_from_json(each) for each in header.subjects if each["name"] == cell.subject)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        msg = f"The record does not declare the subject {cell.subject!r} once, with numbers that can be read."
+        msg = f"The record must declare the subject {cell.subject!r} exactly once, with numbers that can be read."
         raise NoScript(msg) from error
     return subject
 
@@ -142,14 +142,14 @@ def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
 def _compiled(subject: str, known: Mapping[str, str]) -> str:
     """Return the name of the subject that is another one compiled."""
     if "compiled" not in known:
-        msg = f"Nobody has said how {subject} is compiled: its entry [[script]] has no `compiled`."
+        msg = f"The suite does not know how to compile {subject}: its entry [[script]] has no `compiled`."
         raise NoScript(msg)
     function, _, _ = subject.partition("[")
     return f"{function}{known['compiled']}"
 
 
 def _docstring(header: Header, cell: Cell, case: Case) -> str:
-    # Of the record only texts enter here; what the rule says comes from our own book.
+    # The docstring takes only texts from the record; the rule's statement comes from the suite's own rule book.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
     if rule is None or cell.rule != case.rule:
         msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
@@ -187,7 +187,7 @@ def _case_of(cell: Cell, subject: Subject) -> Case:
         )
         raise NoScript(msg)
     if case.operation != subject.operation:
-        msg = f"The case {cell.case!r} is not about {subject.operation}, the operation of {cell.subject!r}."
+        msg = f"The case {cell.case!r} is not one of {subject.operation}, the operation of {cell.subject!r}."
         raise NoScript(msg)
     (planned,) = plan_cells([subject], [case], Selection())
     if planned.missing is not None:
@@ -248,7 +248,7 @@ def _function_names(target: str) -> dict[str, str]:
 
 
 def _is_plain_name(name: str) -> bool:
-    """Answer whether a text is an identifier, spelled as Python spells it, and no keyword."""
+    """Return whether a text is an identifier in Python's own spelling, and not a keyword."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
@@ -314,6 +314,6 @@ def _gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
     if gradient.layout == "contiguous":
         return contiguous
     if gradient.layout not in known:
-        msg = f"Nobody has said how a gradient is made that lies in memory {gradient.layout}."
+        msg = f"The suite does not know how to make a gradient with the layout {gradient.layout!r}."
         raise NoScript(msg)
     return _fill(known[gradient.layout], {"tensor": contiguous, "ndim": str(len(gradient.array.shape))})

@@ -1,8 +1,8 @@
-"""Virtual environments for frameworks: one each, because their pins conflict.
+"""Make a virtual environment for each framework, because their requirements conflict.
 
-An environment is made by the interpreter it is for (`python -m venv`, which every Python has, where the tools that
-make environments drop old versions) and filled by its own pip. One that is ready is used again until its recipe in
-`gradclip_adapters/environments.toml` changes.
+The interpreter of the right version makes the environment with `python -m venv`: every Python has that, while other
+tools drop old versions. The environment's own pip installs the framework. An environment is used again until its recipe
+in `gradclip_adapters/environments.toml` changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EnvironmentProblem(Exception):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an adapter's framework needs."""
+    """The requirements of an adapter's framework."""
 
     module: str
     python: str | None = None
@@ -66,7 +66,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def framework_is_here(adapter: str) -> bool:
-    """Whether this Python has an adapter's framework; one without a recipe came with its own package, and is here."""
+    """Return whether this Python has an adapter's framework; an adapter of another package is taken to have it."""
     recipe = recipes().get(adapter)
     if recipe is None:
         return True
@@ -95,7 +95,7 @@ def make_environment(adapter: str) -> str:
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     ready = folder / READY
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Whoever comes while it is being made waits for it.
+    # Another process that needs the environment waits until it is made.
     with FileLock(folder.with_name(f"{adapter}.lock")):
         if ready.exists() and ready.read_text(encoding="utf-8") == fingerprint:
             return python
@@ -107,14 +107,14 @@ def make_environment(adapter: str) -> str:
 
 
 def _base(interpreter: str) -> str:
-    """Return where an interpreter is installed: all its virtual environments lead to the same place."""
+    """Return the place of an interpreter's installation, which all its virtual environments share."""
     if interpreter == sys.executable:
         return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
     return os.path.realpath(interpreter)
 
 
 def environments_folder() -> Path:
-    """Return where the environments lie: `GRADCLIP_VENVS`, or the user's cache."""
+    """Return the folder of the environments: `GRADCLIP_VENVS`, or one in the user's cache."""
     if chosen := os.environ.get("GRADCLIP_VENVS"):
         return Path(chosen).resolve()
     return platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"

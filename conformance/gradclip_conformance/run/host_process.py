@@ -1,10 +1,10 @@
-"""The suite's end of a host process: starts it, asks it, and replaces it when it dies, hangs or talks rubbish.
+"""Start a host process, send it calls, and replace it when it dies, hangs or sends something wrong.
 
-Starting: the process is launched; `hello` is sent; `about` or `failed` comes back within the start limit.
-Asking: one `call` is sent; its answer comes back within the case's limit. Whatever else happens, the process is ended,
-the reason becomes the answer of this one call, and the next call starts a new process.
-Both limits hold for what is sent and for what comes back: a thread writes, and only the answer is waited for.
-What the host sends is never trusted: `pipes` reads it in pieces and stops at a limit, `messages` checks what it holds.
+Start: the suite launches the process and sends `hello`; `about` or `failed` must come back within the start limit.
+Call: the suite sends one `call`, and its answer must come back within the time limit of a case. If anything else
+happens, the suite ends the process, the reason becomes the answer to this call, and the next call starts a new process.
+A thread writes, so that the suite waits only for the answer, and the limits hold for both directions.
+The suite does not trust the host: `pipes` reads in pieces and stops at a limit, `messages` checks the contents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .probing import EarlyAnswers, find_returned_norms
 
 __all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped", "start_seconds"]
 
-#: What would make a framework answer differently from machine to machine, or chatter. A user's own setting wins.
+#: These keep frameworks quiet, and their answers the same on every machine. A user's own setting wins.
 PINNED_ENVIRONMENT = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "JAX_ENABLE_X64": "1",
@@ -50,24 +50,24 @@ START_SECONDS = 300.0
 IMPORT_SECONDS = 20.0
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
-#: How long the first line of a host may be: the subjects of a framework, and the traceback where there are none.
+#: The limit of a host's first line, which holds the subjects of a framework, or a traceback.
 START_BYTES = 16 << 20
-#: How soon a host that starts notices that the run was stopped.
+#: While a host starts, the suite looks this often whether the run was stopped.
 TURN_SECONDS = 0.25
-#: Set by a run for the hosts that are started in it: whether it was stopped.
+#: A run sets this for the hosts that it starts; the event says that the run was stopped.
 run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
 SAME_VERSION = "install the same gradclip-spec on both sides."
-#: Python refuses to wait for longer than about twice this (on the commonest systems, 300 years).
+#: Python refuses to wait for more than about twice this time (300 years on common systems).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
 
 
 def start_seconds(call_seconds: float) -> float:
-    """Return the limit for the start of a plain function: to import a module takes no longer than a framework does."""
+    """Return the time limit for the start of a host with a plain function, whose module must be imported."""
     return min(START_SECONDS, IMPORT_SECONDS + call_seconds)
 
 
 def host_command(python: str | None = None, command: str | None = None) -> list[str]:
-    """Return the command that starts a host, less the target: a Python executable, or any launcher of a process."""
+    """Return the command that starts a host, without the target; `command` may be any launcher of a process."""
     if command is not None:
         return shlex.split(command)
     launcher = Path(gradclip_adapters.__file__).with_name("launch.py")
@@ -75,7 +75,7 @@ def host_command(python: str | None = None, command: str | None = None) -> list[
 
 
 class HostProcess:
-    """A host process that is started when it is first needed and again after each death."""
+    """A host process; after its death, the next call starts a new one."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class HostProcess:
             raise
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Return the answer to one call; never raise for what the host does."""
+        """Return the answer to one call; whatever the host does, this does not raise."""
         return self._early.take(call) or self._ask(call, timeout)
 
     def _ask(self, call: Call, timeout: float) -> Answer:
@@ -141,7 +141,7 @@ class HostProcess:
         self._end()
 
     def kill(self) -> None:
-        """End the process at once, from any thread; a call that waits for it is answered with its death."""
+        """End the process at once, from any thread; a call that waits for it gets the answer `Died`."""
         self._closed = True
         process = self._process
         if process is not None:
@@ -210,7 +210,7 @@ class HostProcess:
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        """Have a message written; that it cannot be is seen when the answer is read."""
+        """Queue a message to be written; if that fails, no answer will come."""
         self._sent.write(wire.dumps(message) + "\n")
 
     def _receive(self, timeout: float, limit: int) -> str | None:
@@ -234,7 +234,7 @@ class HostProcess:
         return self._closed or (self._stopped is not None and self._stopped.is_set())
 
     def _death(self) -> str:
-        """Return how the process ended, and the last of what it said on standard error."""
+        """Return how the process ended, with its last lines on standard error."""
         assert self._process is not None
         process = self._process
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -254,8 +254,7 @@ class HostProcess:
             return
         _kill_group(process)
         process.wait()
-        # Each stream is closed by the thread that works on it. Closed from here, one that a process which the host has
-        # left behind still holds would be waited for.
+        # Each stream is closed by its own thread. If a child of the host still holds it, closing it here would block.
         self._sent.close()
 
 
@@ -268,7 +267,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _understood(line: str, number: int, call: Call) -> Answer:
-    """Return the answer that a line holds, or the death of a host that talks rubbish."""
+    """Return the answer that a line holds, or `Died` if the line is not an answer."""
     try:
         message = message_of(line)
         if message.get("number") != number:
@@ -288,13 +287,13 @@ def _understood(line: str, number: int, call: Call) -> Answer:
             case "mistake":
                 return Mistaken(message["text"])
             case other:
-                return Died(f"The host sent a message of the kind {other!r}, which is no answer.")
+                return Died(f"The host sent a message of the kind {other!r}, which is not an answer.")
     except ValueError as error:
         return Died(f"The host's answer is not a message: {error}")
 
 
 def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
-    """Refuse inputs that cannot be those of the call, read back after it."""
+    """Refuse inputs, read back after a call, that cannot be those of the call."""
     if inputs is not None and len(inputs) != len(call.gradients):
         msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
         raise ValueError(msg)

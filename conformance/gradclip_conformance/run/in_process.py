@@ -1,7 +1,7 @@
-"""An adapter in the suite's own process: no host, no time limit, no limit of memory, no protection from a crash.
+"""Call an adapter in the suite's own process, without limits of time or memory, and without protection from a crash.
 
-Of what a function raises to end its process, only a Ctrl-C ends this one: it may be a program with a verdict to give.
-For plain functions given to `check_clipper` that no other process can import, such as closures.
+`check_clipper` does this with plain functions that no other process can import, such as closures. If a function raises
+`SystemExit`, the check goes on; only a Ctrl-C ends it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class InProcess:
 
     def _call(self, call: Call) -> Answer:
         try:
-            # What the suite does with floating-point errors for itself is not the function's concern.
+            # The function sees the caller's settings for floating-point errors, not those of the suite.
             with np.errstate(**self._floating_point_errors):
                 return Replied(without_excess(self._adapter.call(call), call))
         except Unsupported as error:

@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, so that a hang, an exit, a crash or too much memory ends that one alone."""
+"""Run a function in a process of its own, which a hang, an exit, a crash or too much memory may end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .host_process import CASE_SECONDS, HostProcess, host_command, start_seconds
 
 __all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target", "parse_size"]
 
-#: Set in the host of an isolated function: a check that begins while its module is imported would never end.
+#: This variable marks the host of an isolated function. A check must not start there while the module is imported.
 HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -33,7 +33,7 @@ class CannotIsolate(Exception):
 
 @dataclass(frozen=True)
 class PlainOptions:
-    """What a host is told about a plain function."""
+    """The options of a host with a plain function."""
 
     operation: str
     dtypes: Sequence[str] = ()
@@ -67,7 +67,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions) -> Hos
     if importlib.util.find_spec("jsonschema") is None:
         msg = "messages between processes are checked by jsonschema, which is not installed"
         raise CannotIsolate(msg)
-    # The host looks for modules where this process does.
+    # The host gets the same path for modules as this process.
     path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
     environment: Mapping[str, str] = {"PYTHONPATH": path, HOST_MARK: "1"}
     command = [*host_command(), target, *options.arguments()]
@@ -114,7 +114,7 @@ def _module(module: ModuleType, name: str) -> str:
 
 
 def _origin(name: str) -> str | None:
-    """Return where a new process finds a module; `importlib.util.find_spec` looks at those that are imported first."""
+    """Return where a new process finds a module; `importlib.util.find_spec` looks at imported modules first."""
     path: Sequence[str] | None = None
     parts = name.split(".")
     origin = None
@@ -129,10 +129,10 @@ def _origin(name: str) -> str | None:
 
 
 def _script(module: ModuleType) -> str:
-    """Return the file of the script that runs, which may be imported where it only defines."""
+    """Return the file of the running script, if importing it only defines things."""
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file() or Path(file).suffix != ".py":
-        msg = "the program that runs is no file that can be imported"
+        msg = "the running program is not a file that can be imported"
         raise CannotIsolate(msg)
     if not _only_defines(Path(file)):
         msg = (
@@ -144,7 +144,7 @@ def _script(module: ModuleType) -> str:
 
 
 def _only_defines(path: Path) -> bool:
-    """Whether nothing happens when a script is imported: imports, definitions, constants and a guarded main part."""
+    """Return whether a script holds only imports, definitions, constants and a guarded main part."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -174,14 +174,15 @@ def parse_size(text: str | int) -> int:
     Raises
     ------
     ValueError
-        When it is none, or too small for a host to start.
+        When the text is not a size, or the size is too small for a host to start.
     """
     matched = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
     if matched is None:
-        msg = f"{text!r} is no size of memory; write 4G or 512M."
+        msg = f"{text!r} is not a size of memory; write 4G or 512M."
         raise ValueError(msg)
     size = int(matched[1]) * UNITS[matched[2].upper()]
     if not SMALLEST <= size < 1 << 63:
-        msg = f"{text} of memory are too {'few' if size < SMALLEST else 'many'}: a host needs at least 256M to start."
+        how = "little: a host needs at least 256M to start" if size < SMALLEST else "much"
+        msg = f"{text} of memory is too {how}."
         raise ValueError(msg)
     return size

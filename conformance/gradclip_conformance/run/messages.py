@@ -1,4 +1,4 @@
-"""Check lines that should be messages against their schemas; one sentence says what is wrong with a line."""
+"""Parse the lines that a host sends, and check them against the schemas of messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SHOWN_CHARACTERS = 120
 
 
 def message_of(line: str) -> dict[str, Any]:
-    """Return the message that a line holds, as its schema says.
+    """Return the message that a line holds.
 
     Raises
     ------
     ValueError
-        When it holds none, or exceeds a limit; the text is the first thing that is wrong.
+        When the line exceeds a limit, or is not a message that satisfies its schema; the text names one fault.
     """
     message = parse_message(line)
     kind = message.get("message")

@@ -1,7 +1,7 @@
-"""The pipes to a host: what is written, what is read, and where reading stops.
+"""Write to the pipes of a host, and read from them within limits.
 
-A thread works on each pipe, because a host may neither read nor write. What a host writes is read in pieces, so that a
-line without an end costs no more memory than the limit of a line.
+Each pipe has a thread of its own, because a host may stop reading or writing. Output is read in pieces, so that a line
+without an end takes no more memory than the limit of a line.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import IO
 __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 
 PIECE = 1 << 16
-#: Lines that nobody has asked for: a host that sends more talks without being asked.
+#: A host may send this many lines ahead of the calls.
 UNASKED_LINES = 16
-#: How much of standard error is kept, and how much of one of its lines is shown.
+#: The amount of standard error that is kept, and the length of its lines that is shown.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
 
 
@@ -26,7 +26,7 @@ class PipeFlooded(Exception):
 
 
 class LineWriter:
-    """Writes lines to a pipe in a thread of its own."""
+    """A writer of lines to a pipe, with a thread of its own."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -36,7 +36,7 @@ class LineWriter:
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Have a line written; whether it can be is not told."""
+        """Queue a line to be written; errors are not reported."""
         self._lines.put(line)
 
     def close(self) -> None:
@@ -44,8 +44,7 @@ class LineWriter:
         self._lines.put(None)
 
     def _run(self, stream: IO[bytes]) -> None:
-        # The stream is closed here: closed from another thread, one that a process which the host has left behind
-        # still holds would be waited for.
+        # Close the stream here. If a child of the host still holds it, closing it in another thread would block.
         with contextlib.suppress(OSError), stream:
             for line in iter(self._lines.get, None):
                 stream.write(line.encode("utf-8"))
@@ -53,26 +52,26 @@ class LineWriter:
 
 
 class LineReader:
-    """Reads lines from a pipe in a thread of its own, each no longer than its limit."""
+    """A reader of lines from a pipe, with a thread of its own and a limit for each line."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[str | PipeFlooded | None] = queue.Queue()
         self._limit = 0
 
     def start(self, stream: IO[bytes], limit: int) -> None:
-        """Begin to read a stream whose first line may have so many bytes."""
+        """Begin to read a stream; `limit` is the number of bytes that its first line may have."""
         self._limit = limit
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
     def read(self, timeout: float, limit: int) -> str | None:
-        """Return the next line, which may have so many bytes, or None where the pipe is closed.
+        """Return the next line, which may have `limit` bytes, or None if the pipe is closed.
 
         Raises
         ------
         TimeoutError
             When no line is complete within the time.
         PipeFlooded
-            When the line is longer, or there are many lines that nobody has asked for.
+            When the line is longer, or when there are too many lines that nobody has asked for.
         """
         self._limit = limit
         try:
@@ -88,7 +87,7 @@ class LineReader:
             self._lines.put(self._read_all(stream))
 
     def _read_all(self, stream: IO[bytes]) -> PipeFlooded | None:
-        """Hand on each line until the stream ends (None), or a limit is exceeded."""
+        """Queue each line; return None when the stream ends, or an error when a limit is exceeded."""
         begun = bytearray()
         while piece := _read_piece(stream):
             *ended, rest = piece.split(b"\n")
@@ -112,7 +111,7 @@ class LineReader:
 
 
 class Tail:
-    """Keeps the last of what is written to a pipe; however much that is, it takes no more memory."""
+    """A reader that keeps only the end of the output, so that its memory is bounded."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -123,8 +122,8 @@ class Tail:
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
     def last_lines(self, count: int) -> list[str]:
-        """Return the last lines that are not empty, without what is too long of each."""
-        # What a process wrote before it ended may still be under way.
+        """Return the last lines that are not empty, each cut to its end if it is too long."""
+        # The last output of a process may arrive after its end.
         self._ended.wait(0.5)
         lines = [line.strip() for line in self._kept.decode("utf-8", "replace").splitlines()[-count:]]
         return [line[-TAIL_LINE:] for line in lines if line]
@@ -137,7 +136,7 @@ class Tail:
 
 
 def _read_piece(stream: IO[bytes]) -> bytes:
-    """Return some bytes as soon as there are any, or none at the end."""
+    """Return bytes as soon as there are any; return no bytes at the end."""
     assert isinstance(stream, io.BufferedReader)
     try:
         return stream.read1(PIECE)

@@ -1,6 +1,6 @@
-"""Which cells a run has: every case that speaks of a subject's operation, once for each subject.
+"""Plan the cells of a run: for each subject, every case of its operation.
 
-A case that a subject cannot take is planned too; its cell says what is missing, so that nothing is invisible.
+A case that a subject cannot take is planned, too. Its cell says what is missing, so that no case is left out silently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PlannedCell", "Selection", "plan_cells"]
 
 @dataclass(frozen=True)
 class Selection:
-    """What of all cells a run is narrowed to; empty fields narrow nothing."""
+    """The selection of cells that a run is narrowed to; an empty field selects everything."""
 
     operations: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Selection:
     cases: tuple[str, ...] = ()
 
     def holds(self, case: Case) -> bool:
-        """Whether a case is selected: rules and cases are patterns of ids, in which `*` alone is special."""
+        """Return whether a case is selected; `rules` holds patterns of the ids of rules and cases."""
         return (
             (not self.operations or case.operation in self.operations)
             and (not self.dtypes or case.dtype in self.dtypes)
@@ -37,7 +37,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One case for one subject; `missing` says why it cannot be asked, if it cannot."""
+    """One case for one subject; `missing` gives the reason if it cannot be asked."""
 
     subject: Subject
     case: Case
@@ -55,12 +55,12 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
     ]
 
 
-#: The rule about leaving `min` out, which a subject that requires it cannot be asked.
+#: The rule about leaving out `min`; a subject that requires `min` cannot be asked.
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
 def _with_both_bounds(case: Case, subject: Subject) -> Case:
-    """Return the case with the default of `min` spelled out, for a subject that takes no call without `min`."""
+    """Return the case with the default of `min` written out, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})

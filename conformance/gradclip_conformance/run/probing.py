@@ -1,8 +1,8 @@
-"""Finding out whether a function returns the norm, which no signature tells.
+"""Find out whether a function returns the norm, which its signature does not show.
 
-A subject that declares `may_return_norm` is called once or twice before its cells are planned. Both calls are those of
-cases. Their answers are kept for these cases, so a function that counts its calls sees none more. Because they are
-ordinary calls, a function that hangs, exits or dies in the first of them costs the same as in any other.
+A subject that declares `may_return_norm` is called once or twice before its cells are planned. Two cases make the same
+calls, and get these answers, so that the function gets no additional calls. A hang, an exit or a crash here has the
+same effect as in any other call.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PROBED = "may_return_norm"
 #: The feature that it may become.
 FOUND = "returns_norm"
 
-#: Below and above the norm of the gradients 3 and 4: some functions return it only where they clip.
+#: Below and above 5, the norm of the gradients 3 and 4: some functions return the norm only if they clip.
 THRESHOLDS = (1.0, 8.0)
 
 
 class EarlyAnswers:
-    """The answers to calls that were made before any cell was asked; each is given once."""
+    """The answers to calls that were made before the cells; each is given out once."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[Call, Answer]] = []
@@ -38,7 +38,7 @@ class EarlyAnswers:
         self._kept.append((call, answer))
 
     def take(self, call: Call) -> Answer | None:
-        """Return the answer to a call that was made early, the first time that it is asked for."""
+        """Return the kept answer to a call, and forget it; None if there is none."""
         for place, (early, answer) in enumerate(self._kept):
             if early == call:
                 del self._kept[place]
@@ -47,7 +47,7 @@ class EarlyAnswers:
 
 
 def find_returned_norms(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
-    """Return the description with `returns_norm` where a call shows it, and without `may_return_norm`."""
+    """Return the description with `returns_norm`, if a call shows that, in the place of `may_return_norm`."""
     subjects = tuple(
         _settle(subject, ask, early) if PROBED in subject.features else subject for subject in description.subjects
     )
@@ -56,7 +56,7 @@ def find_returned_norms(description: Description, ask: Callable[[Call], Answer],
 
 def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:
     features = set(subject.features) - {PROBED}
-    # Where neither call is answered, cases about the norm say so.
+    # If neither call is answered, the cases about the norm report that.
     failed = 0
     for threshold in THRESHOLDS:
         call = _call(subject, threshold)

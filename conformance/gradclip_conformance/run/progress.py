@@ -1,4 +1,4 @@
-"""Define what is told how a run goes on."""
+"""Define the interface that a run reports its progress to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Told how a run goes on; does nothing."""
+    """The receiver of reports about a run; this one ignores them."""
 
     def started(self, adapter: str, description: Description, planned: int) -> None:
         """Note that an adapter has started, and how many cells are planned."""
 
     def finished(self, cell: Cell) -> None:
-        """Note that a cell is known."""
+        """Note that a cell is finished."""

@@ -1,8 +1,8 @@
-"""Runs the cells of one adapter: connects, plans, asks, judges, and writes each cell as soon as it is known.
+"""Run the cells of one adapter: connect, plan, ask, judge, and write each cell as soon as it is finished.
 
-The steps, and what each can raise: connecting (`StartError`: the adapter does not start), asking (nothing: a host that
-dies or hangs is an answer), judging (nothing: a fault of the judge becomes the status `error`), writing (`OSError`).
-A Ctrl-C ends the hosts, closes the record as incomplete and raises `KeyboardInterrupt` again.
+Connecting may raise `StartError`, and writing `OSError`. Asking does not raise, because the death or hang of a host is
+an answer. Judging does not raise, because a fault of the judge becomes the status `error`. A Ctrl-C ends the hosts,
+closes the record as incomplete and raises `KeyboardInterrupt` again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RULES = {rule.id: rule for rule in rules.load()}
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run, and how."""
+    """The options of a run."""
 
     adapter: str
     connect: Callable[[], Connection]
@@ -60,7 +60,7 @@ class RunRequest:
 
 @dataclass
 class _Judged:
-    """What is known about the adapter while it runs."""
+    """The knowledge about the adapter that all jobs of a run share."""
 
     claims: tuple[Claim, ...]
     deviations: tuple[Deviation, ...]
@@ -103,7 +103,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             footer = writer.close()
     finally:
         first.close()
-    # As in the record: several jobs finish the cells in any order.
+    # Several jobs finish the cells in any order; the record has the order of the plan.
     return Run(header, writer.sort(cells), footer)
 
 
@@ -171,7 +171,7 @@ def _run_all(
     shares = [planned[job::jobs] for job in range(jobs)]
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
     try:
-        # In here, because a stop may come before all of them have been handed out.
+        # Inside the `try`, because a stop may come before all shares are submitted.
         futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
         waiting = set(futures)
         while waiting:
@@ -199,14 +199,14 @@ def _run_share(
     connection = state.connections[0] if job == 0 else request.connect()
     if job:
         state.connections.append(connection)
-        # A stop that came while the host started has not seen it.
+        # If the run was stopped while this host started, nobody has ended it.
         if state.stopped.is_set():
             connection.kill()
             return
     try:
         for planned in share:
             cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations)
-            # A cell whose host was ended by our own stop says nothing about the framework.
+            # The stop may have ended the host; then the cell says nothing about the framework.
             if state.stopped.is_set():
                 return
             finish(cell)

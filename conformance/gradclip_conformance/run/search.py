@@ -1,11 +1,11 @@
-"""`--deep`: a search for inputs that a subject fails, and the smallest of them.
+"""Search for inputs that a subject fails, for `--deep`, and shrink them.
 
-For each subject, rule and dtype hypothesis draws gradients, exclusions and thresholds, many of these beside the norm,
-from a seed; the first input that fails is shrunk. It becomes a case of its rule, `<rule>/deep-<hash>/<dtype>`, and the
-run that follows asks it like any other. Where nothing fails, the input with the largest distance of all becomes the
-case, so that a record shows that and how far the search went.
+For each subject, rule and dtype, hypothesis draws gradients, exclusions and thresholds from a seed. Many thresholds lie
+near the norm. It shrinks the first input that fails. The result becomes a case of its rule,
+`<rule>/deep-<hash>/<dtype>`, and the run that follows asks it like any other case. If nothing fails, the input with the
+largest distance becomes the case, so that the record shows how far the search went.
 
-Numbers stay so far inside the range that no square leaves it: what does has rules and cases of its own.
+No square of the numbers leaves the range: other rules and cases cover that.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .plan import PlannedCell, Selection, plan_cells
 
 __all__ = ["EXAMPLES", "Searched", "inputs", "search"]
 
-#: How many inputs are tried for each subject, rule and dtype.
+#: The number of inputs that are tried for each subject, rule and dtype.
 EXAMPLES = 100
 
-#: The rules that are searched, without their operation; what a search under each expects says `cases.found`.
+#: The rules that are searched; `cases.regressions` gives the expectation under each.
 RULES = {
     "clip_by_value": ("value.bounds", "value.excluded-untouched"),
     "clip_by_norm": (
@@ -57,18 +57,19 @@ RULES = {
     ),
 }
 
-#: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4; and a power of two more.
+#: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. A power of two within
+#: these exponents scales all of them.
 SPREAD = 4
 SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
 
 
 @dataclass
 class Searched:
-    """What a search has come to."""
+    """The results of a search."""
 
-    #: The cases that are to be asked in the run: the smallest failing input, or the worst of those that pass.
+    #: The cases to be asked in the run: the smallest failing input, or the worst input that passes.
     cases: list[Case] = field(default_factory=list)
-    #: Those of them that failed.
+    #: The cases that failed.
     failing: list[Case] = field(default_factory=list)
     tried: int = 0
 
@@ -187,10 +188,10 @@ def _array(values: Iterable[Fraction], form: Format) -> Array:
 
 
 def _threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
-    """So many numbers of the format beside the norm, or a share of it; of nothing but zeros, 1.
+    """Return a threshold: a number of steps from the norm, or a share of the norm; 1 if all elements are zeros.
 
-    The norm is that of all included gradients, or of the first one where each has its own; of elements that are clipped
-    by value it is the largest.
+    The norm is that of all included gradients, or of the first one if each has its own. For a clip by value, it is the
+    largest magnitude.
     """
     arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
     counted = arrays[:1] if rule.startswith("norm.") else arrays

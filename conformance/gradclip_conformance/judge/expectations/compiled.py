@@ -1,9 +1,8 @@
-"""Expect the same call to agree by itself and inside the framework's compiler.
+"""Expect the same results of a call by itself and inside the framework's compiler.
 
-A compiler may round otherwise, and nothing else. Each of the two answers is within the error of the arithmetic (see
-`bounds`) of the exact result, so the two are at most twice as far apart. A clip by value rounds nothing, and neither
-does what is done to a zero, to a gradient whose norm is not finite, or to one that is
-excluded: there the two are equal.
+A compiler may round differently, but must not change anything else. Each of the two answers lies within the error bound
+(see `bounds`) of the exact result, so that the two are at most two bounds apart. They must be equal where nothing is
+rounded: in a clip by value, for zeros, for a gradient whose norm is not finite, and for excluded gradients.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 @dataclass(frozen=True)
 class CompiledAgrees(Expectation):
-    """The same call inside the framework's compiler gives what it gives by itself."""
+    """The same call inside the framework's compiler gives the results that it gives by itself."""
 
     name: ClassVar[str] = "compiled-agrees"
     compiles: ClassVar[bool] = True
@@ -56,7 +55,7 @@ class CompiledAgrees(Expectation):
         return replace(case, options={**case.options, "compiled": True})
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge two answers of which one raised at least: both must have."""
+        """Judge two answers if one of them raised; then both must have raised."""
         if not any(isinstance(each, Raised) for each in answers):
             return None
         if all(isinstance(each, Raised) for each in answers):
@@ -81,7 +80,7 @@ class CompiledAgrees(Expectation):
         return Verdict(worst.status, worst.detail, worst.ulp, worst.expected or shown[0], worst.observed or shown[1])
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what is the same, and how far the rest may be apart."""
+        """Return what must be the same, and the distance that the other results may have."""
         says = "the same call inside the framework's compiler gives the same results, or both raise an error."
         return (says, distance_between_calls(predict(case)), WHAT_IS_EXACT)
 
@@ -89,7 +88,7 @@ class CompiledAgrees(Expectation):
         """Return the lines that clip both ways, and compare."""
         case, alone, compiled = script.case, script.call, script.compiled
         if compiled is None:
-            msg = f"Nobody has said how {script.subject.name} is compiled."
+            msg = f"The suite does not know how to compile {script.subject.name}."
             raise NoScript(msg)
         tolerance = 2 * max(
             errors.clip_bound * 2.0 ** (1 - FORMATS[array.dtype].precision)

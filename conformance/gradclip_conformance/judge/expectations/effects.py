@@ -1,4 +1,4 @@
-"""Expect errors, and gradients that are left as they were."""
+"""Expect errors, and gradients that stay as they are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ else:
 
 
 def _nothing_changed(case: Case, answer: Raised) -> Verdict:
-    """Judge whether what raised has left the gradients that were passed as they were."""
+    """Judge whether a call that raised has left the passed gradients as they were."""
     changed = None if answer.inputs is None else _first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
@@ -40,9 +40,9 @@ def _nothing_changed(case: Case, answer: Raised) -> Verdict:
 
 
 def _first_changed(case: Case, after: Sequence[Array | None]) -> int | None:
-    """Return the first gradient that no longer holds what was passed."""
+    """Return the index of the first gradient that has changed."""
     for i, gradient in enumerate(case.gradients):
-        # What is missing does not hold what was passed.
+        # A missing gradient has changed, too.
         now = after[i] if i < len(after) else None
         if gradient.array is not None and not same_bits(gradient.array, now, False):
             return i
@@ -50,7 +50,7 @@ def _first_changed(case: Case, after: Sequence[Array | None]) -> int | None:
 
 
 def _expect_error(script: Script, *, unchanged: bool) -> str:
-    """Return lines that fail where there is no error, or where one has changed the gradients."""
+    """Return lines that fail if there is no error, or if the gradients have changed."""
     case, call = script.case, script.call
     kept = "pass"
     if script.raised and unchanged:
@@ -62,7 +62,7 @@ def _expect_error(script: Script, *, unchanged: bool) -> str:
 
 @dataclass(frozen=True)
 class Refused(Expectation):
-    """The arguments are refused with an error, and nothing has been changed when it is raised."""
+    """The arguments are refused with an error, which is raised before anything is changed."""
 
     name: ClassVar[str] = "refused"
 
@@ -87,7 +87,7 @@ class Refused(Expectation):
 
 @dataclass(frozen=True)
 class RaisesOnNonfinite(Expectation):
-    """An error is raised; `atomic`: and nothing has been changed when it is."""
+    """An error is raised; with `atomic`, it is raised before anything is changed."""
 
     name: ClassVar[str] = "raises-on-nonfinite"
     atomic: bool = False
@@ -112,12 +112,12 @@ class RaisesOnNonfinite(Expectation):
 
 @dataclass(frozen=True)
 class InputsKept(Expectation):
-    """The gradients that were passed hold afterwards what they held before."""
+    """The gradients that are passed are the same after the call."""
 
     name: ClassVar[str] = "inputs-kept"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass where the norm is none that the dtype holds, if it has changed nothing."""
+        """Let an error pass if the dtype cannot hold the norm, and nothing was changed."""
         if isinstance(answers[0], Raised) and may_raise(context, predict(context.case)):
             return _nothing_changed(context.case, answers[0])
         return None

@@ -1,4 +1,4 @@
-"""Expect results of the right elements: those of the formula, those that were passed, or NaN that shows."""
+"""Expect the right elements: those of the formula, those that were passed, or a visible NaN."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ except Exception:
 
 
 class _Elements(Expectation):
-    """Elements that an oracle gives."""
+    """The elements that an oracle computes."""
 
     def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the results."""
         return reply.gradients
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the expected gradients, and how far from them results may lie."""
+        """Return the expected gradients, and the distance that results may have from them."""
         return describe_results(case, predict(case), type(self).__name__)
 
 
 @dataclass(frozen=True)
 class Values(_Elements):
-    """The elements are what the formula gives, to within the error bound of the arithmetic.
+    """The elements are those of the formula, to within the error bound of the arithmetic.
 
-    `wide`: the bound does not grow with the number of elements, because the rule forbids an accumulation so poor that
-    it would. `leaves_range`: a step of the formula is beyond the dtype's range. What IEEE arithmetic makes of that,
-    zeros, infinities or NaN everywhere, is then of poor quality and no failure.
+    `wide`: the bound does not grow with the number of elements, because the rule forbids sums whose error would.
+    `leaves_range`: a step of the formula is beyond the dtype's range. If that gives zeros, infinities or NaN
+    everywhere, as IEEE arithmetic does, the answer is of poor quality, but not a failure.
     """
 
     name: ClassVar[str] = "values"
@@ -57,7 +57,7 @@ class Values(_Elements):
     leaves_range: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass as poor quality where a step leaves the range, and the norm too."""
+        """Let an error pass as poor quality if a step leaves the range, and so does the norm."""
         (answer, *_) = answers
         if not (self.leaves_range and isinstance(answer, Raised) and may_raise(context, predict(context.case))):
             return None
@@ -65,7 +65,7 @@ class Values(_Elements):
         return Verdict(Status.QUALITY, detail, observed=observed_answer(answer))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the included gradients with what the formula gives."""
+        """Compare the included gradients with the formula's results."""
         case, results = context.case, replies[0].gradients
         found = measure(case, predict(case), results, case.included, context.flushes_subnormals)
         if found.grade != Status.PASS:
@@ -87,7 +87,7 @@ class Values(_Elements):
 
 
 def _elsewhere(case: Case, results: Sequence[Array | None], status: Status, detail: str, distance: float) -> Verdict:
-    """Return a finding about results that are not where they were expected."""
+    """Return a verdict on results that lie elsewhere than expected."""
     expected = {"gradients": expected_arrays(case, predict(case).gradients)}
     return Verdict(status, detail, distance, expected, shown_gradients(results[:SHOWN_ELEMENTS]))
 
@@ -128,15 +128,15 @@ class Untouched(_Elements):
 
 @dataclass(frozen=True)
 class NotSilent(Expectation):
-    """A NaN or an infinity is not passed over: the formula's result, NaN everywhere, or an error.
+    """A NaN or an infinity has a visible effect: the formula's result, NaN everywhere, or an error.
 
-    Where a subject has an option that asks for the error, it does not raise without it.
+    If a subject has an option that asks for an error, it must not raise without it.
     """
 
     name: ClassVar[str] = "not-silent"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass where no option asks for it."""
+        """Let an error pass if no option asks for it."""
         if not isinstance(answers[0], Raised) or has_option_for_errors(context):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))
@@ -147,7 +147,7 @@ class NotSilent(Expectation):
         for group in norm_groups(case):
             total = nonfinite_total(case, group)
             if total is None:
-                # A finite gradient that is clipped by its own norm is not touched by its neighbour's NaN.
+                # In a clip by norm, a NaN in one gradient must not affect another gradient.
                 found = measure(case, predict(case), reply.gradients, group, context.flushes_subnormals)
                 if found.grade == Status.FAIL:
                     sentence = found.sentence(case.operation)
@@ -184,13 +184,13 @@ class InputsWritten(_Elements):
     name: ClassVar[str] = "inputs-written"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass where the norm is none that the dtype holds."""
+        """Let an error pass if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Judge what the gradients hold as results are judged."""
+        """Judge the values that the passed gradients hold, as results are judged."""
         case, reply = context.case, replies[0]
         if reply.inputs is None:
             return NOT_READ_BACK

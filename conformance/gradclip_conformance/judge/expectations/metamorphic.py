@@ -1,4 +1,4 @@
-"""Expect the results of one call, or of two, to be related in a way that no oracle is needed for."""
+"""Expect a relation between the results of one call, or of two; a relation needs no oracle."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = ["Metamorphic"]
 
 @dataclass(frozen=True)
 class Metamorphic(Expectation):
-    """The results of one call, or of two, are related: `relations` and `single_call` name the relations.
+    """The results of one call, or of two, are related; the modules `relations` and `single_call` define the relations.
 
-    `exponent`: for scaling, the power of two.
+    `exponent`: the power of two for scaling.
     """
 
     name: ClassVar[str] = "metamorphic"
@@ -49,7 +49,7 @@ class Metamorphic(Expectation):
             raise ValueError(msg)
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:
-        """Return the second call of a relation between two, where the first one has results."""
+        """Return the second call, if the relation needs one and the first call has results."""
         if self.relation not in RELATIONS or not isinstance(first, Replied):
             return None
         if broken_form(case, first.reply) is not None:
@@ -57,7 +57,7 @@ class Metamorphic(Expectation):
         return RELATIONS[self.relation].second(case, first.reply.gradients, self.exponent)
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Look whether the relation holds."""
+        """Judge whether the relation holds."""
         if self.relation in RELATIONS:
             return self._compare(context.case, *replies)
         return OF_ONE[self.relation](context.case, replies[0], predict(context.case))
@@ -93,27 +93,26 @@ class Metamorphic(Expectation):
         return largest_distance(as_dtype(second, dtype), related, dtype)
 
     def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return the results: a formula explains a relation where it explains each of the answers."""
+        """Return the results: a formula explains a relation if it explains each of the answers."""
         return reply.gradients
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the second call, and what it has to do with the first; or what holds in one call."""
+        """Return the second call and its relation to the first; or the relation that holds in one call."""
         if self.relation not in RELATIONS:
             return (HOLDS[self.relation],)
         relation = RELATIONS[self.relation]
         says = f"A second call follows, in which {relation.says}."
         holds = f"{relation.holds} {distance_between_calls(predict(case), exact=self.exponent != 0)}"
         if relation.of_results:
-            # Without the first results there is no call to show that is made of them.
+            # The second call is made from results, which do not exist yet.
             return (says, holds)
         second = relation.second(case, (), self.exponent)
         return (says, {"operation": second.operation, **readable_input(second)}, holds)
 
     def case_to_show(self, case: Case, cell: Cell) -> Case | None:
-        """Return the call that has not the values it had to have.
+        """Return the call whose results are wrong by themselves.
 
-        Where the results of two calls are further apart than their errors allow, one of them at least is wrong by
-        itself.
+        If the results of two calls are further apart than their errors allow, at least one of them is wrong.
 
         Raises
         ------
@@ -123,7 +122,7 @@ class Metamorphic(Expectation):
         relation = RELATIONS.get(self.relation)
         first = replace(case, expectation=expect("values"))
         if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
-            # The record does not say which of the two calls raised; what is split or scaled may be why.
+            # The record does not say which call raised. A call with split or scaled gradients is the likelier one.
             if relation is None or self.relation == "twice":
                 return first
             return relation.second(first, (), self.exponent)
@@ -140,5 +139,5 @@ class Metamorphic(Expectation):
         return relation.second(first, results, self.exponent)
 
     def shown_first(self, cell: Cell) -> Any:
-        """Return the first of two answers, which stands as what is expected of the second."""
+        """Return the first of two answers; the record shows it as the one that the second must equal."""
         return cell.expected if self.relation in RELATIONS else cell.observed

@@ -33,7 +33,7 @@ __all__ = ["ReturnedNorm"]
 class ReturnedNorm(Expectation):
     """The norm that is returned is that of the included gradients before the clip.
 
-    `wide`: as of `Values`.
+    `wide` has the meaning that it has in `Values`.
     """
 
     name: ClassVar[str] = "returned-norm"
@@ -41,7 +41,7 @@ class ReturnedNorm(Expectation):
     wide: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass where the norm is none that the dtype holds."""
+        """Let an error pass if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))
@@ -78,7 +78,7 @@ class ReturnedNorm(Expectation):
         return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the norm, and how far from it the answer may lie."""
+        """Return the norm, and the distance that an answer may have from it."""
         prediction = predict(case)
         bounds = prediction.norms[0]
         middle = None if bounds is None else float(bounds.middle)
@@ -101,7 +101,7 @@ class ReturnedNorm(Expectation):
 
 
 def _exact_norm(case: Case) -> Fraction | float:
-    """Return the exact norm; a float where it is not finite."""
+    """Return the exact norm; a float if it is not finite."""
     bounds = predict(case).norms[0]
     if bounds is not None:
         return bounds.middle

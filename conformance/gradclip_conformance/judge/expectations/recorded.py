@@ -19,13 +19,13 @@ __all__ = ["Recorded"]
 
 @dataclass(frozen=True)
 class Recorded(Expectation):
-    """Nobody defines it: what happens is recorded, and not judged."""
+    """The right answer is not defined: the answer is recorded and not judged."""
 
     name: ClassVar[str] = "recorded"
     takes_malformed: ClassVar[bool] = True
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Record what happened."""
+        """Record the answer."""
         answer = answers[0]
         detail = f"Recorded: {what_happened(context.case, answer)}"
         return Verdict(Status.UNSPECIFIED, detail, observed=observed_answer(answer))
@@ -36,6 +36,6 @@ class Recorded(Expectation):
         return ("nothing: nobody defines it, and what happens is recorded",)
 
     def write_script(self, script: Script) -> str:
-        """Refuse: there is nothing to fail by."""
-        msg = f"Nobody defines what is right in {script.case.id}: there is nothing that a script could fail by."
+        """Refuse, because no answer is wrong."""
+        msg = f"The right answer to {script.case.id} is not defined, so that no script can fail."
         raise NoScript(msg)

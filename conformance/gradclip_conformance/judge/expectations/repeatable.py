@@ -24,7 +24,7 @@ TWICE = """def call():
 
 for first, second in zip(call(), call()):
     np.testing.assert_array_equal(second, first)"""
-#: Every other thread makes another call. What threads wrongly share shows by chance, so that there are many calls.
+#: Every other thread makes another call. Wrongly shared state shows only by chance, so that there are many calls.
 IN_THREADS = """def call(factor):
 {lines}
     return results
@@ -47,7 +47,7 @@ with ThreadPoolExecutor({threads}) as pool:
 class Repeatable(Expectation):
     """The same call, repeated on fresh copies, gives the same bits.
 
-    `threads`: from so many threads at once, if any. `reused`: on tensors that other calls were made on before.
+    `threads`: the number of threads that call at once. `reused`: the tensors were used in other calls before.
     """
 
     name: ClassVar[str] = "repeatable"
@@ -55,7 +55,7 @@ class Repeatable(Expectation):
     reused: bool = False
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:
-        """Return the same call, made in the other way."""
+        """Return the same call, with the options for threads or reuse."""
         del first
         how = {"threads": self.threads, "reused": self.reused}
         return replace(case, options={**case.options, **{name: value for name, value in how.items() if value}})

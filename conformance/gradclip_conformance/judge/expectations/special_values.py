@@ -1,4 +1,4 @@
-"""Look at the elements of results without an oracle: what left the range, zeros, and norms that are not finite."""
+"""Examine elements of results without an oracle: those that left the range, zeros, and norms that are not finite."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["flipped_zero", "has_left_range", "is_silent", "nonfinite_total"]
 
 
 def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
-    """Return whether every included element is what arithmetic makes of a step that left the range.
+    """Return whether arithmetic with a step beyond the range explains every included element.
 
-    A coefficient that underflows, or a norm that overflows, makes zeros; a product that overflows makes infinities with
-    the elements' signs; one infinity divided by another, or a refusal to go on from an infinite norm, makes NaN.
+    A coefficient that underflows, or a norm that overflows, gives zeros. A product that overflows gives infinities with
+    the elements' signs. One infinity divided by another gives NaN.
     """
     pairs = [(given, got) for i in case.included if (given := case.gradients[i].array) and (got := results[i])]
     before = np.concatenate([float64_values(given) for given, _ in pairs])
@@ -32,7 +32,7 @@ def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
 
 
 def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
-    """Return the first gradient in which a zero has changed its sign, where no bound is a zero itself."""
+    """Return the first gradient in which a zero has changed its sign, if the bounds are below and above zero."""
     case = context.case
     high = float(case.options["max"])
     if context.through_optimizer or not float(case.options.get("min", -high)) < 0 < high:
@@ -48,7 +48,7 @@ def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | Non
 
 
 def nonfinite_total(case: Case, group: Sequence[int]) -> float | None:
-    """Return the norm of a group of gradients where it is NaN or infinite; None where all elements are finite."""
+    """Return the norm of a group of gradients if it is NaN or infinite; None if all elements are finite."""
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
     return nonfinite_norm([decode(array.data, array.dtype) for array in arrays])
 
@@ -56,7 +56,7 @@ def nonfinite_total(case: Case, group: Sequence[int]) -> float | None:
 def is_silent(
     case: Case, group: Sequence[int], total: float, results: Sequence[Array | None]
 ) -> list[list[float]] | None:
-    """Return what the formula gives where the results show neither that nor NaN everywhere; None where they do."""
+    """Return the formula's results if the given results show neither these nor NaN everywhere; None if they do."""
     after = [float64_values(array) for i in group if (array := results[i]) is not None]
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
     formula = [nonfinite_consequence(decode(array.data, array.dtype), total) for array in arrays]

@@ -1,4 +1,4 @@
-"""Expect results of the same form as the gradients."""
+"""Expect results that have the same form as the gradients."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Structure"]
 
 @dataclass(frozen=True)
 class Structure(Expectation):
-    """One thing about the form of the results is kept: "count", "none", "dtype" or "shape"."""
+    """One aspect of the form of the results is kept: "count", "none", "dtype" or "shape"."""
 
     name: ClassVar[str] = "structure"
     needs_numbers: ClassVar[bool] = False
     aspect: str
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the dtypes; the rest of the form is looked at in every case."""
+        """Compare the dtypes; every case checks the other aspects."""
         if self.aspect != "dtype":
             return Verdict(Status.PASS)
         for i, (gradient, got) in enumerate(zip(context.case.gradients, replies[0].gradients, strict=True)):
@@ -58,7 +58,7 @@ def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
         form, agrees = "list(result.shape)", "observed == expected"
     if None in expected:
         form = f"None if result is None else {form}"
-    # What has another shape is no result whose dtype could be looked at.
+    # Check the shapes first: a result of another shape may have no dtype.
     first = _assert_form(case, "shape", subject) + "\n" if aspect == "dtype" else ""
     return first + (
         f"expected = {expected}\nobserved = [{form} for result in results]\n"

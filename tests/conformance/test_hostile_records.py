@@ -155,7 +155,7 @@ def test_escaped_text_reads_back(text: str) -> None:
 def test_name_of_a_function_is_never_run_as_code(name: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = rename_subject(*parts, subject=name, adapter=name)
 
-    with pytest.raises(NoScript, match=r"no script can import it|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no script can import it|must declare the subject"):
         script(header, cell)
     # The subject alone is only text, because the script imports the function by the name that was checked.
     header, cell = rename_subject(*parts, subject=name)
@@ -176,7 +176,7 @@ def test_subject_is_never_run_as_code(subject: str, parts: tuple[Header, Cell], 
     header, cell = rename_subject(*parts, subject=subject, adapter="torch")
 
     assert not is_executed(header, cell, tmp_path)
-    with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|does not declare the subject"):
+    with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|must declare the subject"):
         script(header, cell)
 
 

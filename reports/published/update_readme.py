@@ -1,4 +1,4 @@
-"""Put the matrix of the published records into the README; with `--check`, fail if it is stale."""
+"""Make `matrix.md` and the README's table from the published records; with `--check`, fail if one is stale."""
 
 from __future__ import annotations
 
@@ -6,41 +6,68 @@ import sys
 from pathlib import Path
 
 from gradclip_reports.markdown import markdown
-from gradclip_reports.records import read_runs
+from gradclip_reports.markup import escape_markdown, markdown_table
+from gradclip_reports.matrix import matrix_of
+from gradclip_reports.records import Run, read_runs
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parents[1] / "README.md"
+README, MATRIX = HERE.parents[1] / "README.md", HERE / "matrix.md"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
-#: The adapters that the README shows, in this order.
+#: The adapters that both tables show, in this order.
 ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow")
+#: The columns of the README's table, and the status that each counts.
+COUNTED = {
+    "as the rules say": "pass",
+    "as its documentation says": "documented",
+    "poor accuracy": "quality",
+    "known failures": "deviation",
+    "cannot be asked": "unsupported",
+}
+HEADING = """# All rules, all frameworks
+
+`nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.
+"""
 
 
-def matrix() -> str:
-    """Return the matrix of all published runs."""
+def published_runs() -> list[Run]:
+    """Return the published runs in the order of the tables."""
     runs = [run for path in sorted(HERE.glob("*.jsonl.gz")) for run in read_runs(path)]
     runs = [run for run in runs if run.header.adapter in ORDER]
-    runs.sort(key=lambda run: ORDER.index(run.header.adapter))
-    return markdown(runs, failures=False)
+    return sorted(runs, key=lambda run: ORDER.index(run.header.adapter))
 
 
-def updated(readme: str) -> str:
-    """Return the README with the matrix of the published records between its markers."""
+def summarise(runs: list[Run]) -> str:
+    """Return the README's table: one row a framework, with the number of its cells of each status."""
+    rows = [["framework", "date (UTC)", *COUNTED]]
+    for run in runs:
+        counts = matrix_of([run]).tally.counts
+        facts = [escape_markdown(run.header.heading), run.header.started[:10]]
+        rows.append([*facts, *(f"{counts.get(status, 0):,}" for status in COUNTED.values())])
+    return markdown_table(rows)
+
+
+def updated_readme(readme: str, runs: list[Run]) -> str:
+    """Return the README with the table of the runs between its markers."""
     before, begin, rest = readme.partition(BEGIN)
     comment, _, after = rest.partition("\n")
     _, end, after = after.partition(END)
-    return f"{before}{begin}{comment}\n{matrix().strip()}\n{end}{after}"
+    return f"{before}{begin}{comment}\n{summarise(runs).strip()}\n{end}{after}"
 
 
 def main() -> int:
-    """Write the README, or compare it."""
-    readme = README.read_text(encoding="utf-8")
-    wanted = updated(readme)
-    if "--check" in sys.argv[1:]:
-        if wanted != readme:
-            print("README.md does not show the records in reports/published/: run `nox -s report`.")
-            return 1
-        return 0
-    README.write_text(wanted, encoding="utf-8")
+    """Write the README and the page, or compare them."""
+    runs = published_runs()
+    wanted = {
+        README: updated_readme(README.read_text(encoding="utf-8"), runs),
+        MATRIX: HEADING + "\n" + markdown(runs, failures=False),
+    }
+    for path, text in wanted.items():
+        if "--check" in sys.argv[1:]:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                print(f"{path.name} does not show the records in reports/published/: run `nox -s report`.")
+                return 1
+        else:
+            path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -381,10 +381,10 @@ def fully_sharded_model(mesh: Any) -> None:
     whole = [parameter.grad.full_tensor().clone() for parameter in model.parameters()]
     traffic = Traffic()
     with traffic.mode:
-        # README: begin
+        # docs/reference.md: begin
         grads = [parameter.grad for parameter in model.parameters()]
         _, total_norm = clip_by_global_norm(grads, 1.0, inplace=True)
-        # README: end
+        # docs/reference.md: end
 
     assert traffic.sizes == [4], traffic.sizes
     clipped = [parameter.grad.full_tensor() for parameter in model.parameters()]

@@ -1,4 +1,4 @@
-"""What the docstrings and the README show runs, and does what they say."""
+"""What the docstrings and the manual show runs, and does what they say."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_every_section_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask"])
-def test_the_readme_shows_what_is_tested(module: str) -> None:
+def test_manual_shows_what_is_tested(module: str) -> None:
     source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
-    (tested,) = re.findall(r"# README: begin\n(.*?)\n *# README: end", source, flags=re.DOTALL)
+    (tested,) = re.findall(r"# docs/reference.md: begin\n(.*?)\n *# docs/reference.md: end", source, flags=re.DOTALL)
 
-    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

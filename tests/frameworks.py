@@ -6,6 +6,7 @@ GRADCLIP_REQUIRE names frameworks and libraries, separated by commas, whose abse
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import sys
@@ -26,6 +27,7 @@ def is_required(name: str) -> bool:
     return name in os.environ.get("GRADCLIP_REQUIRE", "").split(",")
 
 
+@functools.cache
 def has_library(name: str) -> bool:
     """Tell whether this Python can import a library, by the name of its module or of its distribution."""
     module = MODULES.get(name, name).replace("-", "_")

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
 
 from . import registry, wire
+from .answer_size import answer_bytes
 from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
-from .limits import LINE, NAME, answer_bytes, parse_message, shorten
+from .limits import LINE, NAME, parse_message, shorten
 
 __all__ = ["answer", "describe", "main", "read_request", "without_excess"]
 

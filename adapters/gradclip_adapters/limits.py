@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
-
-if TYPE_CHECKING:
-    from .contract import Call
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 __all__ = [
     "AXES",
@@ -23,8 +20,6 @@ __all__ = [
     "WARNINGS",
     "Limit",
     "LimitExceeded",
-    "answer_bytes",
-    "answer_line_bytes",
     "check_limit",
     "parse_message",
     "shorten",
@@ -56,10 +51,6 @@ WORDS = Limit("words in a list", 100, "the whole vocabulary of features has 25")
 WARNINGS = Limit("warnings in a message", 100, "a call that warns more often repeats itself")
 ENTRIES = Limit("entries in an environment", 200, "adapters name less than ten")
 OPTIONS = Limit("options in a call", 50, "the contract has eleven")
-
-#: The size of an answer is in proportion to that of the call: results and inputs, in the widest dtype that there is
-#: (complex256 for float16). A fixed allowance is for empty gradients and for texts.
-BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
 
 #: The limits of the number of items in a list or an object, by its key.
 _ITEMS = {
@@ -114,25 +105,6 @@ def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
     half = limit.number // 2 - 50
     left_out = len(text) - 2 * half
     return "{} [... {:,} characters left out ...] {}".format(text[:half], left_out, text[-half:])
-
-
-def answer_bytes(call: Call) -> int:
-    """Return the number of bytes that all arrays of an answer to a call may take together."""
-    total = 0
-    for gradient in call.gradients:
-        if gradient.array is None:
-            continue
-        size = len(gradient.array.data)
-        if gradient.rows and gradient.height:
-            # A sparse gradient may come back dense.
-            size = size // len(gradient.rows) * max(gradient.height, len(gradient.rows))
-        total += size
-    return FREE_BYTES + BYTES_PER_BYTE * total
-
-
-def answer_line_bytes(call: Call) -> int:
-    """Return the number of bytes that the line of an answer to a call may take, with base64, names and texts."""
-    return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)
 
 
 def parse_message(line: str) -> Dict[str, Any]:

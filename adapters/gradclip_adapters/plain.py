@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from .arrays import FEATURE_OF_OPTION, build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
+from .answer_size import answer_bytes
 from .contract import (
     OPERATIONS,
     About,
@@ -34,7 +35,7 @@ from .contract import (
     framework_call,
     text_of,
 )
-from .limits import AXES, GRADIENTS, answer_bytes, check_limit
+from .limits import AXES, GRADIENTS, check_limit
 
 __all__ = ["PlainFunction"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradclip_adapters import limits, wire
+from gradclip_adapters import answer_size, limits, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_adapters.limits import DEPTH, LimitExceeded, parse_message, shorten
 from gradclip_conformance.cases.catalogue import all_cases
@@ -82,15 +82,15 @@ def test_every_case_is_within_the_limits() -> None:
         back = wire.call_from_json(parse_message(line))
         # The options are compared as texts, because NaN does not equal itself.
         assert (back.gradients, repr(back.options)) == (call.gradients, repr(dict(call.options)))
-        assert 2 * len(line) < limits.answer_line_bytes(call)
+        assert 2 * len(line) < answer_size.answer_line_bytes(call)
 
 
 def test_ten_million_numbers_are_within_the_limits() -> None:
     # The accuracy table asks for this many. The reply holds them twice: the clipped gradients and the inputs.
     call = Call("fake", (Gradient("g", Array("float64", (10**7,), bytes(8 * 10**7))),))
 
-    assert limits.answer_bytes(call) > 2 * 8 * 10**7
-    assert limits.answer_line_bytes(call) > 2 * 8 * 10**7 * 4 // 3
+    assert answer_size.answer_bytes(call) > 2 * 8 * 10**7
+    assert answer_size.answer_line_bytes(call) > 2 * 8 * 10**7 * 4 // 3
 
 
 @pytest.mark.parametrize("lengths", [[-1], [True], [1.0], ["1"], [None], [1 << 41], [1] * 65])

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from textwrap import indent
+from typing import Any
 
-import numpy as np
 import pytest
+from clippers import WRONG, Wrong, wrong_scaling
+from clippers.steps import ByNorm
 
-from gradclip_adapters.contract import Reply
+import gradclip_conformance
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.build import case, tensor
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.literals import NoScript
 from gradclip_conformance.cases.model import Case, Expect, expect
+from gradclip_conformance.cases.themes import zero
 from gradclip_conformance.judge import expectation as registry
-from gradclip_conformance.judge.expectation import Expectation, Part
+from gradclip_conformance.judge import expectations
+from gradclip_conformance.judge.expectation import Expectation
 from gradclip_conformance.judge.judging import EXPECTATIONS, expectation_of
-from gradclip_conformance.judge.model import Context, Script, ScriptCall, Verdict
-from gradclip_conformance.oracle.formats import float64_values
+from gradclip_conformance.judge.model import Script, ScriptCall
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
-from gradclip_reports.statuses import Status
+from gradclip_reports.records import Cell
+
+SUITE = Path(str(gradclip_conformance.__file__)).parent
 
 
 def test_expectation_of_every_case_resolves() -> None:
@@ -60,50 +69,84 @@ def test_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
         expectation_of(asked)
 
 
+MANUAL = Path(__file__).parents[2] / "docs" / "new-expectation.md"
+
+
+@dataclass(frozen=True)
+class Example:
+    """What the programs of docs/new-expectation.md define."""
+
+    kind: type[Expectation]
+    case: Case
+    wrong: Wrong
+
+
 @pytest.fixture
-def sum_kept() -> Iterator[type[Expectation]]:
-    """Define a new expectation, as docs/new-expectation.md shows, and remove it afterwards."""
-
-    @dataclass(frozen=True)
-    class SumKept(Expectation):
-        """The sum of all elements does not change."""
-
-        name: ClassVar[str] = "sum-kept"
-        tolerance: float = 0.0
-
-        def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-            """Compare the sums."""
-            given = sum(float64_values(g.array).sum() for g in context.case.gradients if g.array)
-            got = sum(float64_values(array).sum() for array in replies[0].gradients if array)
-            if abs(got - given) <= self.tolerance:
-                return Verdict(Status.PASS)
-            return Verdict(Status.FAIL, f"The sum was {given:g} and is {got:g}.")
-
-        def describe(self, case: Case) -> Sequence[Part]:
-            """Return what is expected."""
-            return ("the sum of all elements is kept",)
-
-    yield SumKept
-    del registry._KINDS["sum-kept"]
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
+    """Follow docs/new-expectation.md word for word: a new file, a case, and a wrong clipper."""
+    text = MANUAL.read_text(encoding="utf-8")
+    file, case_, clipper = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (named,) = re.findall(r"judge/expectations/(\w+\.py)`", text)
+    (tmp_path / named).write_text(file, encoding="utf-8")
+    monkeypatch.setattr(expectations, "__path__", [*expectations.__path__, str(tmp_path)])
+    monkeypatch.setattr(registry, "_KINDS", dict(registry._KINDS))
+    table_length = len(WRONG)
+    try:
+        (kind,) = set(expectations.load_expectations()) - set(EXPECTATIONS)
+        # A theme of cases is a generator, and the example is one of its statements.
+        theme = dict(vars(zero))
+        exec(f"def cases():\n{indent(case_, '    ')}", theme)
+        exec(clipper, {**vars(wrong_scaling), "ByNorm": ByNorm})
+        yield Example(kind, *theme["cases"](), WRONG[-1])
+    finally:
+        del WRONG[table_length:]
+        del sys.modules[f"{expectations.__name__}.{Path(named).stem}"]
 
 
-def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Scale each gradient to a norm of at most `clip_norm`."""
-    return [grad * np.float32(min(1.0, clip_norm / max(float(np.linalg.norm(grad)), 1e-30))) for grad in grads]
+def run_case(example: Example, function: Callable[..., Any]) -> Cell:
+    """Run the case of the example with a clip function."""
+    connection = InProcess(PlainFunction(function, "clip_by_norm"))
+    (planned,) = plan_cells(connection.description.subjects, [example.case], Selection())
+    return run_cell(connection, planned, 1.0)
 
 
-@pytest.mark.parametrize(("values", "status"), [([3.0, 4.0], "fail"), ([4.0, -4.0], "pass")])
-def test_new_expectation_is_one_class(sum_kept: type[Expectation], values: list[float], status: str) -> None:
-    expected = expect(sum_kept.name, tolerance=0.5)
-    asked = case("norm.scaled-above", "sum", "float32", [tensor(values, "float32")], {"clip_norm": 1.0}, expected)
-    connection = InProcess(PlainFunction(clip, "clip_by_norm"))
-    (planned,) = plan_cells(connection.description.subjects, [asked], Selection())
+def test_new_expectation_is_one_file_and_catches_the_wrong_clipper(example: Example) -> None:
+    right, wrong = run_case(example, ByNorm()), run_case(example, example.wrong.function)
 
-    cell = run_cell(connection, planned, 1.0)
+    assert expectation_of(example.case) == example.kind(tolerance=0.5)
+    assert (right.status, right.detail) == ("pass", "")
+    assert (wrong.status, wrong.detail) == (example.wrong.caught_as, "The sum was 0 and is 1.41421.")
 
-    assert (cell.status, cell.detail) == (status, "The sum was 7 and is 1.4." if status == "fail" else "")
-    assert expectation_of(asked).describe(asked) == ("the sum of all elements is kept",)
+
+def test_new_expectation_is_described_and_has_no_script_of_its_own(example: Example) -> None:
+    connection = InProcess(PlainFunction(ByNorm(), "clip_by_norm"))
+    (planned,) = plan_cells(connection.description.subjects, [example.case], Selection())
+    script = Script(example.case, planned.subject, ScriptCall("", "", "", "", "", ""), raised=False)
+
+    assert expectation_of(example.case).describe(example.case) == ("the sum of all elements is kept",)
     with pytest.raises(NoScript, match="sum-kept"):
-        expectation_of(asked).write_script(
-            Script(asked, planned.subject, ScriptCall("", "", "", "", "", ""), raised=False)
-        )
+        expectation_of(example.case).write_script(script)
+
+
+#: Parameters and variables of the suite that hold an expectation, and the type of what `expect` returns.
+HOLDERS = {"expectation", "Expectation", "Expect", *(kind.__name__ for kind in EXPECTATIONS)}
+
+
+@pytest.mark.parametrize("path", sorted(SUITE.rglob("*.py")), ids=lambda path: path.relative_to(SUITE).as_posix())
+def test_no_module_takes_expectations_apart(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        asked: list[ast.expr | ast.pattern] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            asked = [*node.args]
+        elif isinstance(node, ast.Match):
+            asked = [node.subject, *(each.pattern for each in node.cases)]
+        names = {name for part in asked for inner in ast.walk(part) for name in names_of(inner)}
+        assert not names & HOLDERS, f"line {node.lineno} asks what kind of expectation it has: {ast.unparse(node)}"
+
+
+def names_of(node: ast.AST) -> set[str]:
+    """Return the name that a node of a syntax tree uses, alone or as an attribute."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return {name}
+    return set()

@@ -6,6 +6,7 @@ absence is an error.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -192,10 +193,16 @@ def _is_twin(item: pytest.Item) -> bool:
 ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|dask)\b", re.MULTILINE)
 
 
+@functools.cache
+def _read_source(function: Callable[..., object]) -> str:
+    """Return the source of a test, which has one item for each of its parameters."""
+    return inspect.getsource(function)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test with the libraries that it asks for, so that only a session that has them collects it."""
     if isinstance(item, pytest.Function):
-        asked = {first or second for first, second in ASKS.findall(inspect.getsource(item.function))}
+        asked = {first or second for first, second in ASKS.findall(_read_source(item.function))}
         for library in sorted(asked & set(OTHERS)):
             item.add_marker(pytest.mark.array_library(library))
         if not has_library("numba") and _needs_numba(item):
@@ -205,7 +212,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def _needs_numba(item: pytest.Function) -> bool:
     """Return whether a test asks for compiled loops, by a parameter or in its body."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    source = inspect.getsource(item.function)
+    source = _read_source(item.function)
     return params.get("loops") == "compiled" or '"compiled"' in source or "numba is not installed" in source
 
 

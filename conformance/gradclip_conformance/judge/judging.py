@@ -22,14 +22,7 @@ from ..cases.model import Case
 from ..oracle.formula import Formula
 from ..oracle.predict import OraclesDisagreeError, predict
 from .expectation import Expectation, resolve
-from .expectations.compiled import CompiledAgrees
-from .expectations.effects import InputsKept, RaisesOnNonfinite, Refused
-from .expectations.elements import InputsWritten, NotSilent, Untouched, Values
-from .expectations.metamorphic import Metamorphic
-from .expectations.norm import ReturnedNorm
-from .expectations.recorded import Recorded
-from .expectations.repeatable import Repeatable
-from .expectations.structure import Structure
+from .expectations import load_expectations
 from .fingerprint import behaviour_of, exact_behaviour, expected_arrays, observed_answer, what_happened
 from .form import broken_form, rows_only
 from .formulas import documented_by_formula
@@ -37,22 +30,8 @@ from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replie
 
 __all__ = ["EXPECTATIONS", "expectation_of", "explained", "follow_up", "judge"]
 
-#: The expectations of the suite; importing them registers them.
-EXPECTATIONS: tuple[type[Expectation], ...] = (
-    CompiledAgrees,
-    InputsKept,
-    InputsWritten,
-    Metamorphic,
-    NotSilent,
-    RaisesOnNonfinite,
-    Recorded,
-    Refused,
-    Repeatable,
-    ReturnedNorm,
-    Structure,
-    Untouched,
-    Values,
-)
+#: The expectations of the suite. Loading their modules registers them, so that cases can name them.
+EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 
 
 def expectation_of(case: Case) -> Expectation:

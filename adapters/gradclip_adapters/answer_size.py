@@ -1,0 +1,31 @@
+"""Limit the size of an answer by the size of the call that it answers."""
+
+from __future__ import annotations
+
+from .contract import Call
+from .limits import LINE
+
+__all__ = ["answer_bytes", "answer_line_bytes"]
+
+#: The size of an answer is in proportion to that of the call: results and inputs, in the widest dtype that there is
+#: (complex256 for float16). A fixed allowance is for empty gradients and for texts.
+BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
+
+
+def answer_bytes(call: Call) -> int:
+    """Return the number of bytes that all arrays of an answer to a call may take together."""
+    total = 0
+    for gradient in call.gradients:
+        if gradient.array is None:
+            continue
+        size = len(gradient.array.data)
+        if gradient.rows and gradient.height:
+            # A sparse gradient may come back dense.
+            size = size // len(gradient.rows) * max(gradient.height, len(gradient.rows))
+        total += size
+    return FREE_BYTES + BYTES_PER_BYTE * total
+
+
+def answer_line_bytes(call: Call) -> int:
+    """Return the number of bytes that the line of an answer to a call may take, with base64, names and texts."""
+    return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)

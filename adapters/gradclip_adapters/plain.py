@@ -20,8 +20,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from .arrays import FEATURE_OF_OPTION, build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
 from .answer_size import answer_bytes
+from .arrays import FEATURE_OF_OPTION, build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
 from .contract import (
     OPERATIONS,
     About,

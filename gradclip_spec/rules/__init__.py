@@ -37,7 +37,7 @@ THEMES = (
 LEVELS = {
     "must": "the documents say it",
     "should": "the documents do not say it, and a user can expect it",
-    "quality": "about accuracy: a poor answer that the dtype's arithmetic explains is `quality`, any other a failure",
+    "quality": "about accuracy: what the dtype's arithmetic explains is poor, not right; any other answer is a failure",
     "unspecified": "nobody defines it: recorded, never judged",
 }
 

@@ -20,6 +20,7 @@ OUTCOMES = {
     "pass": "passed",
     "quality": "passed",
     "documented": "passed",
+    "declared": "passed",
     "deviation": "skipped",
     "unsupported": "skipped",
     "unspecified": "skipped",

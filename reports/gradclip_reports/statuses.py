@@ -42,7 +42,15 @@ class Status(StrEnum):
     NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
     DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
     DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"
-    QUALITY = "quality", "≈", "📐", "blue", False, "poor accuracy that the dtype's arithmetic explains"
+    DECLARED = (
+        "declared",
+        "¶",
+        "📗",
+        "cyan",
+        False,
+        "differs by a formula that its adapter declares and no phrase documents",
+    )
+    QUALITY = "quality", "≈", "📐", "blue", False, "poor, not right: the dtype's arithmetic explains the answer"
     UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"
     UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "the framework cannot do it"
     PASS = "pass", "✓", "✅", "green", False, "agrees with the rule"
@@ -60,7 +68,7 @@ SPOILING = frozenset(status for status in Status if status.spoils)
 UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
 
 #: The statuses of cells in which something differs from the rule.
-DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.QUALITY}
+DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)

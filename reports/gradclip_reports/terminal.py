@@ -211,7 +211,7 @@ def _not_run(group: NotRun) -> Text:
 def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
     tally = matrix.tally
     told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
-    if told_elsewhere or {"deviation", "documented"} & tally.counts.keys():
+    if told_elsewhere or {"deviation", "documented", "declared"} & tally.counts.keys():
         how = "Each cell that did not pass is listed, with its reason and what came back, by:"
         # On a line of its own and never cut, to be copied.
         yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)

@@ -106,7 +106,11 @@ def make_run(subject: str, operation: str) -> Run:
 
 def test_claims_that_match_nothing_are_reported() -> None:
     run = make_run("lib.clip[fast=True]", "clip_by_norm")
+    decided = replace(run.cells[0], status="documented", quote=TRUE.phrase, url=TRUE.where)
+    idle, run = run, replace(run, cells=(decided, *run.cells[1:]))
 
+    (nothing,) = claim_faults(idle, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))])
+    assert "it decides no cell" in nothing
     assert claim_faults(run, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
     (gone,) = claim_faults(run, [change_claim(subject="lib.clip_[*]")])
     (rule,) = claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
@@ -132,8 +136,8 @@ def test_shipped_claims_match_what_was_run(adapter: str) -> None:
         ('predicst = "all-zero"', "Did you mean predicts"),
         ('formula = { kind = "coeficient" }', "choose among plain"),
         ("formula = { eps = 1e-6 }", "has no `kind`"),
-        ('formula = { kind = "plain" }\npredicts = "all-zero"', "either a formula or `predicts`"),
-        ("", "either a formula or `predicts`"),
+        ('formula = { kind = "plain" }\npredicts = "all-zero"', "one of: a formula, `predicts`, a domain"),
+        ("", "one of: a formula, `predicts`, a domain"),
     ],
 )
 def test_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from gradclip_conformance.oracle.formats import (
     value_of,
 )
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, nonfinite_consequence, nonfinite_norm
+from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, nonfinite_consequence, nonfinite_norms
 
 fixed = settings(derandomize=True, deadline=None, database=None)
 
@@ -206,12 +206,12 @@ def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
     assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
 
 
-def test_nonfinite_norm_and_its_consequence() -> None:
+def test_nonfinite_norms_and_their_consequence() -> None:
     one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
 
-    assert nonfinite_norm([finite, finite]) is None
-    assert nonfinite_norm([finite, one]) == math.inf
-    assert math.isnan(nonfinite_norm([one, other]) or 0.0)
+    assert nonfinite_norms([finite, finite]) == ()
+    assert nonfinite_norms([finite, one]) == (math.inf,)
+    assert list(map(str, nonfinite_norms([one, other]))) == ["nan", "inf"]
     assert list(map(str, nonfinite_consequence(one, math.inf))) == ["0.0", "nan", "-0.0"]
     assert list(map(str, nonfinite_consequence(finite, math.nan))) == ["nan"]
 

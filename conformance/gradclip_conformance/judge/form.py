@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
@@ -10,9 +11,10 @@ from gradclip_reports.values import counted
 
 from ..cases.model import Case
 from ..cases.readable import readable_array
+from .arrays import same_bits
 from .model import Verdict
 
-__all__ = ["broken_form", "rows_only"]
+__all__ = ["broken_form", "first_changed", "rows_only"]
 
 
 def broken_form(case: Case, reply: Reply) -> Verdict | None:
@@ -36,6 +38,18 @@ def broken_form(case: Case, reply: Reply) -> Verdict | None:
                 f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is not a float dtype here."
             )
             return Verdict(Status.FAIL, detail, expected=before.dtype, observed=result.dtype)
+    return None
+
+
+def first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
+    """Return the index of the first passed gradient that has changed; None if none has, as far as is known."""
+    if after is None:
+        return None
+    for i, gradient in enumerate(case.gradients):
+        # A missing gradient has changed, too.
+        now = after[i] if i < len(after) else None
+        if gradient.array is not None and not same_bits(gradient.array, now, False):
+            return i
     return None
 
 

@@ -2,8 +2,9 @@
 
 1. If the process died, ran out of time, or the adapter made a mistake, the cell gets a status of its own.
 2. The expectation of the case decides between `pass`, `quality` and `fail` (see `expectation`).
-3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives either
-   a formula (see `formulas`) or a behaviour, such as NaN everywhere.
+3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives a
+   formula (see `formulas`), a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
+   documentation promises nothing. A formula that no phrase documents gives `declared`.
 
 If the two oracles disagree, the status is `error`, whatever the answer was.
 
@@ -24,7 +25,7 @@ from ..oracle.predict import OraclesDisagreeError, predict
 from .expectation import Expectation, resolve
 from .expectations import load_expectations
 from .fingerprint import behaviour_of, exact_behaviour, expected_arrays, observed_answer, what_happened
-from .form import broken_form, rows_only
+from .form import broken_form, first_changed, rows_only
 from .formulas import documented_by_formula
 from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, claims_for
 
@@ -115,15 +116,25 @@ def _judge_by_claims(
     if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
         return found
     for claim in claims_for(context.claims, context.case.id, context.subject):
-        quoted = {"quote": claim.phrase, "url": claim.where}
+        quoted = {"quote": claim.phrase or None, "url": claim.where}
         if claim.formula is not None:
             own = documented_by_formula(context, expectation, answers, claim.formula, found)
             if own is not None:
-                return own.with_status(Status.DOCUMENTED, **quoted)
+                return own.with_status(Status.DOCUMENTED if claim.phrase else Status.DECLARED, **quoted)
+        elif claim.domain is not None:
+            if claim.domain.leaves_out(context.case.options) and _broken_outside(context, answers, found):
+                detail = f"{found.detail} Its documentation promises nothing for this {claim.domain.option}."
+                return found.with_status(Status.DOCUMENTED, detail=detail, **quoted)
         elif found.status == Status.FAIL and claim.predicts in (behaviour, behaviour.partition(":")[0]):
             detail = f"{found.detail} Its documentation says so."
             return found.with_status(Status.DOCUMENTED, detail=detail, **quoted)
     return found
+
+
+def _broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
+    """Return whether a rule is broken in a way that a bounded domain excuses: no refusal that changes the inputs."""
+    refused = [answer for answer in answers if isinstance(answer, Raised)]
+    return found.status == Status.FAIL and all(first_changed(context.case, each.inputs) is None for each in refused)
 
 
 def _word(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> str:

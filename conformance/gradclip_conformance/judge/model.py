@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ __all__ = [
     "Context",
     "Description",
     "Died",
+    "Domain",
     "Mistaken",
     "NotSupported",
     "Raised",
@@ -124,6 +125,20 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True)
+class Domain:
+    """The values of an option for which a documentation promises something: those above a number."""
+
+    option: str
+    above: float
+    #: If it is not empty, the domain is bounded only where this option is left out.
+    without: str = ""
+
+    def leaves_out(self, options: Mapping[str, Any]) -> bool:
+        """Return whether the options of a call lie outside the domain; NaN does."""
+        return self.option in options and self.without not in options and not options[self.option] > self.above
+
+
+@dataclass(frozen=True)
 class Claim:
     """One statement of a framework's documentation."""
 
@@ -133,6 +148,7 @@ class Claim:
     rules: tuple[str, ...]
     formula: Formula | None
     predicts: str | None
+    #: Empty for a formula that the adapter declares and that no phrase documents.
     phrase: str
     where: str
     #: The object whose docstring contains the phrase, and the SHA-256 of that docstring (as `inspect.getdoc` gives it).
@@ -140,6 +156,7 @@ class Claim:
     docstring_sha256: str | None = None
     #: Patterns of rules or cases that the claim leaves out.
     exclude: tuple[str, ...] = ()
+    domain: Domain | None = None
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the claim is about a cell; the id of a rule covers all its cases."""
@@ -153,7 +170,7 @@ def claims_for(claims: Sequence[Claim], case: str, subject: Subject) -> list[Cla
     """Return the claims about a cell; a formula that the subject itself declares comes last."""
     found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
     if subject.formula is not None:
-        phrase = str(subject.formula.get("phrase", "declared by the adapter"))
+        phrase = str(subject.formula.get("phrase", ""))
         where = str(subject.formula.get("where", "the adapter"))
         found.append(Claim(subject.name, ("*",), Formula.of(subject.formula), None, phrase, where))
     return found

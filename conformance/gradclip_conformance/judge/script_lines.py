@@ -22,7 +22,7 @@ from ..cases.literals import NoScript, array_literal
 from ..cases.model import Case
 from ..oracle.arrays import decode, rounded
 from ..oracle.formats import FORMATS, float64_values, float_quotient, ulp
-from ..oracle.model import Prediction, nonfinite_consequence, nonfinite_norm
+from ..oracle.model import ExpectedArray, Prediction, nonfinite_consequence, nonfinite_norms
 from ..oracle.question import narrowest, norm_groups
 
 __all__ = [
@@ -90,11 +90,23 @@ def short_tolerance(tolerance: float) -> str:
     return repr(float(f"{tolerance * 1.006:.2e}"))
 
 
-def out_of_range_ways(case: Case) -> Iterator[dict[int, Wanted]]:
+def out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[int, Wanted]]:
     """Yield the results of arithmetic whose intermediate step leaves the range (see `Values`)."""
+    arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
     for what in (0.0, math.inf, math.nan):
-        arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
         yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
+    steps = {i: _subnormal_coefficients(array.dtype, prediction.gradients[i]) for i, array in arrays.items()}
+    for ways in zip(*steps.values(), strict=True):
+        yield {i: Wanted(_shaped(array) * what) for (i, array), what in zip(arrays.items(), ways, strict=True)}
+
+
+def _subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
+    """Return the two subnormal numbers beside the exact coefficient; none if it is a normal number."""
+    form = FORMATS[dtype]
+    if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
+        return []
+    steps = math.floor(Fraction(expected.numerator, expected.denominator) / form.smallest_subnormal)
+    return [float(form.smallest_subnormal * number) for number in (steps, steps + 1)]
 
 
 def _source(wanted: Wanted) -> str:
@@ -175,13 +187,17 @@ def nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]
         arrays = {i: array for i in group if (array := case.gradients[i].array) is not None}
         shapes = {i: array.shape for i, array in arrays.items()}
         found = {i: decode(array.data, array.dtype) for i, array in arrays.items()}
-        total = nonfinite_norm(found.values())
-        if total is None:
+        totals = nonfinite_norms(found.values())
+        if not totals:
             ways.append([{i: _finite(case, i, prediction) for i in group}])
             continue
-        formula = {i: Wanted(np.array(nonfinite_consequence(t, total)).reshape(shapes[i])) for i, t in found.items()}
         everywhere = {i: Wanted(np.full(shape, math.nan)) for i, shape in shapes.items()}
-        ways.append([everywhere] if math.isnan(total) else [formula, everywhere])
+        formulas = [
+            {i: Wanted(np.array(nonfinite_consequence(t, total)).reshape(shapes[i])) for i, t in found.items()}
+            for total in totals
+            if not math.isnan(total)
+        ]
+        ways.append([*formulas, everywhere])
     return [{i: wanted for part in parts for i, wanted in part.items()} for parts in product(*ways)]
 
 

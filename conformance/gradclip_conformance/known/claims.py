@@ -4,7 +4,8 @@ The claims about an adapter stand in `gradclip_adapters/claims/<adapter>.toml`. 
 `my_adapter.py`, they stand in `my_adapter.claims.toml` beside it.
 
 A claim quotes a phrase of the documentation, names the subjects and rules that it is about, and says what follows: a
-formula, or a behaviour such as NaN everywhere. It excuses only the answers that it predicts.
+formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts; a
+domain excuses any answer to a call outside it but an error that comes after a gradient was changed.
 
 A claim [[claim]] gives:
 
@@ -14,6 +15,8 @@ A claim [[claim]] gives:
 `exclude`            patterns of rules or cases that the claim leaves out (optional)
 `formula`            the formula that the phrase gives, such as `{ kind = "coefficient", eps = 1e-6 }`
 `predicts`           or the behaviour that the phrase predicts: a word of `PREDICTIONS`
+`domain`             or the domain that the phrase gives, such as `{ option = "clip_norm", above = 0.0 }`; with
+                     `without = "min"`, it is bounded only where the option `min` is left out
 `phrase`, `where`    the words of the documentation, and their place
 `docstring`          the object whose docstring contains the phrase (optional)
 `docstring_sha256`   the hash of that docstring, so that changes of the text around the phrase are noticed
@@ -36,7 +39,7 @@ from gradclip_reports.records import Run
 
 from ..cases.patterns import did_you_mean, matches, matches_any
 from ..cases.toml_files import check_document, named_faults, read_toml
-from ..judge.model import Claim
+from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
 
@@ -98,8 +101,8 @@ def _refuse_incomplete(entry: Any, file: str) -> None:
             msg = f"A claim in {file} lacks {name!r}."
             raise ValueError(msg)
     formula, predicts = entry.get("formula"), entry.get("predicts")
-    if (formula is None) == (predicts is None):
-        msg = f"A claim in {file} must give either a formula or `predicts`."
+    if sum(entry.get(name) is not None for name in ("formula", "predicts", "domain")) != 1:
+        msg = f"A claim in {file} must give one of: a formula, `predicts`, a domain."
         raise ValueError(msg)
     if isinstance(predicts, str):
         _refuse_unknown_prediction(predicts, file)
@@ -112,7 +115,8 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
     formula, predicts = entry.get("formula"), entry.get("predicts")
     lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
     own = None if formula is None else Formula.of(formula)
-    return Claim(**{**entry, **lists, "formula": own, "predicts": predicts})
+    domain = Domain(**entry["domain"]) if "domain" in entry else None
+    return Claim(**{**entry, **lists, "formula": own, "predicts": predicts, "domain": domain})
 
 
 def _refuse_unknown_prediction(predicts: str, file: str) -> None:
@@ -145,6 +149,8 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
             for pattern in (*claim.rules, *claim.exclude)
             if not any(matches_any([pattern], *both) for both in names)
         ]
+        if not any((cell.quote, cell.url) == (claim.phrase, claim.where) for cell in run.cells):
+            faults.append(f"{name}: it decides no cell; correct or remove the claim.")
     return faults
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "exact_threshold",
     "finite_integers",
     "nonfinite_consequence",
-    "nonfinite_norm",
+    "nonfinite_norms",
 ]
 
 
@@ -188,12 +188,14 @@ def clipped_by(
     return Clipped(gradients, bounds, side)
 
 
-def nonfinite_norm(tensors: Iterable[DyadicArray]) -> float | None:
-    """Return the norm of tensors with a NaN (NaN) or an infinity (infinity); None if all elements are finite."""
+def nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
+    """Return the norms that tensors with a NaN or an infinity may have; none if all elements are finite.
+
+    With both, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity: either is right.
+    """
     values = [value for tensor in tensors for value in tensor.special.values()]
-    if not values:
-        return None
-    return math.nan if any(math.isnan(value) for value in values) else math.inf
+    norms = (math.nan,) if any(math.isnan(value) for value in values) else ()
+    return (*norms, math.inf) if any(math.isinf(value) for value in values) else norms
 
 
 def nonfinite_consequence(values: DyadicArray, total: float) -> list[float]:

@@ -24,8 +24,8 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.contract import Array, Call
 from gradclip_adapters.answer_size import answer_line_bytes
+from gradclip_adapters.contract import Array, Call
 
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
 from .messages import check_formulas, message_of

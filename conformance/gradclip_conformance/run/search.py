@@ -127,7 +127,7 @@ def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]],
     def fails(case: Case) -> bool:
         one.tried += 1
         status, distance = ask(case)
-        if status in ("pass", "quality", "documented") and (one.worst is None or distance > one.worst[0]):
+        if status in ("pass", "quality", "documented", "declared") and (one.worst is None or distance > one.worst[0]):
             one.worst = (distance, case)
         return STATUSES[status].spoils and status != Status.CHANGED
 

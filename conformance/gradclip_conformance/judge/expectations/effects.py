@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import ClassVar
 
-from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import readable_array
 from ...oracle.predict import predict
-from ..arrays import same_bits
 from ..expectation import Expectation, Part, may_raise
 from ..fingerprint import describe_results, observed_answer, what_happened
+from ..form import first_changed
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, inputs
 
@@ -32,21 +32,11 @@ else:
 
 def _nothing_changed(case: Case, answer: Raised) -> Verdict:
     """Judge whether a call that raised has left the passed gradients as they were."""
-    changed = None if answer.inputs is None else _first_changed(case, answer.inputs)
+    changed = first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
     detail = f"It raised {answer.kind}, and gradient {changed} had been changed by then."
     return Verdict(Status.FAIL, detail, expected="unchanged gradients", observed=observed_answer(answer))
-
-
-def _first_changed(case: Case, after: Sequence[Array | None]) -> int | None:
-    """Return the index of the first gradient that has changed."""
-    for i, gradient in enumerate(case.gradients):
-        # A missing gradient has changed, too.
-        now = after[i] if i < len(after) else None
-        if gradient.array is not None and not same_bits(gradient.array, now, False):
-            return i
-    return None
 
 
 def _expect_error(script: Script, *, unchanged: bool) -> str:
@@ -127,7 +117,7 @@ class InputsKept(Expectation):
         case, after = context.case, replies[0].inputs
         if after is None:
             return NOT_READ_BACK
-        changed = _first_changed(case, after)
+        changed = first_changed(case, after)
         if changed is None:
             return Verdict(Status.PASS)
         expected = readable_array(case.gradients[changed].array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from gradclip_adapters.contract import Array
 
 from ...cases.model import Case
 from ...oracle.arrays import decode
-from ...oracle.formats import float64_values
-from ...oracle.model import nonfinite_consequence, nonfinite_norm
+from ...oracle.formats import FORMATS, as_dtype, float64_values, ulp
+from ...oracle.model import Prediction, nonfinite_consequence, nonfinite_norms
 from ..model import Context
 
-__all__ = ["flipped_zero", "has_left_range", "is_silent", "nonfinite_total"]
+__all__ = ["flipped_zero", "has_coarse_coefficient", "has_left_range", "is_silent", "nonfinite_totals"]
 
 
 def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
@@ -29,6 +30,34 @@ def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
     after = np.concatenate([float64_values(got) for _, got in pairs])
     with np.errstate(invalid="ignore"):
         return any(np.array_equal(after, before * what, equal_nan=True) for what in (0.0, math.inf, math.nan))
+
+
+def has_coarse_coefficient(case: Case, prediction: Prediction, results: Sequence[Array | None]) -> bool:
+    """Return whether a coefficient that is rounded to the spacing of subnormal numbers explains every element.
+
+    A subnormal coefficient has few digits, so that it may be far from the exact one. It lies within one spacing of it:
+    half for its own rounding, and the rest for the error of the norm. The product with an element is rounded as usual.
+    """
+    return all(_is_coarse(case, i, prediction, results[i]) for i in case.included)
+
+
+def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None) -> bool:
+    given, expected = case.gradients[index].array, prediction.gradients[index]
+    if given is None or got is None or expected is None:
+        return False
+    form, exact = FORMATS[given.dtype], Fraction(expected.numerator, expected.denominator)
+    after = decode(as_dtype(got, given.dtype), given.dtype)
+    if exact >= form.smallest_normal or not after.is_finite:
+        return False
+    least, most = exact - form.smallest_subnormal, exact + form.smallest_subnormal
+    for x, y in zip(expected.values.fractions(), after.fractions(), strict=True):
+        if not x:
+            if y:
+                return False
+            continue
+        slack = 2 * ulp(y, form) / abs(x)
+        least, most = max(least, y / x - slack), min(most, y / x + slack)
+    return least <= most
 
 
 def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
@@ -47,21 +76,25 @@ def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | Non
     return None
 
 
-def nonfinite_total(case: Case, group: Sequence[int]) -> float | None:
-    """Return the norm of a group of gradients if it is NaN or infinite; None if all elements are finite."""
+def nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
+    """Return the norms that a group of gradients may have if an element is not finite; none if all are finite."""
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    return nonfinite_norm([decode(array.data, array.dtype) for array in arrays])
+    return nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
 
 
 def is_silent(
-    case: Case, group: Sequence[int], total: float, results: Sequence[Array | None]
+    case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
 ) -> list[list[float]] | None:
-    """Return the formula's results if the given results show neither these nor NaN everywhere; None if they do."""
+    """Return the formula's results if the given results show neither these nor NaN everywhere; None if they do.
+
+    If the norm may be one of several, the results of each are right.
+    """
     after = [float64_values(array) for i in group if (array := results[i]) is not None]
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    formula = [nonfinite_consequence(decode(array.data, array.dtype), total) for array in arrays]
+    ways = [[nonfinite_consequence(decode(array.data, array.dtype), total) for array in arrays] for total in totals]
     if all(np.isnan(result).all() for result in after):
         return None
-    if all(np.array_equal(r, f, equal_nan=True) for r, f in zip(after, formula, strict=True)):
-        return None
-    return formula
+    for formula in ways:
+        if all(np.array_equal(r, f, equal_nan=True) for r, f in zip(after, formula, strict=True)):
+            return None
+    return ways[0]

@@ -58,8 +58,10 @@ TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for mod
 Tensor = TypeVar("Tensor")
 
 
-def refuse_unlisted(call: Call, subject: Subject) -> None:
-    """Refuse a call that its subject cannot perform.
+def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None:
+    """Refuse a call that its subject cannot perform; `kind` says what is lacking then (see `contract.LACKS`).
+
+    Prefer to make the call: only the framework's own error shows that it cannot do it.
 
     Raises
     ------
@@ -69,15 +71,15 @@ def refuse_unlisted(call: Call, subject: Subject) -> None:
     missing = sorted(set(_features_used(call)) - set(subject.features))
     if missing:
         message = "{} cannot do this: {}".format(subject.name, "; ".join(FEATURES[feature] for feature in missing))
-        raise Unsupported(message)
+        raise Unsupported(message, kind)
     dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
     if not dtypes <= set(subject.dtypes):
         message = "{} does not take {}".format(subject.name, ", ".join(sorted(dtypes - set(subject.dtypes))))
-        raise Unsupported(message)
+        raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
     if norm_type not in subject.norm_types:
         message = "{} has no norm of the order {}".format(subject.name, norm_type)
-        raise Unsupported(message)
+        raise Unsupported(message, kind)
 
 
 def _features_used(call: Call) -> Iterator[str]:

@@ -23,6 +23,7 @@ from .limits import NAME, shorten
 __all__ = [
     "DTYPES",
     "FEATURES",
+    "LACKS",
     "OPERATIONS",
     "About",
     "Adapter",
@@ -73,6 +74,13 @@ FEATURES = {
     "single": "the option `as_single` passes the only gradient by itself, not in a list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
     "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
+}
+
+#: The kinds of `Unsupported`: what is lacking.
+LACKS = {
+    "interface": "no such interface",
+    "kernel": "no kernel in this build",
+    "adapter": "limit of the adapter",
 }
 
 #: The entries of an environment that the host or the suite adds; an adapter must not give them.
@@ -258,7 +266,18 @@ class BadReply(TypeError):
 
 
 class Unsupported(Exception):
-    """Raised by an adapter when its framework cannot perform a call; the text says what is missing."""
+    """Raised by an adapter that cannot make a call; the text says what is missing.
+
+    `kind` is one of `LACKS`: the framework has no such interface, its build has no kernel for it, or the adapter itself
+    has a limit. Prefer to make the call: the framework's own error says more.
+    """
+
+    def __init__(self, text: str = "", kind: str = "adapter") -> None:
+        super().__init__(text)
+        if kind not in LACKS:
+            message = "Unsupported is raised with the kind {!r}; there are {}.".format(kind, ", ".join(LACKS))
+            raise BadReply(message)
+        self.kind = kind
 
 
 class FrameworkRaised(Exception):

@@ -116,7 +116,7 @@ def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
         call = wire.call_from_json(message)
         return wire.reply_to_json(without_excess(adapter.call(call), call), number)
     except Unsupported as error:
-        return {"message": "unsupported", "number": number, "text": text_of(error)}
+        return {"message": "unsupported", "number": number, "text": text_of(error), "kind": error.kind}
     except FrameworkRaised as error:
         return {
             "message": "raised",

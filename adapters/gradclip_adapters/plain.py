@@ -49,6 +49,9 @@ PARAMETERS = {
 #: The feature that a parameter brings.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
+#: The options that say how the call is made.
+HOW = ("as_generator", "as_single", "threads", "reused", "compiled")
+
 #: A case may leave these out, so that a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")
 
@@ -116,10 +119,26 @@ class PlainFunction(Adapter):
 
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
+        self._refuse_missing_parameters(call)
         refuse_unlisted(call, self._subject)
         if "threads" in call.options:
             return in_threads(call, self._answer)
         return self._answer(call)
+
+    def _refuse_missing_parameters(self, call: Call) -> None:
+        """Refuse a call that needs a parameter which the function does not take; its signature shows that.
+
+        Raises
+        ------
+        Unsupported
+            When it does.
+        """
+        needed = {name for name in call.options if name not in HOW}
+        needed |= {"need_clip"} if not all(gradient.need_clip for gradient in call.gradients) else set()
+        missing = sorted(needed - self._taken)
+        if missing:
+            message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
+            raise Unsupported(message, "interface")
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
         keywords = {name: value for name, value in call.options.items() if name != "reused"}

@@ -73,7 +73,7 @@ class ReferenceAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the function that the call names."""
         subject = self._subjects[call.subject]
-        refuse_unlisted(call, subject)
+        refuse_unlisted(call, subject, "interface")
         if "threads" in call.options:
             return in_threads(call, self.call)
         arrays = build_tensors(call.gradients, self._backend.make)

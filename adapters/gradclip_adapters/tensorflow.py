@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from .arrays import build_tensors, in_threads, refuse_unlisted
+from .arrays import build_tensors, in_threads
 from .contract import (
     About,
     Adapter,
@@ -31,8 +31,9 @@ from .contract import (
 __all__ = ["TensorFlowAdapter"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "sparse")
-TOGETHER = ("functional", "none_grads", "repeated", "returns_norm", "sparse")
+ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse")
+#: "A tuple or list of mixed `Tensors`, `IndexedSlices`, or None."
+TOGETHER = ("functional", "mixed_dtypes", "none_grads", "repeated", "returns_norm", "sparse")
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: A function from gradients and options to the clipped gradients and the norm, if there is one.
@@ -62,13 +63,18 @@ class TensorFlowAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = self._entries[call.subject]
-        refuse_unlisted(call, entry.subject)
         if not call.gradients and entry.one_by_one:
             message = "{} takes one tensor: there is nothing to call over an empty list".format(entry.subject.name)
-            raise Unsupported(message)
-        if "max" in call.options and "min" not in call.options:
-            message = "tf.clip_by_value takes both bounds, and only `max` was given"
-            raise Unsupported(message)
+            raise Unsupported(message, "interface")
+        if any(gradient.layout != "contiguous" for gradient in call.gradients):
+            message = "tensors of TensorFlow have no strides: the layout is its own affair"
+            raise Unsupported(message, "interface")
+        if "reused" in call.options:
+            message = "tensors of TensorFlow are never written: no call can come on those of an earlier one"
+            raise Unsupported(message, "interface")
+        if "as_generator" in call.options and entry.one_by_one:
+            message = "{} takes one tensor, and no list of them".format(entry.subject.name)
+            raise Unsupported(message, "interface")
         if "threads" in call.options:
             return in_threads(call, self.call)
         return _answer(entry, call)
@@ -89,8 +95,15 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
     options = dict(call.options)
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
+    flags = [gradient.need_clip for gradient in call.gradients]
+    if not all(flags):
+        # TensorFlow has no such parameter, and its error says so.
+        options["need_clip"] = flags
+    passed: Any = (tensor for tensor in tensors) if options.pop("as_generator", False) else tensors
+    if options.pop("as_single", False) and not entry.one_by_one:
+        (passed,) = tensors
     with framework_call(lambda: _read_values(tensors)) as seen:
-        clipped, norm = clip(tensors, options)
+        clipped, norm = clip(passed, options)
     return Reply(
         gradients=tuple(None if tensor is None else _read_dense(tensor) for tensor in clipped),
         norm=None if norm is None else Array.of(norm.numpy()),
@@ -122,21 +135,30 @@ def _read_dense(tensor: Tensor) -> Array:
     return Array.of(tf.convert_to_tensor(tensor).numpy())
 
 
-def _clip_by_value(tensor: Tensor, *, min: float, max: float) -> Tensor:
-    return tf.clip_by_value(tensor, min, max)
+# What TensorFlow has no parameter for is passed all the same (`more`): its error shows that.
 
 
-def _clip_by_norm(tensor: Tensor, *, clip_norm: float) -> Tensor:
-    return tf.clip_by_norm(tensor, clip_norm)
+def _clip_by_value(tensor: Tensor, *, max: float, **more: Any) -> Tensor:
+    if "min" in more:
+        more["clip_value_min"] = more.pop("min")
+    return tf.clip_by_value(tensor, clip_value_max=max, **more)
 
 
-def _clip_by_global_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
-    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm)
+def _clip_by_norm(tensor: Tensor, *, clip_norm: float, **more: Any) -> Tensor:
+    return tf.clip_by_norm(tensor, clip_norm, **more)
+
+
+def _clip_by_global_norm(
+    tensors: Sequence[Tensor], *, clip_norm: float, **more: Any
+) -> Tuple[Sequence[Tensor], tf.Tensor]:
+    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, **more)
     return clipped, norm
 
 
-def _clip_with_given_norm(tensors: Sequence[Tensor], *, clip_norm: float) -> Tuple[Sequence[Tensor], tf.Tensor]:
-    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors))
+def _clip_with_given_norm(
+    tensors: Sequence[Tensor], *, clip_norm: float, **more: Any
+) -> Tuple[Sequence[Tensor], tf.Tensor]:
+    clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors), **more)
     return clipped, norm
 
 
@@ -172,7 +194,7 @@ def _make_both_entries(
     one_by_one = operation != "clip_by_global_norm"
     over = _apply_to_each if one_by_one else _apply_to_all
     eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
-    graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "compiled"))
+    graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "threads", "compiled"))
     # Autograph would rewrite Python control flow, and there is none.
     compiled = over(tf.function(function, autograph=False))
     return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

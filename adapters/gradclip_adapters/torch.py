@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
+from .arrays import build_tensors, earlier_calls, in_threads, lay_out
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "make_tensor", "read_array"]
@@ -27,6 +27,10 @@ NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
+
+#: The options that are passed in every call, and those that say how it is made.
+THRESHOLDS = ("clip_norm", "max")
+HOW = ("learning_rate", "as_generator", "as_single", "threads", "reused", "compiled")
 
 #: The argument that the functions take.
 Parameters = Union[Parameter, Iterable[Parameter]]
@@ -59,9 +63,12 @@ class TorchAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
-        refuse_unlisted(call, entry.subject)
         if entry.is_optimizer and not call.gradients:
             message = "torch.optim.SGD takes no empty list of parameters"
+            raise Unsupported(message, "interface")
+        if "compiled" in call.options and "compiles" not in entry.subject.features:
+            message = "torch.compile makes its own loops for each `foreach`, slowly: only the function left to torch "
+            message += "is asked, and only where there is a C++ compiler"
             raise Unsupported(message)
         if "threads" in call.options:
             return in_threads(call, self.call)
@@ -96,7 +103,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
             _fill(listed, earlier)
             entry.clip(passed, earlier.options)
             _fill(listed, call)
-        norm = _choose_clip(entry, call)(passed, call.options)
+        norm = _choose_clip(entry, call)(passed, _with_flags(call))
         if entry.is_optimizer:
             torch.optim.SGD(listed, lr=call.options.get("learning_rate", 1.0)).step()
     after = [parameter.grad for parameter in listed]
@@ -107,6 +114,12 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         same_object=None if entry.is_optimizer else tuple(new is old for new, old in zip(after, before)),
         warnings=seen.warnings,
     )
+
+
+def _with_flags(call: Call) -> Mapping[str, Any]:
+    """Return the options, with the flags if some are false: torch has no such parameter, and its error says so."""
+    flags = [gradient.need_clip for gradient in call.gradients]
+    return call.options if all(flags) else {**call.options, "need_clip": flags}
 
 
 def _choose_clip(entry: EntryPoint, call: Call) -> Clip:
@@ -121,6 +134,10 @@ def _choose_clip(entry: EntryPoint, call: Call) -> Clip:
 def _make_parameter(gradient: Gradient) -> Parameter:
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
+    if gradient.rows is not None:
+        # As `torch.nn.Embedding(sparse=True)` makes it.
+        shape = (gradient.height, *tensor.shape[1:])
+        tensor = torch.sparse_coo_tensor(torch.tensor([gradient.rows]), tensor, shape, check_invariants=True)
     parameter = Parameter(torch.zeros(tensor.shape, dtype=tensor.dtype))
     parameter.grad = tensor
     return parameter
@@ -150,12 +167,16 @@ def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
     """
     bits = array.bits()
     signed = lay_out(bits.view("i{}".format(bits.itemsize)), layout)
+    if layout == "reversed":
+        message = "tensors of torch have no negative strides"
+        raise Unsupported(message, "interface")
     return torch.from_numpy(signed).view(getattr(torch, array.dtype))
 
 
 def read_array(tensor: torch.Tensor) -> Array:
     """Return the elements of a tensor as an array."""
     tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.is_sparse else tensor
     if tensor.dtype == torch.bfloat16:
         return Array.of(tensor.view(torch.int16).numpy().view("u2"), "bfloat16")
     return Array.of(tensor.numpy())
@@ -167,14 +188,14 @@ def _read_arrays(tensors: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[Ar
 
 def _make_norm_clip(foreach: Optional[bool]) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> torch.Tensor:
-        return clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **_select_norm_options(options))
+        return clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **_select_more(options))
 
     return clip
 
 
 def _make_value_clip(foreach: Optional[bool]) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
-        clip_grad_value_(passed(), options["max"], foreach=foreach)
+        clip_grad_value_(passed(), options["max"], foreach=foreach, **_select_more(options))
 
     return clip
 
@@ -183,16 +204,17 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
     parameters = passed()
     if isinstance(parameters, Parameter):
         assert parameters.grad is not None
-        norm = get_total_norm(parameters.grad, **_select_norm_options(options))
+        norm = get_total_norm(parameters.grad, **_select_more(options))
     else:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = get_total_norm(gradients, **_select_norm_options(options))
+        norm = get_total_norm(gradients, **_select_more(options))
     clip_grads_with_norm_(passed(), options["clip_norm"], norm)
     return norm
 
 
-def _select_norm_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: options[name] for name in ("norm_type", "error_if_nonfinite") if name in options}
+def _select_more(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a call sets beside its threshold, for torch to take or to refuse."""
+    return {name: value for name, value in options.items() if name not in (*THRESHOLDS, *HOW)}
 
 
 def _list_entry_points() -> List[EntryPoint]:

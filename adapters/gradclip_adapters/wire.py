@@ -9,7 +9,7 @@ failed     host           why the adapter could not start; the host then ends
 call       suite          a number, the subject, the gradients, the options
 reply      host           the number, the clipped gradients, the norm, the inputs afterwards
 raised     host           the number, what the framework raised, the inputs afterwards
-unsupported host          the number, what is missing
+unsupported host          the number, what is missing, the kind (`contract.LACKS`; without one, "adapter")
 mistake    host           the number, the traceback of a fault of the adapter itself
 bye        suite          nothing: the host ends
 ========== ============== ===========================================================================

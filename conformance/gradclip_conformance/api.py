@@ -14,6 +14,7 @@ from gradclip_adapters.plain import PlainFunction
 
 from .cases.catalogue import all_cases
 from .judge.model import Connection
+from .run.abilities import AbilityProbes
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
@@ -155,4 +156,5 @@ def _ask_all(connection: Connection, dtypes: Sequence[str], rule: str | None) ->
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = plan_cells(connection.description.subjects, all_cases(), selection)
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
-        return [run_cell(connection, cell, CASE_SECONDS).to_json() for cell in asked]
+        probes = AbilityProbes()
+        return [run_cell(connection, cell, CASE_SECONDS, probes=probes).to_json() for cell in asked]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .run.abilities import AbilityProbes
     from .run.host_process import HostProcess
     from .run.plan import PlannedCell
 
@@ -47,23 +48,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         msg = "no adapter is named: give --gradclip-adapter NAME"
         raise pytest.Collector.CollectError(msg)
     from .cases.catalogue import all_cases
+    from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
 
-    connection = _connection(metafunc.config, target)
+    connection, probes = _connection(metafunc.config, target), AbilityProbes()
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
-    cells = [(connection, target, cell) for cell in planned]
+    cells = [(connection, target, cell, probes) for cell in planned]
     metafunc.parametrize("gradclip_cell", cells, ids=ids, indirect=True)
 
 
 @pytest.fixture
 def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
     """Return a function that checks one cell, and passes, fails or skips as a test does."""
-    connection, target, planned = request.param
-    return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"))
+    connection, target, planned, probes = request.param
+    return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"), probes)
 
 
-def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeout: float) -> None:
+def check_cell(
+    connection: HostProcess, target: str, planned: PlannedCell, timeout: float, probes: AbilityProbes
+) -> None:
     """Check one cell, and pass, fail or skip as a test does."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
@@ -72,7 +76,7 @@ def check_cell(connection: HostProcess, target: str, planned: PlannedCell, timeo
     from .known.pins import load_deviations
     from .run.runner import run_cell
 
-    cell = run_cell(connection, planned, timeout, load_claims(target), load_deviations(target))
+    cell = run_cell(connection, planned, timeout, load_claims(target), load_deviations(target), probes)
     if cell.status in SPOILING:
         pytest.fail(f"{cell.status}: {cell.detail}\nexpected {cell.expected}\nobserved {cell.observed}", pytrace=False)
     if cell.status == "deviation":

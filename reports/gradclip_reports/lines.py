@@ -122,6 +122,8 @@ class Cell(Line):
     theme: str = ""
     #: The suite's short word for the answer; known failures are pinned to it.
     behaviour: str = "none"
+    #: For `unsupported`: what is lacking, one of `statuses.LACKS`; absent in older records.
+    lacks: str | None = None
     #: The input in a form short enough to be read, where something differs from the rule.
     input: Any = None
 

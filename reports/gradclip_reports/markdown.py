@@ -76,7 +76,7 @@ def _table(table: Table) -> str:
 
 def _legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
-    signs = [f"{status.emoji} {status.value}: {status.meaning}" for status in shown]
+    signs = [f"{status.emoji} {status.value}: {matrix.meaning_of(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from .lines import Run
-from .statuses import NOT_RUN, STATUSES, Status
+from .statuses import LACKS, NOT_RUN, STATUSES, Status
 
 __all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "matrix_of"]
 
@@ -101,6 +101,14 @@ class Matrix:
     tally: Tally
     #: Whether nothing spoils any run, and something was judged in each.
     is_as_expected: bool
+    #: How many unsupported cells lack what, by the words of `statuses.LACKS`; older records do not say.
+    lacks: dict[str, int]
+
+    def meaning_of(self, status: Status) -> str:
+        """Return the meaning of a status; for `unsupported`, with what the cells lack."""
+        if status != Status.UNSUPPORTED or not self.lacks:
+            return status.meaning
+        return f"{status.meaning}: " + ", ".join(f"{LACKS[name]} {count}" for name, count in self.lacks.items())
 
 
 class _Entry(NamedTuple):
@@ -134,7 +142,8 @@ def matrix_of(runs: Sequence[Run]) -> Matrix:
         tables.append(Table(operation, shown, tuple(_sections(mine, shown))))
     tally = Tally(entry.status for entry in entries)
     is_as_expected = not tally.spoiled and all(run.is_judged for run in runs)
-    return Matrix(columns, tuple(tables), tally, is_as_expected)
+    lacks = Counter(cell.lacks for run in runs for cell in run.cells)
+    return Matrix(columns, tuple(tables), tally, is_as_expected, {name: lacks[name] for name in LACKS if name in lacks})
 
 
 def _column_names(runs: Sequence[Run]) -> list[tuple[str, str]]:

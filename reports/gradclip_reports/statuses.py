@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CELL_STATUSES", "DIFFERING", "NOT_RUN", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
+__all__ = ["CELL_STATUSES", "DIFFERING", "LACKS", "NOT_RUN", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
 
 
 class Status(StrEnum):
@@ -52,7 +52,7 @@ class Status(StrEnum):
     )
     QUALITY = "quality", "≈", "📐", "blue", False, "poor, not right: the dtype's arithmetic explains the answer"
     UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"
-    UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "the framework cannot do it"
+    UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "cannot be asked"
     PASS = "pass", "✓", "✅", "green", False, "agrees with the rule"
 
 
@@ -69,6 +69,9 @@ UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
 
 #: The statuses of cells in which something differs from the rule.
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
+
+#: What `unsupported` cells lack, by the words in records.
+LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", "adapter": "limit of the adapter"}
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)

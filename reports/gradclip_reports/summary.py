@@ -17,7 +17,8 @@ def summary(runs: Sequence[Run]) -> str:
 
     `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
     cell but those that passed, as it stands in the record, with the place of its run in `runs`), `passed`, `planned`,
-    and `as_expected`.
+    `lacks` (what the unsupported cells lack), and
+    `as_expected`.
     """
     matrix = matrix_of(runs)
     document = {
@@ -25,6 +26,7 @@ def summary(runs: Sequence[Run]) -> str:
         "passed": matrix.tally.passed,
         "planned": matrix.tally.total,
         "counts": matrix.tally.counts,
+        "lacks": matrix.lacks,
         "runs": [_run(run) for run in runs],
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns

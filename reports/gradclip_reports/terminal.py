@@ -145,7 +145,7 @@ def _legend(matrix: Matrix) -> RenderableType:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name in matrix.tally.counts:
         status = STATUSES[name]
-        grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(status.meaning, "dim"))
+        grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(matrix.meaning_of(status), "dim"))
     grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
     how = "A number counts the cells of the status before it. The worst status stands first, or alone."
     return Group(grid, Text(how, "dim"))

@@ -149,13 +149,13 @@ class TestWhatIsPassed:
 
     @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate", "as_generator"])
     def test_option_without_a_parameter_is_unsupported(self, option: str) -> None:
-        with pytest.raises(Unsupported, match="halve cannot do this"):
+        with pytest.raises(Unsupported, match="halve (cannot do this|takes no parameter)"):
             PlainFunction(halve, "clip_by_global_norm").call(make_call(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
 
     def test_exclusion_without_a_parameter_is_unsupported(self) -> None:
         gradients = (Gradient("a", Array.of(THREE_FOUR), need_clip=False),)
 
-        with pytest.raises(Unsupported, match="can be excluded"):
+        with pytest.raises(Unsupported, match="takes no parameter 'need_clip'"):
             PlainFunction(halve, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
 
     def test_missing_min_is_never_invented(self) -> None:

@@ -29,7 +29,7 @@ identity-below      ∅1
 
 ✗ fail         breaks a rule, and nothing documents it
 ∅ not-run      planned, and did not run
-– unsupported  the framework cannot do it
+– unsupported  cannot be asked
 ✓ pass         agrees with the rule
 (blank)        no case of this rule in this column
 A number counts the cells of the status before it. The worst status stands

@@ -25,6 +25,7 @@ from ..cases.regressions import as_toml
 from ..judge.model import StartError
 from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
+from ..run.abilities import AbilityProbes
 from ..run.host_process import HostProcess
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
@@ -205,9 +206,10 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
     connection = target.connect(timeout)
     try:
         claims, deviations = load_claims(target.name), load_deviations(target.name)
+        probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:
-            return run_cell(connection, planned, timeout, claims, deviations)
+            return run_cell(connection, planned, timeout, claims, deviations, probes)
 
         searched = search(connection.description.subjects, selection, seed, ask)
     finally:

@@ -13,7 +13,7 @@ from gradclip_reports.records import Cell
 from gradclip_reports.statuses import SPOILING
 
 from ..judge.model import Description
-from ..run.progress import Progress
+from ..run.runner import Progress
 from .targets import say
 
 __all__ = ["progress_bar"]

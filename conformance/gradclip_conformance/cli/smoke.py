@@ -13,6 +13,7 @@ from ..cases.catalogue import all_cases
 from ..judge.model import StartError
 from ..known.claims import load_claims
 from ..known.pins import load_deviations
+from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
 from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
@@ -46,7 +47,8 @@ def _smoke(target: Target, selection: Selection) -> int:
         click.echo(f"{target.name}: {description.heading}, Python {description.environment['python']}")
         planned = plan_cells(description.subjects, all_cases(), selection)
         claims, deviations = load_claims(target.name), load_deviations(target.name)
-        cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations) for cell in planned]
+        probes = AbilityProbes()
+        cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations, probes) for cell in planned]
     finally:
         connection.close()
     for cell in cells:

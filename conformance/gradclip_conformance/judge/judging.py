@@ -84,8 +84,8 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
             return Verdict(Status.TIMEOUT, f"No answer within {seconds:g} s; the suite ended the host process.")
         case Mistaken(text):
             return Verdict(Status.ERROR, f"The adapter itself failed: {text}")
-        case NotSupported(text):
-            return Verdict(Status.UNSUPPORTED, f"The adapter says: {text}")
+        case NotSupported(text, kind):
+            return Verdict(Status.UNSUPPORTED, f"The adapter says: {text}", lacks=kind)
     return None
 
 

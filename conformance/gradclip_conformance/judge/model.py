@@ -54,9 +54,10 @@ class Raised:
 
 @dataclass(frozen=True)
 class NotSupported:
-    """The adapter declares that the framework cannot do it."""
+    """The adapter declares that the call cannot be made; `kind` is one of `gradclip_adapters.contract.LACKS`."""
 
     text: str
+    kind: str = "adapter"
 
 
 @dataclass(frozen=True)
@@ -208,13 +209,17 @@ class Verdict:
     url: str | None = None
     #: The word for the answer (see `fingerprint`).
     behaviour: str = "none"
+    #: For `unsupported`: what is lacking, one of `gradclip_adapters.contract.LACKS`.
+    lacks: str | None = None
 
     def with_status(self, status: Status, **changes: Any) -> Verdict:
         """Return the same verdict with another status."""
         return replace(self, status=status, **changes)
 
 
-NOT_READ_BACK = Verdict(Status.UNSUPPORTED, "The adapter cannot read back the gradients that it passed.")
+NOT_READ_BACK = Verdict(
+    Status.UNSUPPORTED, "The adapter cannot read back the gradients that it passed.", lacks="adapter"
+)
 
 
 def join_lines(*parts: str) -> str:

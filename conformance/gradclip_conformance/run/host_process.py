@@ -30,7 +30,7 @@ from gradclip_adapters.contract import Array, Call
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
 from .messages import check_formulas, message_of
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
-from .probing import EarlyAnswers, find_returned_norms
+from .probing import EarlyAnswers, settle_abilities
 
 __all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped", "start_seconds"]
 
@@ -97,7 +97,7 @@ class HostProcess:
         self._early = EarlyAnswers()
         found = self._start()
         try:
-            self.description = find_returned_norms(found, lambda call: self._ask(call, call_seconds), self._early)
+            self.description = settle_abilities(found, lambda call: self._ask(call, call_seconds), self._early)
         except BaseException:
             self._end()
             raise
@@ -283,7 +283,7 @@ def _understood(line: str, number: int, call: Call) -> Answer:
                 _check_inputs(arrays, call)
                 return Raised(message["kind"], message["text"], arrays)
             case "unsupported":
-                return NotSupported(message["text"])
+                return NotSupported(message["text"], message.get("kind", "adapter"))
             case "mistake":
                 return Mistaken(message["text"])
             case other:

@@ -16,7 +16,7 @@ from gradclip_adapters.host import without_excess
 from gradclip_adapters.wire import check_subjects
 
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
-from .probing import EarlyAnswers, find_returned_norms
+from .probing import EarlyAnswers, settle_abilities
 
 __all__ = ["InProcess"]
 
@@ -31,7 +31,7 @@ class InProcess:
         environment = {**about.environment, "python": platform.python_version(), "platform": platform.platform()}
         found = Description(about.framework, about.version, environment, check_subjects(adapter.subjects()))
         self._early = EarlyAnswers()
-        self.description = find_returned_norms(found, self._call, self._early)
+        self.description = settle_abilities(found, self._call, self._early)
 
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call; `timeout` cannot be kept here."""
@@ -44,7 +44,7 @@ class InProcess:
             with np.errstate(**self._floating_point_errors):
                 return Replied(without_excess(self._adapter.call(call), call))
         except Unsupported as error:
-            return NotSupported(text_of(error))
+            return NotSupported(text_of(error), error.kind)
         except FrameworkRaised as error:
             return Raised(error.kind, error.text, error.inputs)
         except BadReply as error:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.model import Case
 from ..cases.patterns import matches_any
 
-__all__ = ["PlannedCell", "Selection", "plan_cells"]
+__all__ = ["MIN_LEFT_OUT", "Ability", "PlannedCell", "Selection", "plan_cells", "with_both_bounds"]
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,28 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Ability:
+    """A dtype, a feature or a norm that a subject does not declare; the name of a norm is its order."""
+
+    what: Literal["dtype", "feature", "norm"]
+    name: str
+
+
+@dataclass(frozen=True)
 class PlannedCell:
-    """One case for one subject; `missing` gives the reason if it cannot be asked."""
+    """One case for one subject; `missing` gives the reason if it cannot be asked, and `lacking` the abilities."""
 
     subject: Subject
     case: Case
     missing: str | None
+    lacking: tuple[Ability, ...] = ()
 
 
 def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
     """Return the cells of a run, subject by subject."""
     chosen = [case for case in cases if selection.holds(case)]
     return [
-        PlannedCell(subject, _with_both_bounds(case, subject), _missing(subject, case))
+        PlannedCell(subject, with_both_bounds(case, subject), *_missing(subject, case))
         for subject in subjects
         for case in chosen
         if case.operation == subject.operation
@@ -59,21 +69,24 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
-def _with_both_bounds(case: Case, subject: Subject) -> Case:
+def with_both_bounds(case: Case, subject: Subject) -> Case:
     """Return the case with the default of `min` written out, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})
 
 
-def _missing(subject: Subject, case: Case) -> str | None:
+def _missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None} or {case.dtype}
     if lacking := sorted(dtypes - set(subject.dtypes)):
-        return f"{subject.name} declares no dtype {', '.join(lacking)}."
+        text = f"{subject.name} declares no dtype {', '.join(lacking)}."
+        return text, tuple(Ability("dtype", name) for name in lacking)
     if lacking := sorted(case.needs - set(subject.features)):
-        return f"{subject.name} does not declare: {'; '.join(f'{name} ({FEATURES[name]})' for name in lacking)}."
+        told = "; ".join(f"{name} ({FEATURES[name]})" for name in lacking)
+        return f"{subject.name} does not declare: {told}.", tuple(Ability("feature", name) for name in lacking)
     if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
-        return f"{subject.name} takes no call without `min`."
+        return f"{subject.name} takes no call without `min`.", (Ability("feature", "requires_min"),)
     if case.norm_type not in subject.norm_types:
-        return f"{subject.name} declares no norm of the order {case.norm_type:g}."
-    return None
+        text = f"{subject.name} declares no norm of the order {case.norm_type:g}."
+        return text, (Ability("norm", f"{case.norm_type:g}"),)
+    return None, ()

@@ -1,8 +1,8 @@
-"""Find out whether a function returns the norm, which its signature does not show.
+"""Probe what a subject declares about itself before its cells are planned; `abilities` probes what it does not declare.
 
-A subject that declares `may_return_norm` is called once or twice before its cells are planned. Two cases make the same
-calls, and get these answers, so that the function gets no additional calls. A hang, an exit or a crash here has the
-same effect as in any other call.
+A subject that declares `may_return_norm` is called once or twice. Two cases make the same calls, and get these answers,
+so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it in a call;
+otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other call.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
 
 from ..judge.model import Answer, Description, Replied
 from ..oracle.formats import FORMATS, round_to
 
-__all__ = ["PROBED", "EarlyAnswers", "find_returned_norms"]
+__all__ = ["PROBED", "EarlyAnswers", "settle_abilities"]
 
 #: The feature that asks for it.
 PROBED = "may_return_norm"
 #: The feature that it may become.
 FOUND = "returns_norm"
+
+#: The feature that excuses subnormal numbers that became zero.
+FLUSHES = "flushes_subnormals"
 
 #: Below and above 5, the norm of the gradients 3 and 4: some functions return the norm only if they clip.
 THRESHOLDS = (1.0, 8.0)
@@ -46,12 +50,42 @@ class EarlyAnswers:
         return None
 
 
-def find_returned_norms(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
-    """Return the description with `returns_norm`, if a call shows that, in the place of `may_return_norm`."""
-    subjects = tuple(
-        _settle(subject, ask, early) if PROBED in subject.features else subject for subject in description.subjects
-    )
-    return replace(description, subjects=subjects)
+def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
+    """Return the description after the calls that come before the plan.
+
+    `may_return_norm` becomes `returns_norm` or is dropped, and so is `flushes_subnormals` where no call shows it.
+    """
+    subjects = []
+    for declared in description.subjects:
+        subject = _settle(declared, ask, early) if PROBED in declared.features else declared
+        if FLUSHES in subject.features and not _is_flushing(subject, ask):
+            subject = replace(subject, features=tuple(name for name in subject.features if name != FLUSHES))
+        subjects.append(subject)
+    return replace(description, subjects=tuple(subjects))
+
+
+def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
+    """Return whether a call loses a subnormal number, or cannot show it because it is not answered.
+
+    The first call clips: half the smallest normal number is the right result for each element. The second does not.
+    """
+    for dtype in subject.dtypes:
+        form = FORMATS[dtype]
+        small, width = form.smallest_normal, form.width // 8
+        for values, threshold in (([small, Fraction(1)], Fraction(1, 2)), ([small / 2, small / 2], Fraction(1))):
+            data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
+            option = "max" if subject.operation == "clip_by_value" else "clip_norm"
+            gradients = (Gradient("g0", Array(dtype, (2,), data)),)
+            options: dict[str, Any] = {option: float(threshold)}
+            if "requires_min" in subject.features:
+                options["min"] = -float(threshold)
+            answer = ask(Call(subject.name, gradients, options))
+            if not isinstance(answer, Replied):
+                return True
+            found = [array for array in answer.reply.gradients if array is not None]
+            if any(not array.bits().ravel()[:1].any() for array in found):
+                return True
+    return False
 
 
 def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:

@@ -31,16 +31,26 @@ from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims
 from ..known.pins import Deviation, load_deviations, pinned
 from ..oracle.predict import second_oracle
+from .abilities import AbilityProbes
 from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, plan_cells
-from .progress import Progress
 
-__all__ = ["CASE_SECONDS", "RunRequest", "run_adapter", "run_cell"]
+__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
 
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
 
 RULES = {rule.id: rule for rule in rules.load()}
+
+
+class Progress:
+    """The receiver of reports about a run; this one ignores them."""
+
+    def started(self, adapter: str, description: Description, planned: int) -> None:
+        """Note that an adapter has started, and how many cells are planned."""
+
+    def finished(self, cell: Cell) -> None:
+        """Note that a cell is finished."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class _Judged:
     deviations: tuple[Deviation, ...]
     description: Description
     connections: list[Connection] = field(default_factory=list)
+    probes: AbilityProbes = field(default_factory=AbilityProbes)
     stopped: threading.Event = field(default_factory=threading.Event)
 
 
@@ -113,13 +124,17 @@ def run_cell(
     timeout: float,
     claims: Sequence[Claim] = (),
     deviations: Sequence[Deviation] = (),
+    probes: AbilityProbes | None = None,
 ) -> Cell:
-    """Ask and judge one cell."""
+    """Ask and judge one cell; `probes` keeps what calls have shown about the abilities that subjects do not declare."""
     start = time.perf_counter()
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     try:
-        verdict = _verdict(connection, planned, timeout, claims, deviations)
+        if planned.missing is None:
+            verdict = _verdict(connection, planned, timeout, claims, deviations)
+        else:
+            verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
     except Exception:  # noqa: BLE001 - a fault of the suite costs one cell, and the run goes on
         verdict = Verdict(Status.ERROR, f"The suite itself failed on this cell: {traceback.format_exc()}")
     return Cell(
@@ -139,6 +154,7 @@ def run_cell(
         seconds=round(time.perf_counter() - start, 6),
         theme=rule.theme,
         behaviour=verdict.behaviour,
+        lacks=verdict.lacks,
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
 
@@ -151,8 +167,6 @@ def _verdict(
     deviations: Sequence[Deviation],
 ) -> Verdict:
     case, subject = planned.case, planned.subject
-    if planned.missing is not None:
-        return Verdict(Status.UNSUPPORTED, planned.missing)
     answers = [connection.ask(case.call(subject.name), timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
@@ -205,7 +219,7 @@ def _run_share(
             return
     try:
         for planned in share:
-            cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations)
+            cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations, state.probes)
             # The stop may have ended the host; then the cell says nothing about the framework.
             if state.stopped.is_set():
                 return

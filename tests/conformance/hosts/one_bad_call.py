@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject, Unsupported
 
 BAD_THRESHOLD = 5.0
 
@@ -22,6 +22,9 @@ class OneBadCall(Adapter):
 
     def call(self, call: Call) -> Reply:
         """Return the right reply, or misbehave."""
+        if any(gradient.array is not None and gradient.array.dtype != "float32" for gradient in call.gradients):
+            message = "the fake takes float32 only"
+            raise Unsupported(message)
         right = right_reply(call)
         return self.misbehave(call, right) if call.options["clip_norm"] == BAD_THRESHOLD else right
 

@@ -1,0 +1,194 @@
+"""Probe the dtypes, features and norms that a subject does not declare: a declaration is not believed.
+
+Each is asked for in one call, when the first cell needs it. Cells that lack it are `unsupported`, with the kind and the
+message of the probe. If it is answered after all, the declaration is wrong, and the cells have the status `error`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
+from gradclip_adapters.contract import Gradient, Subject
+from gradclip_reports.statuses import Status
+
+from ..cases.build import case as build_case
+from ..cases.build import tensor
+from ..cases.model import Case, expect
+from ..judge.judging import judge
+from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
+from .plan import Ability, PlannedCell, with_both_bounds
+
+__all__ = ["AbilityProbes"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a probe shows about an ability: the kind of its lack and a message, or that it is there."""
+
+    kind: str
+    text: str
+    #: Whether the subject has the ability, although it does not declare it.
+    is_there: bool = False
+
+
+class AbilityProbes:
+    """The findings of a run; each ability of a subject is probed once, when the first cell needs it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Ability], Finding] = {}
+        self._lock = threading.Lock()
+
+    def judge(self, planned: PlannedCell, connection: Connection, timeout: float) -> Verdict:
+        """Return the verdict on a cell whose subject lacks abilities."""
+        subject = planned.subject
+        found = [self._find(subject, ability, connection, timeout) for ability in planned.lacking]
+        lacking = next((one for one in found if not one.is_there), None)
+        if lacking is not None:
+            return Verdict(Status.UNSUPPORTED, f"{planned.missing} {lacking.text}", lacks=lacking.kind)
+        names = ", ".join(ability.name for ability in planned.lacking)
+        detail = f"{planned.missing} A call shows that it has it: the adapter must declare {names}."
+        return Verdict(Status.ERROR, detail)
+
+    def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
+        key = subject.name, ability
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = _by_nature(subject, ability) or _probe(subject, ability, connection, timeout)
+            return self._found[key]
+
+
+def _by_nature(subject: Subject, ability: Ability) -> Finding | None:
+    """Return what needs no call: it follows from what the entry point is."""
+    through_optimizer = "optimizer" in subject.features
+    if ability.name == "optimizer" or (ability.name == "learning_rate" and not through_optimizer):
+        return Finding("interface", "It is called by itself, and takes no step.")
+    if ability.name == "compiles" and "compiled" in subject.features:
+        return Finding("interface", "It always runs inside the framework's compiler or graph.")
+    if ability.name == "mixed_dtypes" and len(subject.dtypes) < len(("one", "another")):
+        return Finding("kernel", f"It takes only {''.join(subject.dtypes) or 'no dtype'}.")
+    return None
+
+
+#: Gradients of norms 6 and 5, and a threshold that clips both.
+FIRST, SECOND, THRESHOLD = [2.0, -4.0, 0.0, 4.0], [3.0, 4.0], 2.0
+
+#: The option that asks for an ability.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "norm_type": {"norm_type": 1.0},
+    "min_max": {"min": -1.0},
+    "learning_rate": {"learning_rate": 0.25},
+    "error_if_nonfinite": {"error_if_nonfinite": True},
+    "eps": {"eps": 0.5},
+    "generator": {"as_generator": True},
+    "single": {"as_single": True},
+    "threads": {"threads": 2},
+    "reuses": {"reused": True},
+    "compiles": {"compiled": True},
+}
+
+#: The abilities that show in an answer: an adapter that ignores them gives a wrong one.
+SHOWN = frozenset(
+    {"excludes", "none_grads", "norm_type", "min_max", "requires_min", "learning_rate", "error_if_nonfinite"}
+)
+
+#: Words in the message of an error that speak of a kernel.
+KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
+
+RULE = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}
+
+
+def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
+    case = _question(subject, ability)
+    answer = connection.ask(case.call(subject.name), timeout)
+    match answer:
+        case Raised(kind, text):
+            lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
+            return Finding(lack, f"Asked for it, it raised {kind}: {_line_of(text)}")
+        case NotSupported(text, kind):
+            return Finding(kind, f"The adapter says: {text}")
+        case Died(text):
+            return Finding("kernel" if ability.what == "dtype" else "interface", f"Asked for it, it died: {text}")
+        case TimedOut(seconds):
+            return Finding("interface", f"Asked for it, it did not answer within {seconds:g} s.")
+        case Mistaken(text):
+            return Finding("adapter", f"Asked for it, the adapter itself failed: {_line_of(text, last=True)}")
+    return _read_reply(subject, ability, case, answer, connection, timeout)
+
+
+def _read_reply(
+    subject: Subject, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
+) -> Finding:
+    """Return what a reply shows about an ability that the subject does not declare."""
+    name = ability.name
+    if name in ("functional", "in_place"):
+        return _observed_effect(case, answer)
+    if name == "returns_norm":
+        there = answer.reply.norm is not None
+        return Finding("interface", "A call returned no norm.", is_there=there)
+    right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
+    if ability.what == "dtype" or name == "mixed_dtypes":
+        # A wrong answer is an answer, too: the cells would show it.
+        return Finding("kernel", "", is_there=answer.reply.malformed is None)
+    if name == "error_if_nonfinite" and right:
+        infinite = replace(case.gradients[1], array=tensor([3.0, math.inf], case.dtype).array)
+        case = replace(case, gradients=(case.gradients[0], infinite))
+        right = isinstance(connection.ask(case.call(subject.name), timeout), Raised)
+    if name in SHOWN or ability.what == "norm":
+        return Finding("interface", "Asked for it, it answered as if it had not been asked for it.", is_there=right)
+    return Finding("adapter", "The adapter does not say that it does this, and its answer does not show it.")
+
+
+def _observed_effect(case: Case, answer: Replied) -> Finding:
+    """Return what a call did to the gradients that were passed, of which the subject promises nothing."""
+    inputs = answer.reply.inputs
+    if inputs is None:
+        return Finding("adapter", "The adapter cannot read back the gradients that it passed.")
+    kept = inputs == tuple(gradient.array for gradient in case.gradients)
+    return Finding("interface", f"A call {'left' if kept else 'changed'} the gradients that were passed.")
+
+
+def _question(subject: Subject, ability: Ability) -> Case:
+    """Return the call that asks a subject for an ability."""
+    dtype = "float32" if "float32" in subject.dtypes else (*subject.dtypes, "float32")[0]
+    other = dtype
+    name = ability.name
+    if ability.what == "dtype":
+        dtype = other = name
+    elif name == "mixed_dtypes":
+        other = next(one for one in subject.dtypes if one != dtype)
+    first, second = tensor(FIRST, dtype, (2, 2)), tensor(SECOND, other)
+    gradients: Sequence[Gradient] = [first, second]
+    expected = expect("values")
+    options: dict[str, Any] = {"max" if subject.operation == "clip_by_value" else "clip_norm": THRESHOLD}
+    options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
+    match name:
+        case "excludes":
+            gradients, expected = [first, replace(second, need_clip=False)], expect("untouched", indices=(1,))
+        case "none_grads":
+            gradients = [first, tensor(None, dtype)]
+        case "repeated":
+            gradients = [first, replace(first, same_as=0)]
+        case "sparse":
+            gradients = [replace(first, rows=(1, 3), height=4)]
+        case "single":
+            gradients = [second]
+        case "strided" | "reversed" | "broadcast":
+            layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
+            gradients = [replace(tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
+    rule = RULE.get(subject.operation, "global-norm.scaled-above")
+    case = build_case(rule, "probe", dtype, gradients, options, expected)
+    return case if name == "requires_min" else with_both_bounds(case, subject)
+
+
+def _line_of(text: str, *, last: bool = False) -> str:
+    """Return one line of a message: the first one that says something, or the last one of a traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
+    telling = next((line for line in lines if KERNEL.search(line) or "Error: " in line), "")
+    found = (lines[-1:] if last else [telling or (lines or [""])[0]]) or [""]
+    return found[0][:300]

@@ -1,0 +1,228 @@
+"""Test that abilities which a subject does not declare are probed: what is lacking, and what is there after all."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import LACKS as KINDS
+from gradclip_adapters.contract import (
+    About,
+    Adapter,
+    Array,
+    BadReply,
+    Call,
+    Reply,
+    Subject,
+    Unsupported,
+    framework_call,
+)
+from gradclip_adapters.host import answer
+from gradclip_adapters.plain import PlainFunction
+from gradclip_adapters.wire import call_to_json
+from gradclip_conformance import check_clipper
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.records import Cell
+from gradclip_reports.statuses import LACKS
+from gradclip_reports.terminal import terminal
+
+Arrays = list[np.ndarray | None]
+
+
+def clip_values(gradients: Arrays, bound: float) -> Arrays:
+    """Clip by value; a parameter that is not here cannot be passed."""
+    return [None if array is None else np.clip(array, -bound, bound) for array in gradients]
+
+
+class OfAnOutsider(Adapter):
+    """An adapter that declares little: one dtype, and no ability."""
+
+    def __init__(self, *features: str) -> None:
+        self.features = features
+        self.calls: list[Call] = []
+
+    def about(self) -> About:
+        """Return a framework that does not exist."""
+        return About("fake", "1.0")
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return one clip by value of float32."""
+        return [Subject("fake.clip", "clip_by_value", ("float32",), self.features)]
+
+    def call(self, call: Call) -> Reply:
+        """Pass everything on to the function."""
+        self.calls.append(call)
+        arrays = [None if gradient.array is None else gradient.array.numpy() for gradient in call.gradients]
+        with framework_call():
+            more = {name: value for name, value in call.options.items() if name not in ("max", "as_generator")}
+            return self.reply(clip_values(arrays, call.options["max"], **more))
+
+    def reply(self, arrays: Arrays) -> Reply:
+        """Return the arrays as a reply."""
+        return Reply(tuple(None if array is None else Array.of(array) for array in arrays))
+
+
+class WithoutKernels(OfAnOutsider):
+    """The framework has kernels for float32 only."""
+
+    def call(self, call: Call) -> Reply:
+        """Raise for other dtypes."""
+        with framework_call():
+            if any(gradient.array and gradient.array.dtype != "float32" for gradient in call.gradients):
+                message = (
+                    "\n-----\nNotFoundError: Operator clip has no kernel for this dtype.\n  [Hint: at clip.cc:33]"
+                )
+                raise RuntimeError(message)
+        return super().call(call)
+
+
+class Declining(OfAnOutsider):
+    """The adapter itself refuses flags, in the words of the old contract."""
+
+    def call(self, call: Call) -> Reply:
+        """Refuse flags."""
+        if not all(gradient.need_clip for gradient in call.gradients):
+            message = "no flags here"
+            raise Unsupported(message)
+        return super().call(call)
+
+
+def check(adapter: Adapter, *rules: str, dtype: str = "float32") -> list[Cell]:
+    """Return the cells of some rules."""
+    request = RunRequest("fake", lambda: InProcess(adapter), Selection(rules=rules, dtypes=(dtype,)))
+    return list(run_adapter(request, io.StringIO()).cells)
+
+
+def read_verdicts(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
+    """Return the statuses, and what the cells lack."""
+    return {(cell.status, cell.lacks) for cell in cells}
+
+
+def test_a_parameter_that_the_framework_refuses_is_no_interface() -> None:
+    cells = check(OfAnOutsider("none_grads"), "value.infinite-bounds")
+    lacking = [cell for cell in cells if "min_max" in cell.detail]
+
+    assert read_verdicts(lacking) == {("unsupported", "interface")}
+    assert "raised TypeError: clip_values() got an unexpected keyword argument 'min'" in lacking[0].detail
+
+
+def test_a_dtype_without_a_kernel_is_told_with_its_message() -> None:
+    cells = check(WithoutKernels(), "value.dtype-kept", dtype="float64")
+
+    assert read_verdicts(cells) == {("unsupported", "kernel")}
+    assert cells[0].detail.endswith("raised RuntimeError: NotFoundError: Operator clip has no kernel for this dtype.")
+
+
+def test_a_dtype_that_is_answered_after_all_is_the_adapters_error() -> None:
+    cells = check(OfAnOutsider(), "value.dtype-kept", dtype="float64")
+
+    assert read_verdicts(cells) == {("error", None)}
+    assert cells[0].detail == (
+        "fake.clip declares no dtype float64. A call shows that it has it: the adapter must declare float64."
+    )
+
+
+def test_a_feature_that_is_answered_after_all_is_the_adapters_error() -> None:
+    cells = check(OfAnOutsider(), "value.none-stays-none")
+
+    assert read_verdicts(cells) == {("error", None)}
+    assert "the adapter must declare none_grads" in cells[0].detail
+
+
+def test_flags_that_are_ignored_are_no_interface() -> None:
+    cells = check(OfAnOutsider("none_grads"), "value.all-excluded")
+
+    assert read_verdicts(cells) == {("unsupported", "interface")}
+    assert "answered as if it had not been asked" in cells[0].detail
+
+
+def test_an_answer_shows_nothing_of_a_layout() -> None:
+    cells = check(OfAnOutsider(), "value.any-iterable")
+
+    assert read_verdicts(cells) == {("unsupported", "adapter")}
+
+
+def test_an_adapter_of_the_old_contract_has_a_limit() -> None:
+    cells = check(Declining("none_grads"), "value.all-excluded")
+
+    assert read_verdicts(cells) == {("unsupported", "adapter")}
+    assert "The adapter says: no flags here" in cells[0].detail
+
+
+def test_each_ability_is_asked_for_once() -> None:
+    adapter = WithoutKernels()
+
+    cells = check(adapter, "value.bounds", "value.dtype-kept", dtype="float64")
+
+    assert (len(cells) > 10, len(adapter.calls)) == (True, 0)
+    adapter = OfAnOutsider("none_grads")
+    cells = check(adapter, "value.excluded-untouched")
+    # Once with flags, and once with `min`.
+    assert (len(cells) > 10, len(adapter.calls)) == (True, 2)
+
+
+def test_promises_about_the_inputs_are_not_demanded() -> None:
+    cells = check(OfAnOutsider(), "value.in-place-written/clipped/*", "value.inputs-not-mutated/clipped/*")
+
+    assert {cell.status for cell in cells} == {"unsupported"}
+
+
+def test_a_plain_functions_missing_parameter_needs_no_call() -> None:
+    calls = []
+
+    def clip(grads: Arrays, *, max: float) -> Arrays:
+        calls.append(max)
+        return clip_values(grads, max)
+
+    results = check_clipper(clip, op="clip_by_value", rule="value.all-excluded", isolated=False)
+
+    assert {(cell["status"], cell["lacks"]) for cell in results} == {("unsupported", "interface")}
+    assert "takes no parameter 'need_clip'" in results[0]["detail"]
+    assert calls == []
+
+
+class Flushing(OfAnOutsider):
+    """The framework flushes subnormal numbers."""
+
+    def reply(self, arrays: Arrays) -> Reply:
+        """Make them zero."""
+        tiny = np.finfo(np.float32).tiny
+        return super().reply([None if a is None else np.where(np.abs(a) < tiny, 0, a).astype(a.dtype) for a in arrays])
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(OfAnOutsider, False), (Flushing, True)])
+def test_flushing_must_be_shown(kind: type[OfAnOutsider], kept: bool) -> None:
+    connection = InProcess(kind("flushes_subnormals"))
+
+    assert ("flushes_subnormals" in connection.description.subjects[0].features) is kept
+
+
+def test_the_kind_crosses_the_wire() -> None:
+    def clip(grads: Arrays, *, max: float) -> Arrays:
+        return clip_values(grads, max)
+
+    adapter = PlainFunction(clip, "clip_by_value", name="clip")
+
+    message = answer(adapter, call_to_json(Call("clip", (), {"max": 1.0, "min": 0.0}), 1))
+
+    assert (message["message"], message["kind"]) == ("unsupported", "interface")
+
+
+def test_an_unknown_kind_is_a_mistake() -> None:
+    with pytest.raises(BadReply, match="there are interface, kernel, adapter"):
+        Unsupported("no", "hardware")
+
+
+def test_the_report_tells_what_is_lacking() -> None:
+    request = RunRequest("fake", lambda: InProcess(OfAnOutsider("none_grads")), Selection(dtypes=("float32",)))
+
+    run = run_adapter(request, io.StringIO())
+
+    kinds = [cell.lacks for cell in run.cells if cell.status == "unsupported"]
+    assert f"no such interface {kinds.count('interface')}" in terminal([run], width=200)
+    assert KINDS == LACKS

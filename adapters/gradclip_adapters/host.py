@@ -20,7 +20,7 @@ from .answer_size import answer_bytes
 from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
 from .limits import LINE, NAME, parse_message, shorten
 
-__all__ = ["answer", "describe", "main", "read_request", "without_excess"]
+__all__ = ["answer", "describe", "loading", "main", "read_request", "without_excess"]
 
 #: The kinds of failed starts by their errors, whose texts are sentences for the user. Other errors show a traceback.
 KINDS = {
@@ -36,6 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     messages_in, messages_out = _private_streams()
     if _greeting_is_wrong(messages_in, messages_out):
         return 1
+    _send(messages_out, loading(options.target))
     try:
         if options.memory is not None:
             _limit_memory(options.memory)
@@ -102,6 +103,16 @@ def _leave(why: str) -> int:
     """Write to standard error why the host ends, and return its exit code; the suite shows these last words."""
     sys.stderr.write(why + "\n")
     return 1
+
+
+def loading(target: str) -> Dict[str, Any]:
+    """Return the message `loading`: what is run next is somebody's code, which may end this process or hang."""
+    return {
+        "message": "loading",
+        "target": shorten(target, NAME),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
 
 
 def describe(adapter: Adapter) -> Dict[str, Any]:

@@ -70,7 +70,16 @@ _ITEMS = {
 }
 
 #: The limits of texts, by their keys; the line and the shape of the array bound `data`.
-_TEXTS = {"framework": NAME, "version": NAME, "subject": NAME, "name": NAME, "kind": NAME, "hex": HEX, "data": LINE}
+_TEXTS = {
+    **dict.fromkeys(("target", "python", "platform"), NAME),
+    "framework": NAME,
+    "version": NAME,
+    "subject": NAME,
+    "name": NAME,
+    "kind": NAME,
+    "hex": HEX,
+    "data": LINE,
+}
 
 _STRING = re.compile(r'"[^"]*(?:"|\Z)')
 _BRACKET = re.compile(r"[\[\]{}]")

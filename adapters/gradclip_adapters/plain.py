@@ -37,7 +37,22 @@ from .contract import (
 )
 from .limits import AXES, GRADIENTS, check_limit
 
-__all__ = ["PlainFunction"]
+__all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
+
+#: The dtypes of the gradients that a function gets unless others are named.
+DTYPES_OF_FUNCTIONS = ("float16", "float32", "float64")
+
+#: What every function can be asked, whatever its signature shows.
+FEATURES_OF_EVERY_FUNCTION = (
+    "broadcast",
+    "mixed_dtypes",
+    "none_grads",
+    "repeated",
+    "reuses",
+    "reversed",
+    "strided",
+    "threads",
+)
 
 #: The parameters that the suite may pass for an operation; the first is passed in every call.
 PARAMETERS = {
@@ -85,7 +100,7 @@ class PlainFunction(Adapter):
         self,
         function: Callable[..., Any],
         operation: str,
-        dtypes: Sequence[str] = ("float16", "float32", "float64"),
+        dtypes: Sequence[str] = DTYPES_OF_FUNCTIONS,
         in_place: Optional[bool] = None,
         name: Optional[str] = None,
     ) -> None:
@@ -200,7 +215,7 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
 
 
 def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
-    features = {"none_grads", "mixed_dtypes", "strided", "reversed", "broadcast", "repeated", "threads", "reuses"}
+    features = {*FEATURES_OF_EVERY_FUNCTION}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if "min" in required:
         features.add("requires_min")

@@ -209,9 +209,9 @@ def _plain(
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
         raise BadTarget(message)
-    from .plain import PlainFunction
+    from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
 
-    wanted = tuple(dtypes) if dtypes else ("float16", "float32", "float64")
+    wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))
     if unknown:
         message = "Unknown dtype {}; known: {}.".format(", ".join(unknown), ", ".join(DTYPES))

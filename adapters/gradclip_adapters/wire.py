@@ -4,6 +4,7 @@
 message    from           holds
 ========== ============== ===========================================================================
 hello      suite          the protocol's version
+loading    host           the target whose code is run next, Python, platform
 about      host           framework, version, Python, platform, environment, subjects
 failed     host           why the adapter could not start; the host then ends
 call       suite          a number, the subject, the gradients, the options

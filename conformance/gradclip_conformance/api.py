@@ -50,6 +50,7 @@ def check_clipper(
     rule: str | None = None,
     memory: int | str | None = None,
     isolated: bool | None = None,
+    timeout: float = CASE_SECONDS,
 ) -> Results:
     """Check a clip function against every case of its operation.
 
@@ -80,6 +81,9 @@ def check_clipper(
     isolated : bool, optional
         True: the function must run in a process of its own. False: it runs in this process, and sees changes that were
         made to its module after the import. None: it runs in a process of its own if that process can import it.
+    timeout : float, optional
+        The seconds that a call may take; 30 by default, `inf` for no limit. A function in this process has no limit. A
+        function that hangs several times in a row is called no more, and the detail of each cell left says so.
 
     Returns
     -------
@@ -91,8 +95,8 @@ def check_clipper(
     Raises
     ------
     ValueError
-        When `op`, `dtypes` or `memory` is invalid, or when the function needs a process of its own and cannot be
-        imported.
+        When `op`, `dtypes`, `memory` or `timeout` is invalid, or when the function needs a process of its own and
+        cannot be imported.
     RuntimeError
         When the module of the function calls this while it is imported.
     TypeError
@@ -114,6 +118,9 @@ def check_clipper(
     if unknown := sorted(set(chosen) - set(DTYPES)):
         msg = f"Unknown dtype {', '.join(unknown)}; choose among {', '.join(DTYPES)}."
         raise ValueError(msg)
+    if not timeout > 0:
+        msg = f"`timeout` is a number of seconds above 0; got {timeout!r}."
+        raise ValueError(msg)
     if HOST_MARK in os.environ:
         msg = "A check of this module is importing it. Put its own checks under `if __name__ == '__main__':`."
         raise RuntimeError(msg)
@@ -121,9 +128,9 @@ def check_clipper(
     adapter = PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
     name = adapter.subjects()[0].name
     options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory))
-    connection, note = _connect(fn, adapter, options, isolated)
+    connection, note = _connect(fn, adapter, options, isolated, timeout)
     try:
-        results = Results(_ask_all(connection, chosen, rule))
+        results = Results(_ask_all(connection, chosen, rule, timeout))
     finally:
         connection.close()
     results.isolated, results.note = not isinstance(connection, InProcess), note
@@ -131,7 +138,7 @@ def check_clipper(
 
 
 def _connect(
-    fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None
+    fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None, timeout: float
 ) -> tuple[Connection, str]:
     """Return a connection to the function, and the reason if it runs in this process without being asked to."""
     needed = isolated or options.memory is not None
@@ -141,7 +148,7 @@ def _connect(
             raise ValueError(msg)
         return InProcess(adapter), ""
     try:
-        return connect_function(fn, options), ""
+        return connect_function(fn, options, timeout), ""
     except CannotIsolate as error:
         if needed:
             msg = f"The function cannot run in a process of its own, because {error}"
@@ -150,11 +157,11 @@ def _connect(
         return InProcess(adapter), note
 
 
-def _ask_all(connection: Connection, dtypes: Sequence[str], rule: str | None) -> list[dict[str, Any]]:
+def _ask_all(connection: Connection, dtypes: Sequence[str], rule: str | None, timeout: float) -> list[dict[str, Any]]:
     selection = Selection(rules=(rule,) if rule else ())
     # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = plan_cells(connection.description.subjects, all_cases(), selection)
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         probes = AbilityProbes()
-        return [run_cell(connection, cell, CASE_SECONDS, probes=probes).to_json() for cell in asked]
+        return [run_cell(connection, cell, timeout, probes=probes).to_json() for cell in asked]

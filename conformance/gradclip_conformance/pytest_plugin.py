@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .judge.model import Connection
     from .run.abilities import AbilityProbes
-    from .run.host_process import HostProcess
     from .run.plan import PlannedCell
 
 __all__ = ["gradclip_cell", "pytest_addoption", "pytest_generate_tests"]
@@ -66,7 +66,7 @@ def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
 
 
 def check_cell(
-    connection: HostProcess, target: str, planned: PlannedCell, timeout: float, probes: AbilityProbes
+    connection: Connection, target: str, planned: PlannedCell, timeout: float, probes: AbilityProbes
 ) -> None:
     """Check one cell, and pass, fail or skip as a test does."""
     __tracebackhide__ = True
@@ -85,11 +85,12 @@ def check_cell(
         pytest.skip(f"{cell.status}: {cell.detail}")
 
 
-def _connection(config: pytest.Config, target: str) -> HostProcess:
+def _connection(config: pytest.Config, target: str) -> Connection:
     from gradclip_adapters import registry
 
     from .judge.model import StartError
-    from .run.host_process import START_SECONDS, HostProcess, host_command, start_seconds
+    from .run.host_process import HostProcess, host_command
+    from .run.isolation import PlainOptions, connect_named_function
 
     if _CONNECTION not in config.stash:
         # For a CollectError, pytest shows only the text; for any other error, it shows the traceback.
@@ -98,13 +99,14 @@ def _connection(config: pytest.Config, target: str) -> HostProcess:
         if operation is None and is_function:
             msg = f"{target!r} is a plain function: say with --gradclip-op which operation it performs"
             raise pytest.Collector.CollectError(msg)
-        command = [*host_command(config.getoption("--gradclip-python")), target]
-        if operation:
-            command += ["--op", operation]
+        command = host_command(config.getoption("--gradclip-python"))
         timeout = config.getoption("--gradclip-timeout")
-        limit = start_seconds(timeout) if is_function else START_SECONDS
         try:
-            connection = HostProcess(command, start_seconds=limit, call_seconds=timeout)
+            connection: Connection = (
+                connect_named_function(command, target, PlainOptions(operation), timeout)
+                if is_function
+                else HostProcess([*command, target, *(["--op", operation] if operation else [])], call_seconds=timeout)
+            )
         except StartError as error:
             msg = f"the adapter {target!r} does not start ({error.kind}): {error}"
             if error.kind == "missing-framework":
@@ -112,5 +114,5 @@ def _connection(config: pytest.Config, target: str) -> HostProcess:
             raise pytest.Collector.CollectError(msg) from error
         config.stash[_CONNECTION] = connection
         config.add_cleanup(connection.close)
-    held: HostProcess = config.stash[_CONNECTION]
+    held: Connection = config.stash[_CONNECTION]
     return held

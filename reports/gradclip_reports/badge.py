@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from .lines import Run
 from .matrix import matrix_of
 from .statuses import STATUSES
-from .values import plain_line, shortened
+from .values import json_text, plain_line, shortened
 
 __all__ = ["badge"]
 
@@ -22,4 +21,4 @@ def badge(runs: Sequence[Run]) -> str:
     message = ", ".join([f"{tally.passed} of {tally.total} passed", *spoiling])
     message = message if all(run.is_judged for run in runs) else "nothing judged"
     color = "brightgreen" if matrix.is_as_expected else "red"
-    return json.dumps({"schemaVersion": 1, "label": label, "message": message, "color": color}) + "\n"
+    return json_text({"schemaVersion": 1, "label": label, "message": message, "color": color}) + "\n"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from .lines import Run
 from .outcomes import Outcome, milliseconds, outcomes, told
-from .values import plain, plain_line
+from .values import json_text, plain, plain_line
 
 __all__ = ["ctrf"]
 
@@ -42,7 +41,7 @@ def ctrf(runs: Sequence[Run]) -> str:
             "environment": environment,
         },
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _environment(run: Run) -> dict[str, Any]:

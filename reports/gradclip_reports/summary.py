@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .lines import Run
 from .matrix import Table, Tally, matrix_of
+from .values import json_text
 
 __all__ = ["summary"]
 
@@ -39,7 +39,7 @@ def summary(runs: Sequence[Run]) -> str:
             if cell.status != "pass"
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cells", "counted", "plain", "plain_line", "readable", "shortened"]
+__all__ = ["cells", "counted", "json_text", "plain", "plain_line", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
 _NARROW: Mapping[str, type[np.float16 | np.float32]] = {"float16": np.float16, "float32": np.float32}
+
+#: What may be not printable; JSON itself escapes the control characters of ASCII but one.
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
 #: A list longer than this is shown by its beginning and its length.
 _ITEMS = 8
@@ -33,6 +36,12 @@ def plain(text: str) -> str:
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
         for character in text
     )
+
+
+def json_text(document: Any, indent: int | None = None) -> str:
+    """Return a document as JSON that a terminal may show: what is not printable becomes the escapes of JSON."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
 def plain_line(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import threading
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Self, TextIO
 
 from .lines import Cell, Footer, Header, Line, RecordError, plan_sha256
 from .statuses import CELL_STATUSES
+from .values import json_text
 
 __all__ = ["RunWriter"]
 
@@ -83,7 +83,7 @@ class RunWriter:
             self.close(incomplete=kind is not None)
 
     def _write_line(self, line: Line) -> None:
-        self._stream.write(json.dumps(line.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.write(json_text(line.to_json()) + "\n")
         self._stream.flush()
 
     def write(self, cell: Cell) -> None:

@@ -71,6 +71,13 @@ class Conversation:
         validate(message)
         return message
 
+    def greet(self) -> None:
+        """Say hello; before it runs anybody's code, the host says what it loads."""
+        self.say({"message": "hello", "protocol": wire.PROTOCOL})
+        loading = self.hear()
+        assert isinstance(self.process.args, list)
+        assert (loading["message"], loading["target"]) == ("loading", self.process.args[-1])
+
     def end(self) -> tuple[str, str]:
         """Close the host's input and return what it still writes."""
         return self.process.communicate(timeout=30)
@@ -100,7 +107,7 @@ def conversation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Con
 
 
 def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) -> None:
-    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    conversation.greet()
     about = conversation.hear()
     assert (about["message"], about["framework"], about["environment"]) == ("about", "fake", {"device": "none"})
 
@@ -124,7 +131,7 @@ def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) ->
 
 
 def test_closed_pipe_ends_the_host(conversation: Conversation) -> None:
-    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    conversation.greet()
     conversation.hear()
 
     conversation.end()
@@ -149,7 +156,7 @@ def test_other_protocol_is_refused(conversation: Conversation) -> None:
 )
 def test_invalid_target_is_refused(target: str, kind: str) -> None:
     conversation = Conversation([*MODULES, target])
-    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    conversation.greet()
 
     failed = conversation.hear()
 
@@ -162,7 +169,7 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
     path = tmp_path / "fake.py"
     path.write_text(ADAPTER.replace('print("printed while it is asked")', "1 / 0"), encoding="utf-8")
     conversation = Conversation([*MODULES, str(path)])
-    conversation.say({"message": "hello", "protocol": wire.PROTOCOL})
+    conversation.greet()
 
     failed = conversation.hear()
 

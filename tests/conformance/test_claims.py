@@ -152,6 +152,38 @@ def test_docstrings_are_read_by_another_python() -> None:
     assert docstrings(["numpy.clip"], sys.executable) == {"numpy.clip": TEXT}
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import os; os._exit(5)", "importing odd.clip ended the process, exit status 5"),
+        ("raise ValueError('\\x1b[31m')", "ValueError: \x1b"),
+        ("", "AttributeError: module 'odd' has no attribute 'clip'"),
+        ("class E(Exception):\n    def __str__(self): raise E\nraise E", "importing odd.clip ended the process"),
+    ],
+)
+def test_module_that_cannot_be_read_is_reported(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd.py").write_text(f"print('hello', flush=True)\n{body}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ValueError, match=re.escape(said)):
+        docstrings(["odd.clip"], sys.executable)
+
+
+def test_odd_docstring_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "print('hello')\ndef clip(): ...\nclip.__doc__ = '\\ud800'\nimport atexit; atexit.register(print, 'bye')\n"
+    (tmp_path / "odd.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    found = docstrings(["odd.clip"], sys.executable)
+
+    assert found == {"odd.clip": "\ud800"}
+    assert "no longer says" in drift([change_claim(docstring="odd.clip")], found)[0]
+    assert "has changed" in drift([change_claim(docstring="odd.clip", phrase="\ud800")], found)[0]
+
+
 def test_true_claim_does_not_drift() -> None:
     assert drift([TRUE], {"numpy.clip": TEXT}) == []
 

@@ -88,17 +88,42 @@ class TestExitCodes:
     def test_mistake_of_the_adapter_is_3_for_smoke(self, tmp_path: Path) -> None:
         assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
-    def test_module_of_a_function_that_hangs_is_not_waited_for(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("body", "status", "said"),
+        [
+            ("import time; time.sleep(3600)", "timeout", "Loading the module unloadable took longer than 1 s."),
+            ("import os; os._exit(4)", "crash", "ended while it loaded the module unloadable, with exit code 4."),
+            ("raise SystemExit('bye')", "crash", "the module unloadable, with exit code 1; its last words: bye"),
+            ("import os; os.kill(os.getpid(), 9)", "crash", "the module unloadable, by signal SIGKILL."),
+        ],
+    )
+    def test_module_that_does_not_load_has_a_record(
+        self, body: str, status: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (tmp_path / "hangs_when_imported.py").write_text("import time\ntime.sleep(3600)\n", encoding="utf-8")
+        (tmp_path / "unloadable.py").write_text(f"{body}\n", encoding="utf-8")
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("gradclip_conformance.run.host_process.IMPORT_SECONDS", 1.0)
+        narrow = ["--rule", "global-norm.negative-threshold-refused/minus-one/float32", "-o", "record.jsonl"]
 
-        result = run("check", "hangs_when_imported:clip", "--op", "clip_by_norm", "--timeout", "1")
+        result = run("check", "unloadable:clip", "--op", "global_norm", "--timeout", "1", *narrow)
 
-        assert result.exit_code == 3
-        assert "importing its module took longer than 2 s" in result.stderr
+        assert result.exit_code == 1, result.output
+        (one,) = read_runs("record.jsonl")
+        assert [(cell.status, said in cell.detail) for cell in one.cells] == [(status, True)]
+
+    @pytest.mark.parametrize("verb", [["expectations", "update"], ["summary"], ["check", "numpy", "-o"]])
+    @pytest.mark.parametrize("argument", ["\ud800", "a\0b"])
+    def test_argument_that_no_system_passes_is_refused(self, verb: list[str], argument: str) -> None:
+        result = run(*verb, argument)
+
+        assert result.exit_code == 2
+        assert "holds a character that no name of a file has" in result.stderr
+
+    @pytest.mark.parametrize("adapter", ["", "a/b", "../../../x"])
+    def test_drift_of_what_is_no_name_is_refused(self, adapter: str) -> None:
+        result = run("expectations", "drift", adapter)
+
+        assert result.exit_code == 2
+        assert "is not the name of an adapter" in result.stderr
 
     @pytest.mark.parametrize(
         ("body", "status"), [("import os; os._exit(3)", "crash"), ("import time; time.sleep(3600)", "timeout")]
@@ -150,7 +175,7 @@ class TestExitCodes:
             (["check", str(HOSTS / "raises_at_start.py")], 3, "ValueError: half written"),
             (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
             (["check", str(HOSTS / "lacks_its_framework.py")], 3, "'no_such_framework'. --python EXE names a Python"),
-            (["check", DEAD], 3, "ended with exit code 9"),
+            (["check", DEAD], 3, "with exit code 9"),
             (["check", "no_such_module:clip", "--op", "clip_by_norm"], 3, "does not import: ModuleNotFoundError"),
             (["check", "math:clip", "--op", "clip_by_norm"], 3, "The module 'math' has no 'clip'"),
             (["check", "math:pi", "--op", "clip_by_norm"], 3, "'math:pi' is a float, not a function"),

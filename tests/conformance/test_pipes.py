@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 
@@ -46,10 +47,27 @@ def test_unrequested_lines_are_refused() -> None:
 def test_tail_keeps_only_the_last_lines() -> None:
     readable, writable = os.pipe()
     tail = Tail()
-    tail.start(os.fdopen(readable, "rb"))
+    tail.start(os.fdopen(readable, "rb"), lambda: None)
     with os.fdopen(writable, "wb") as stream:
         stream.write(b"x" * 10 * TAIL_BYTES + b"\n\nlast words\n")
     tail._ended.wait()
 
     assert tail.last_lines(1) == ["last words"]
     assert len(tail._kept) <= TAIL_BYTES
+
+
+def test_host_that_writes_to_standard_error_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradclip_conformance.run.pipes.ERROR_BYTES", 100_000)
+    tail, ended = Tail(), threading.Event()
+
+    def write(count: int) -> None:
+        tail._run(io.BufferedReader(io.BytesIO(b"x" * count)), ended.set)
+
+    for _ in range(3):
+        tail.begin()
+        write(90_000)
+    assert not ended.is_set()
+    write(10_001)
+
+    assert ended.is_set()
+    assert "100,000 bytes to standard error" in tail.flooded

@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from gradclip_adapters.contract import DTYPES, Call, Reply
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.judge.model import Answer, Died, TimedOut
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.isolation import CannotIsolate, import_target
+from gradclip_conformance.run.probing import Patience
 
 NEGATIVE: dict[str, Any] = {"dtypes": ["float32"], "rule": "norm.negative-threshold-refused"}
 
@@ -155,16 +158,39 @@ def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
-def test_function_that_hangs_in_its_first_call_costs_its_cells(
-    operation: str, misbehaving: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gradclip_conformance.api.CASE_SECONDS", 1.0)
-    monkeypatch.setattr("gradclip_conformance.run.isolation.CASE_SECONDS", 1.0)
+def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, misbehaving: Any) -> None:
     rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
 
-    results = check_clipper(misbehaving.hangs, operation, dtypes=["float32"], rule=rule)
+    results = check_clipper(misbehaving.hangs, operation, dtypes=["float32"], rule=rule, timeout=1)
 
     assert {result["status"] for result in results} == {"timeout"}
+    said = Counter(result["detail"] for result in results)
+    # Two calls find out whether the norm is returned; here they are not those of a case that is asked.
+    asked = 3 if operation == "clip_by_norm" else 1
+    assert said["No answer within 1 s; the suite ended the host process."] == asked
+    assert len(results) > asked
+    assert all("3 calls of misbehaving:hangs in a row had hung" in text for text in [*said][1:])
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_time_limit_that_is_none_is_refused(timeout: float) -> None:
+    with pytest.raises(ValueError, match="`timeout` is a number of seconds above 0"):
+        check_clipper(return_unchanged, "clip_by_norm", timeout=timeout)
+
+
+@pytest.mark.parametrize(("answers", "asked"), [("hhhhh", 3), ("hahhhhh", 7), ("a" + "h" * 30, 21), ("hahahah", 7)])
+def test_subject_that_hangs_again_and_again_is_asked_no_more(answers: str, asked: int) -> None:
+    patience, calls = Patience(), []
+
+    def ask() -> Answer:
+        calls.append(1)
+        return TimedOut(1.0) if answers[len(calls) - 1] == "h" else Died("")
+
+    found = [patience.ask(Call("clip", (), {}), ask) for _ in answers]
+
+    assert len(calls) == asked
+    assert all(isinstance(one, TimedOut) and "in a row had hung" in one.text for one in found[asked:])
+    assert patience.ask(Call("another", (), {}), lambda: Died("another subject")) == Died("another subject")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")

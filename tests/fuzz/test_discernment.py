@@ -18,7 +18,7 @@ from gradclip_adapters import host, plain, wire
 from gradclip_conformance import cli
 from gradclip_conformance.known import pins
 from gradclip_conformance.repro import script
-from gradclip_conformance.run import host_process
+from gradclip_conformance.run import messages
 from gradclip_reports import reading
 
 #: Each break is found in as many turns with seed 1; other seeds were not tried.
@@ -60,7 +60,7 @@ ORIGINAL = gradclip_spec.clip_by_norm
 
 #: For each target: the module and the name in it that are broken, and what stands there instead.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
-    "answers": [(host_process, "message_of", json.loads)],
+    "answers": [(messages, "message_of", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
     "calls": [(host, "answer", answer_without_care)],
     "records": [(reading, "_validator", lambda kind: NoSchema())],
@@ -69,7 +69,7 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "own_files": [(script, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
     "command_line": [(cli, "_escape_errors", contextlib.nullcontext)],
     "reference": [(gradclip_spec, "clip_by_norm", clip_too_far)],
-    "scripted_host": [(host_process, "message_of", json.loads)],
+    "scripted_host": [(messages, "message_of", json.loads)],
     "plain_functions": [(plain, "framework_call", call_without_care)],
 }
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -475,6 +476,17 @@ class TestLimits:
                     read_runs(path)
             else:
                 assert read_runs(path)
+
+    def test_long_text_beside_brackets_takes_little_memory(self) -> None:
+        line = '{"a":"' + "x\\\\" * 300_000 + '","b":' + "[" * 40 + "]" * 40 + "}"
+
+        tracemalloc.start()
+        with pytest.raises(limits.OverLimit, match="41 levels of nesting"):
+            limits.check_line(line)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert peak < 5 * len(line)
 
     def test_brackets_in_a_text_do_not_count_as_nesting(
         self, record: list[dict[str, Any]], write_record: Write

@@ -133,8 +133,8 @@ def _said(answer: Answer) -> str:
             return f"{kind}: {text}"
         case Died(text) | Mistaken(text) | NotSupported(text):
             return text
-        case TimedOut(seconds):
-            return f"no answer within {seconds:g} s"
+        case TimedOut(seconds, why):
+            return why or f"no answer within {seconds:g} s"
     return str(answer)
 
 

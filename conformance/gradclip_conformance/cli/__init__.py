@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -25,10 +26,13 @@ VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "exp
 class LazyGroup(click.Group):
     """A group that imports a command when it is needed."""
 
-    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         """Read the command's own arguments."""
         with _escape_errors():
-            return super().make_context(*args, **keywords)
+            _refuse_what_no_system_passes(args)
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Read the arguments of a verb, and run it."""
@@ -54,6 +58,21 @@ class LazyGroup(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"No such command {name!r}.{did_you_mean(name, VERBS)}")
         return super().resolve_command(ctx, args)
+
+
+def _refuse_what_no_system_passes(arguments: Sequence[str]) -> None:
+    """Refuse a NUL and half of a surrogate pair: every call with such a name of a file raises a ValueError.
+
+    No shell passes one, but another program may call the command with any texts.
+    """
+    for argument in arguments:
+        try:
+            passed = b"\0" not in os.fsencode(argument)
+        except UnicodeEncodeError:
+            passed = False
+        if not passed:
+            msg = f"The argument {argument!r} holds a character that no name of a file has."
+            raise click.UsageError(msg)
 
 
 @contextlib.contextmanager

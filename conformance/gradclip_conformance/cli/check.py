@@ -22,11 +22,10 @@ from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.patterns import did_you_mean, suggest
 from ..cases.regressions import as_toml
-from ..judge.model import StartError
+from ..judge.model import Connection, StartError
 from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
 from ..run.abilities import AbilityProbes
-from ..run.host_process import HostProcess
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
@@ -154,7 +153,7 @@ def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, ou
 
 
 def _run(target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool) -> Run:
-    def connect() -> HostProcess:
+    def connect() -> Connection:
         return target.connect(how.timeout)
 
     found = _search(target, selection, how.seed, how.timeout) if how.deep else ()

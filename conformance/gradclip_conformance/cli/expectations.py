@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import click
 from gradclip_adapters import registry
 from gradclip_adapters.wire import subject_from_json
 from gradclip_reports.records import RecordError, Run, read_runs
-from gradclip_reports.values import counted, plain_line
+from gradclip_reports.values import counted, plain, plain_line
 
 from ..cases.catalogue import all_cases
 from ..known.claims import docstrings, drift, load_claims
@@ -120,17 +119,19 @@ def drift_command(adapter: str, python: str) -> None:
 
     The exit code is 1 if a phrase is gone, or if the text around it has changed.
     """
-    claims = load_claims(adapter)
+    try:
+        claims = load_claims(adapter)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from problem
     names = sorted({claim.docstring for claim in claims if claim.docstring is not None})
     if not names:
         msg = f"No claim quotes a docstring of {adapter!r}."
         raise click.UsageError(msg)
     try:
         found = docstrings(names, python)
-    except (OSError, subprocess.CalledProcessError) as problem:
-        said = (getattr(problem, "stderr", None) or str(problem)).strip().splitlines()
-        say(f"{python} cannot read the documentation of {adapter!r}: {said[-1]}")
+    except (OSError, ValueError) as problem:
+        say(f"{python} cannot read the documentation of {adapter!r}: {problem}")
         sys.exit(3)
     sentences = drift(claims, found)
-    click.echo("\n".join(sentences) or f"As quoted: {counted(len(claims), 'claim')}.")
+    click.echo(plain("\n".join(sentences)) or f"As quoted: {counted(len(claims), 'claim')}.")
     sys.exit(1 if sentences else 0)

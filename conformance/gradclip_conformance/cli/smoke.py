@@ -7,7 +7,7 @@ import sys
 import click
 
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.values import plain
+from gradclip_reports.values import plain, plain_line
 
 from ..cases.catalogue import all_cases
 from ..judge.model import StartError
@@ -44,7 +44,7 @@ def _smoke(target: Target, selection: Selection) -> int:
         return 3
     try:
         description = connection.description
-        click.echo(f"{target.name}: {description.heading}, Python {description.environment['python']}")
+        click.echo(plain_line(f"{target.name}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, all_cases(), selection)
         claims, deviations = load_claims(target.name), load_deviations(target.name)
         probes = AbilityProbes()

@@ -16,12 +16,12 @@ from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_reports.values import plain
 
 from ..cases.patterns import did_you_mean
-from ..judge.model import StartError
+from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
 from ..known.pins import load_deviations
 from ..run.environments import EnvironmentProblem, framework_is_here, make_environment, recipes
-from ..run.host_process import CASE_SECONDS, START_SECONDS, HostProcess, host_command, start_seconds
-from ..run.isolation import PlainOptions, parse_size
+from ..run.host_process import CASE_SECONDS, HostProcess, host_command
+from ..run.isolation import PlainOptions, connect_named_function, parse_size
 
 __all__ = [
     "Target",
@@ -39,9 +39,9 @@ class Target:
 
     name: str
     #: Takes the time limit of a case.
-    start: Callable[[float], HostProcess]
+    start: Callable[[float], Connection]
 
-    def connect(self, timeout: float = CASE_SECONDS) -> HostProcess:
+    def connect(self, timeout: float = CASE_SECONDS) -> Connection:
         """Start a host; the time limit of a case also holds for the calls that are made before the cases."""
         return self.start(timeout)
 
@@ -203,30 +203,22 @@ def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[
     return by_name, general
 
 
-def _make_starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], HostProcess]:
-    arguments = [name]
+def _make_starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], Connection]:
     is_function = registry.kind_of(name) == "function"
-    if is_function:
-        arguments += PlainOptions(str(options.operation), options.dtypes, memory=options.memory).arguments()
-    elif options.memory is not None:
-        arguments += ["--memory", str(options.memory)]
+    memory = [] if options.memory is None else ["--memory", str(options.memory)]
 
-    def start(timeout: float) -> HostProcess:
+    def start(timeout: float) -> Connection:
         executable = python
         if options.venv:
             try:
                 executable = make_environment(name)
             except EnvironmentProblem as problem:
                 raise StartError("no-host", str(problem)) from problem
-        command = [*host_command(executable, options.command), *arguments]
-        limit = start_seconds(timeout) if is_function else START_SECONDS
-        try:
-            return HostProcess(command, start_seconds=limit, call_seconds=timeout)
-        except StartError as error:
-            if is_function and error.kind == "start-timeout":
-                text = f"importing its module took longer than {limit:g} s (20 s plus the time limit of a case)"
-                raise StartError(error.kind, text) from error
-            raise
+        command = host_command(executable, options.command)
+        if is_function:
+            plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
+            return connect_named_function(command, name, plain_options, timeout)
+        return HostProcess([*command, name, *memory], call_seconds=timeout)
 
     return start
 

@@ -80,8 +80,8 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
     match answer:
         case Died(text):
             return Verdict(Status.CRASH, text)
-        case TimedOut(seconds):
-            return Verdict(Status.TIMEOUT, f"No answer within {seconds:g} s; the suite ended the host process.")
+        case TimedOut():
+            return Verdict(Status.TIMEOUT, answer.text)
         case Mistaken(text):
             return Verdict(Status.ERROR, f"The adapter itself failed: {text}")
         case NotSupported(text, kind):

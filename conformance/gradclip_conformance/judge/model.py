@@ -22,6 +22,7 @@ __all__ = [
     "Description",
     "Died",
     "Domain",
+    "LoadError",
     "Mistaken",
     "NotSupported",
     "Raised",
@@ -79,6 +80,13 @@ class TimedOut:
     """No answer came within the time limit, and the host process was ended."""
 
     seconds: float
+    #: What happened, if it is not that a call took too long.
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """What happened, as a sentence."""
+        return self.why or f"No answer within {self.seconds:g} s; the suite ended the host process."
 
 
 Answer = Replied | Raised | NotSupported | Mistaken | Died | TimedOut
@@ -108,6 +116,15 @@ class StartError(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+class LoadError(StartError):
+    """An adapter's module ended the process, or took too long, while it was loaded."""
+
+    def __init__(self, kind: str, text: str, loading: Mapping[str, Any]) -> None:
+        super().__init__(kind, text)
+        #: The message `loading`, the last that the host sent.
+        self.loading = loading
 
 
 class Connection(Protocol):

@@ -154,16 +154,28 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
     return faults
 
 
-#: The framework's own Python runs this program. It takes names of objects, and prints their docstrings as JSON last.
+#: The framework's own Python runs this program. It takes names of objects, and writes their docstrings as JSON, or what
+#: it raised. Whatever a framework prints while it is imported goes nowhere.
 _READ_DOCSTRINGS = """
-import functools, importlib, inspect, json, sys
-found = {}
-for name in sys.argv[1:]:
-    module, *rest = name.split(".")
-    found[name] = inspect.getdoc(functools.reduce(getattr, rest, importlib.import_module(module))) or ""
-print()
-print(json.dumps(found))
+import os, sys
+told = os.dup(1)
+nowhere = os.open(os.devnull, os.O_WRONLY)
+os.dup2(nowhere, 1)
+os.dup2(nowhere, 2)
+import functools, importlib, inspect, json
+found, error = {}, ""
+try:
+    for name in sys.argv[1:]:
+        module, *rest = name.split(".")
+        named = functools.reduce(getattr, rest, importlib.import_module(module))
+        found[name] = str(inspect.getdoc(named) or "")[:10**6]
+except BaseException as raised:
+    error = "%s: %s" % (type(raised).__name__, raised)
+os.fdopen(told, "wb").write(json.dumps([found, error[:1000]]).encode())
 """
+
+#: How long the framework may take to be imported.
+_DOCSTRING_SECONDS = 300.0
 
 
 def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
@@ -173,14 +185,24 @@ def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
     ------
     OSError
         When `python` is not a program.
-    subprocess.CalledProcessError
-        When an object cannot be imported.
+    ValueError
+        When an object cannot be imported; the text says why.
     """
     command = [python, "-c", _READ_DOCSTRINGS, *names]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8")
-    # Frameworks may print to standard output, too, while they are imported.
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_DOCSTRING_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        msg = f"importing {', '.join(names)} took longer than {_DOCSTRING_SECONDS:g} s"
+        raise ValueError(msg) from error
+    try:
+        found, raised = json.loads(done.stdout)
+        texts = {name: str(found[name]) for name in names} if not raised else {}
+    except (ValueError, TypeError, KeyError) as error:
+        msg = f"importing {', '.join(names)} ended the process, exit status {done.returncode}"
+        raise ValueError(msg) from error
+    if raised:
+        raise ValueError(raised)
+    return texts
 
 
 def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
@@ -192,9 +214,9 @@ def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
         text = found[claim.docstring]
         if " ".join(claim.phrase.split()) not in " ".join(text.split()):
             sentences.append(f"The docstring of {claim.docstring} no longer says {claim.phrase!r}.")
-        elif hashlib.sha256(text.encode()).hexdigest() != claim.docstring_sha256:
+        elif (digest := hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()) != claim.docstring_sha256:
             sentences.append(
                 f"The docstring of {claim.docstring} still says {claim.phrase!r}, and has changed: read it again, "
-                f"and set docstring_sha256 to {hashlib.sha256(text.encode()).hexdigest()}."
+                f"and set docstring_sha256 to {digest}."
             )
     return sentences

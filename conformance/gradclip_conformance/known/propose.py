@@ -105,8 +105,8 @@ def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
     # A text of several lines may hold blank lines, and split a pin. Then the pins are written anew.
     if len(pins) == len(known) and all(_is_pin(text, one) for text, one in zip(pins, known, strict=True)):
         texts.update(zip(known, pins, strict=True))
-    # The file is empty if the shell redirects the output to it.
-    if parts[0] and "[[deviation]]" not in parts[0]:
+    # The file is empty if the shell redirects the output to it; anything but a comment would be a second `deviation`.
+    if parts[0] and all(line.lstrip().startswith("#") for line in parts[0].splitlines()):
         texts[None] = parts[0]
     return texts
 

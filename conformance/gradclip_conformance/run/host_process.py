@@ -1,6 +1,7 @@
 """Start a host process, send it calls, and replace it when it dies, hangs or sends something wrong.
 
-Start: the suite launches the process and sends `hello`; `about` or `failed` must come back within the start limit.
+Start: the suite launches the process and sends `hello`. The host says `loading` before it runs anybody's code, and has
+the start limit for that; `about` or `failed` must follow within the limit of loading.
 Call: the suite sends one `call`, and its answer must come back within the time limit of a case. If anything else
 happens, the suite ends the process, the reason becomes the answer to this call, and the next call starts a new process.
 A thread writes, so that the suite waits only for the answer, and the limits hold for both directions.
@@ -25,14 +26,14 @@ from typing import Any
 import gradclip_adapters
 from gradclip_adapters import wire
 from gradclip_adapters.answer_size import answer_line_bytes
-from gradclip_adapters.contract import Array, Call
+from gradclip_adapters.contract import Call
 
-from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied, StartError, TimedOut
-from .messages import check_formulas, message_of
+from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
+from .messages import answer_of, check_formulas, loading_of, message_of, what_is_loaded
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
-from .probing import EarlyAnswers, settle_abilities
+from .probing import EarlyAnswers, Patience, settle_abilities
 
-__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped", "start_seconds"]
+__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped"]
 
 #: These keep frameworks quiet, and their answers the same on every machine. A user's own setting wins.
 PINNED_ENVIRONMENT = {
@@ -46,8 +47,6 @@ PINNED_ENVIRONMENT = {
 
 #: A framework's first import can compile (Jittor's takes two minutes).
 START_SECONDS = 300.0
-#: How long Python, NumPy and this package may take to start on a busy machine.
-IMPORT_SECONDS = 20.0
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
 #: The limit of a host's first line, which holds the subjects of a framework, or a traceback.
@@ -59,11 +58,6 @@ run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", defa
 SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for more than about twice this time (300 years on common systems).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
-
-
-def start_seconds(call_seconds: float) -> float:
-    """Return the time limit for the start of a host with a plain function, whose module must be imported."""
-    return min(START_SECONDS, IMPORT_SECONDS + call_seconds)
 
 
 def host_command(python: str | None = None, command: str | None = None) -> list[str]:
@@ -83,10 +77,12 @@ class HostProcess:
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
         call_seconds: float = CASE_SECONDS,
+        load_seconds: float | None = None,
     ) -> None:
         self.command = list(command)
         self.environment = dict(environment or {})
         self.start_seconds = start_seconds
+        self.load_seconds = start_seconds if load_seconds is None else load_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._sent = LineWriter()
         self._lines = LineReader()
@@ -94,7 +90,8 @@ class HostProcess:
         self._number = 0
         self._closed = False
         self._stopped = run_stopped.get()
-        self._early = EarlyAnswers()
+        self._early, self._patience = EarlyAnswers(), Patience()
+        self._loading: Mapping[str, Any] | None = None
         found = self._start()
         try:
             self.description = settle_abilities(found, lambda call: self._ask(call, call_seconds), self._early)
@@ -107,12 +104,17 @@ class HostProcess:
         return self._early.take(call) or self._ask(call, timeout)
 
     def _ask(self, call: Call, timeout: float) -> Answer:
+        return self._patience.ask(call, lambda: self._ask_now(call, timeout))
+
+    def _ask_now(self, call: Call, timeout: float) -> Answer:
         if self._process is None:
             try:
                 self._start()
             except StartError as error:
-                return Died(f"The host process could not be started again: {error}")
+                text = f"The host process could not be started again: {error}"
+                return TimedOut(self.load_seconds, text) if error.kind == "start-timeout" else Died(text)
         self._number += 1
+        self._errors.begin()
         try:
             self._send(wire.call_to_json(call, self._number))
             line = self._receive(timeout, answer_line_bytes(call))
@@ -124,7 +126,7 @@ class HostProcess:
             return Died(f"The host process was ended: {error}")
         if line is None:
             return Died(self._death())
-        answer = _understood(line, self._number, call)
+        answer = answer_of(line, self._number, call)
         if isinstance(answer, Died):
             self._end()
         return answer
@@ -151,6 +153,7 @@ class HostProcess:
         if self._is_stopped():
             raise StartError("no-host", "the run was stopped")
         self._sent, self._lines, self._errors = LineWriter(), LineReader(), Tail()
+        self._loading = None
         environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}
         try:
             self._process = subprocess.Popen(
@@ -172,7 +175,7 @@ class HostProcess:
         assert process.stderr is not None
         self._sent.start(process.stdin)
         self._lines.start(process.stdout, START_BYTES)
-        self._errors.start(process.stderr)
+        self._errors.start(process.stderr, lambda: _kill_group(process))
         try:
             self._send({"message": "hello", "protocol": wire.PROTOCOL})
             line = self._receive_first()
@@ -181,14 +184,28 @@ class HostProcess:
             raise
         except TimeoutError:
             self._end()
-            text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"
-            raise StartError("start-timeout", text) from None
+            raise self._late() from None
         except PipeFlooded as error:
             self._end()
             raise StartError("broken-adapter", f"The host was ended before it started: {error}") from None
         if line is None:
-            raise StartError("no-host", f"The host ended before it started. {self._death()}")
+            raise self._unstarted()
         return self._described(line)
+
+    def _late(self) -> StartError:
+        """Return the error about a host that takes too long to start, or to load its adapter."""
+        if self._loading is None:
+            text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"
+            return StartError("start-timeout", text)
+        text = f"Loading {what_is_loaded(self._loading)} took longer than {self.load_seconds:g} s."
+        return LoadError("start-timeout", text, self._loading)
+
+    def _unstarted(self) -> StartError:
+        """Return the error about a host that has ended before it described itself."""
+        if self._loading is None:
+            return StartError("no-host", f"The host ended before it started. {self._death()}")
+        text = self._death(f" while it loaded {what_is_loaded(self._loading)},")
+        return LoadError("no-host", text, self._loading)
 
     def _described(self, line: str) -> Description:
         try:
@@ -217,12 +234,15 @@ class HostProcess:
         return self._lines.read(min(timeout, LONGEST_SECONDS), limit)
 
     def _receive_first(self) -> str | None:
-        """Wait for the first line in short turns, because nobody can reach this host before it has started."""
+        """Wait in short turns, because nobody can reach this host before it has started, for what follows `loading`."""
         deadline = time.monotonic() + self.start_seconds
         while True:
             left = deadline - time.monotonic()
             try:
-                return self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
+                line = self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
+                if line is None or self._loading is not None or (loading := loading_of(line)) is None:
+                    return line
+                self._loading, deadline = loading, time.monotonic() + self.load_seconds
             except TimeoutError:
                 if self._is_stopped():
                     self._end()
@@ -233,7 +253,7 @@ class HostProcess:
     def _is_stopped(self) -> bool:
         return self._closed or (self._stopped is not None and self._stopped.is_set())
 
-    def _death(self) -> str:
+    def _death(self, meanwhile: str = "") -> str:
         """Return how the process ended, with its last lines on standard error."""
         assert self._process is not None
         process = self._process
@@ -241,12 +261,11 @@ class HostProcess:
             process.wait(timeout=5)
         code = process.poll()
         self._end()
-        if code is not None and code < 0:
-            how = f"ended by signal {signal.Signals(-code).name}"
-        else:
-            how = "closed its output" if code is None else f"ended with exit code {code}"
+        how = f"closed its output{meanwhile}" if code is None else f"ended{meanwhile} {_how_it_ended(code)}"
+        if self._errors.flooded:
+            how = f"was ended{meanwhile}: {self._errors.flooded}"
         said = " | ".join(self._errors.last_lines(5))
-        return f"The host process {how}" + (f"; its last words: {said}" if said else ".")
+        return f"The host process {how.rstrip(',')}" + (f"; its last words: {said}" if said else ".")
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -266,34 +285,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def _understood(line: str, number: int, call: Call) -> Answer:
-    """Return the answer that a line holds, or `Died` if the line is not an answer."""
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"with exit code {code}"
     try:
-        message = message_of(line)
-        if message.get("number") != number:
-            return Died(f"The host answered call {message.get('number')} when it was asked call {number}.")
-        match message["message"]:
-            case "reply":
-                reply = wire.reply_from_json(message)
-                _check_inputs(reply.inputs, call)
-                return Replied(reply)
-            case "raised":
-                inputs = message["inputs"]
-                arrays = None if inputs is None else tuple(wire.array_from_json(array) for array in inputs)
-                _check_inputs(arrays, call)
-                return Raised(message["kind"], message["text"], arrays)
-            case "unsupported":
-                return NotSupported(message["text"], message.get("kind", "adapter"))
-            case "mistake":
-                return Mistaken(message["text"])
-            case other:
-                return Died(f"The host sent a message of the kind {other!r}, which is not an answer.")
-    except ValueError as error:
-        return Died(f"The host's answer is not a message: {error}")
-
-
-def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
-    """Refuse inputs, read back after a call, that cannot be those of the call."""
-    if inputs is not None and len(inputs) != len(call.gradients):
-        msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
-        raise ValueError(msg)
+        return f"by signal {signal.Signals(-code).name}"
+    except ValueError:
+        # Most real-time signals have a number and no name.
+        return f"by signal {-code}"

@@ -13,10 +13,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..judge.model import StartError
-from .host_process import CASE_SECONDS, HostProcess, host_command, start_seconds
+from gradclip_adapters.contract import BadDeclaration, Call, Subject
+from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCTION
+from gradclip_adapters.wire import check_subjects
 
-__all__ = ["HOST_MARK", "CannotIsolate", "PlainOptions", "connect_function", "import_target", "parse_size"]
+from ..judge.model import Answer, Connection, Description, Died, LoadError, StartError, TimedOut
+from .host_process import HostProcess, host_command
+from .probing import FOUND
+
+__all__ = [
+    "HOST_MARK",
+    "CannotIsolate",
+    "NeverLoaded",
+    "PlainOptions",
+    "connect_function",
+    "connect_named_function",
+    "import_target",
+    "parse_size",
+]
 
 #: This variable marks the host of an isolated function. A check must not start there while the module is imported.
 HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
@@ -55,7 +69,53 @@ class PlainOptions:
         return words
 
 
-def connect_function(function: Callable[..., Any], options: PlainOptions) -> HostProcess:
+class NeverLoaded:
+    """A connection to a function whose module hangs or ends the process while it is loaded.
+
+    Each call gets that as its answer, so that the run has a record. The signature is unknown: what it may show is
+    `unsupported`.
+    """
+
+    def __init__(self, target: str, options: PlainOptions, error: LoadError, timeout: float) -> None:
+        features = {*FEATURES_OF_EVERY_FUNCTION} | ({FOUND} if options.operation == "clip_by_global_norm" else set())
+        dtypes = tuple(options.dtypes) or DTYPES_OF_FUNCTIONS
+        subject = Subject(options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,))
+        environment = {name: str(error.loading[name]) for name in ("python", "platform")}
+        self.description = Description(target, "", environment, check_subjects([subject]))
+        text = str(error)
+        self._answer: Answer = TimedOut(timeout, text) if error.kind == "start-timeout" else Died(text)
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Return how the module ended, whatever is asked."""
+        del call, timeout
+        return self._answer
+
+    def close(self) -> None:
+        """Do nothing: there is no process to end."""
+
+    def kill(self) -> None:
+        """Do nothing: there is no process to end."""
+
+
+def connect_named_function(command: Sequence[str], target: str, options: PlainOptions, timeout: float) -> Connection:
+    """Start a host for a target "module:function", whose module must load within the time limit of a case.
+
+    Raises
+    ------
+    StartError
+        When it does not start, unless loading the module is what ended it: that is the answer to each call.
+    """
+    try:
+        command = [*command, target, *options.arguments()]
+        return HostProcess(command, call_seconds=timeout, load_seconds=timeout)
+    except LoadError as error:
+        try:
+            return NeverLoaded(target, options, error, timeout)
+        except BadDeclaration:
+            raise error from None
+
+
+def connect_function(function: Callable[..., Any], options: PlainOptions, timeout: float) -> HostProcess:
     """Start a host that imports a function.
 
     Raises
@@ -72,7 +132,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions) -> Hos
     environment: Mapping[str, str] = {"PYTHONPATH": path, HOST_MARK: "1"}
     command = [*host_command(), target, *options.arguments()]
     try:
-        return HostProcess(command, environment, start_seconds(CASE_SECONDS), CASE_SECONDS)
+        return HostProcess(command, environment, call_seconds=timeout, load_seconds=timeout)
     except StartError as error:
         msg = f"a process of its own cannot import it: {error}"
         raise CannotIsolate(msg) from error

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradclip_adapters
-from gradclip_adapters.contract import Subject
+from gradclip_adapters import registry, wire
+from gradclip_adapters.contract import Array, Call, Subject
 from gradclip_adapters.limits import parse_message
 
+from ..judge.model import Answer, Died, Mistaken, NotSupported, Raised, Replied
 from ..oracle.formula import Formula
 
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["SCHEMAS", "check_formulas", "message_of"]
+__all__ = ["SCHEMAS", "answer_of", "check_formulas", "loading_of", "message_of", "what_is_loaded"]
 
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
 SHOWN_CHARACTERS = 120
@@ -45,6 +47,26 @@ def message_of(line: str) -> dict[str, Any]:
     return message
 
 
+def loading_of(line: str) -> dict[str, Any] | None:
+    """Return the message `loading` that a line holds; None if it holds anything else."""
+    try:
+        message = message_of(line)
+    except ValueError:
+        return None
+    return message if message["message"] == "loading" else None
+
+
+def what_is_loaded(loading: Mapping[str, Any]) -> str:
+    """Return what a host loads, as a user names it."""
+    target = str(loading["target"])
+    kind = registry.kind_of(target)
+    return (
+        f"the module {target.rpartition(':')[0]}"
+        if kind == "function"
+        else f"the {'file' if kind == 'file' else 'adapter'} {target}"
+    )
+
+
 def check_formulas(subjects: Iterable[Subject]) -> None:
     """Check the formulas that subjects declare, before any cell is judged by one.
 
@@ -61,6 +83,39 @@ def check_formulas(subjects: Iterable[Subject]) -> None:
         except ValueError as error:
             msg = f"the subject {subject.name!r} declares no formula that can be judged by: {error}"
             raise ValueError(msg) from error
+
+
+def answer_of(line: str, number: int, call: Call) -> Answer:
+    """Return the answer that a line holds, or `Died` if the line is not an answer."""
+    try:
+        message = message_of(line)
+        if message.get("number") != number:
+            return Died(f"The host answered call {message.get('number')} when it was asked call {number}.")
+        match message["message"]:
+            case "reply":
+                reply = wire.reply_from_json(message)
+                _check_inputs(reply.inputs, call)
+                return Replied(reply)
+            case "raised":
+                inputs = message["inputs"]
+                arrays = None if inputs is None else tuple(wire.array_from_json(array) for array in inputs)
+                _check_inputs(arrays, call)
+                return Raised(message["kind"], message["text"], arrays)
+            case "unsupported":
+                return NotSupported(message["text"], message.get("kind", "adapter"))
+            case "mistake":
+                return Mistaken(message["text"])
+            case other:
+                return Died(f"The host sent a message of the kind {other!r}, which is not an answer.")
+    except ValueError as error:
+        return Died(f"The host's answer is not a message: {error}")
+
+
+def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
+    """Refuse inputs, read back after a call, that cannot be those of the call."""
+    if inputs is not None and len(inputs) != len(call.gradients):
+        msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
+        raise ValueError(msg)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import contextlib
 import io
 import queue
 import threading
+from collections.abc import Callable
 from typing import IO
 
 __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
@@ -19,6 +20,9 @@ PIECE = 1 << 16
 UNASKED_LINES = 16
 #: The amount of standard error that is kept, and the length of its lines that is shown.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
+#: The amount of standard error that a host may write in one call, or while it starts. The noisiest framework writes
+#: some kilobytes.
+ERROR_BYTES = 256 << 20
 
 
 class PipeFlooded(Exception):
@@ -111,15 +115,22 @@ class LineReader:
 
 
 class Tail:
-    """A reader that keeps only the end of the output, so that its memory is bounded."""
+    """A reader that keeps only the end of the output; it ends a host that writes without an end."""
 
     def __init__(self) -> None:
         self._kept = b""
         self._ended = threading.Event()
+        self._left = ERROR_BYTES
+        #: What a host did that was ended for it; empty as long as it has done nothing.
+        self.flooded = ""
 
-    def start(self, stream: IO[bytes]) -> None:
-        """Begin to read a stream."""
-        threading.Thread(target=self._run, args=(stream,), daemon=True).start()
+    def start(self, stream: IO[bytes], end: Callable[[], None]) -> None:
+        """Begin to read a stream; `end` ends who writes more than the limit."""
+        threading.Thread(target=self._run, args=(stream, end), daemon=True).start()
+
+    def begin(self) -> None:
+        """Begin a new call, which may write as much as any."""
+        self._left = ERROR_BYTES
 
     def last_lines(self, count: int) -> list[str]:
         """Return the last lines that are not empty, each cut to its end if it is too long."""
@@ -128,10 +139,14 @@ class Tail:
         lines = [line.strip() for line in self._kept.decode("utf-8", "replace").splitlines()[-count:]]
         return [line[-TAIL_LINE:] for line in lines if line]
 
-    def _run(self, stream: IO[bytes]) -> None:
+    def _run(self, stream: IO[bytes], end: Callable[[], None]) -> None:
         with stream:
             while piece := _read_piece(stream):
                 self._kept = (self._kept + piece)[-TAIL_BYTES:]
+                self._left -= len(piece)
+                if self._left < 0 and not self.flooded:
+                    self.flooded = f"it wrote more than {ERROR_BYTES:,} bytes to standard error, the limit of one call"
+                    end()
         self._ended.set()
 
 

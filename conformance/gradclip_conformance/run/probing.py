@@ -3,10 +3,13 @@
 A subject that declares `may_return_norm` is called once or twice. Two cases make the same calls, and get these answers,
 so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it in a call;
 otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other call.
+
+A subject that hangs again and again is asked no more, because each of its thousand cells would take the time limit.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -14,10 +17,10 @@ from typing import Any
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
 
-from ..judge.model import Answer, Description, Replied
+from ..judge.model import Answer, Description, Replied, TimedOut
 from ..oracle.formats import FORMATS, round_to
 
-__all__ = ["PROBED", "EarlyAnswers", "settle_abilities"]
+__all__ = ["PROBED", "EarlyAnswers", "Patience", "settle_abilities"]
 
 #: The feature that asks for it.
 PROBED = "may_return_norm"
@@ -29,6 +32,33 @@ FLUSHES = "flushes_subnormals"
 
 #: Below and above 5, the norm of the gradients 3 and 4: some functions return the norm only if they clip.
 THRESHOLDS = (1.0, 8.0)
+
+
+#: After so many calls in a row that hung, a subject is asked no more: few if it has never answered, and more if it has,
+#: because one rule may have that many cases.
+HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
+
+
+class Patience:
+    """What is known of each subject: how many of its last calls hung, and whether it has ever ended one."""
+
+    def __init__(self) -> None:
+        self._hung: Counter[str] = Counter()
+        self._ended: set[str] = set()
+
+    def ask(self, call: Call, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer that `ask` gets, or the reason why it is not asked."""
+        subject = call.subject
+        limit = HANGS_IN_A_ROW if subject in self._ended else HANGS_AT_FIRST
+        if self._hung[subject] >= limit:
+            return TimedOut(0.0, f"It was not asked, because {limit} calls of {subject} in a row had hung.")
+        answer = ask()
+        if isinstance(answer, TimedOut):
+            self._hung[subject] += 1
+        else:
+            self._hung[subject] = 0
+            self._ended.add(subject)
+        return answer
 
 
 class EarlyAnswers:

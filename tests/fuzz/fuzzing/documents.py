@@ -23,7 +23,7 @@ from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import strict_json
 from gradclip_reports.records import Footer, plan_sha256
 
-__all__ = ["Halving", "call_of_adapter", "deep_case", "lines_of", "subjects", "with_footer"]
+__all__ = ["FEATURES", "Halving", "call_of_adapter", "deep_case", "lines_of", "subjects", "with_footer"]
 
 NAMES_OF = {
     "torch": (

@@ -14,6 +14,7 @@ from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.judge.model import Answer, Description, NotSupported
 from gradclip_conformance.run import host_process
+from gradclip_conformance.run.messages import answer_of
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run, read_runs
@@ -26,7 +27,7 @@ __all__ = ["Connected", "cases_like", "check_run", "described", "understood"]
 
 def understood(line: str, number: int, call: Call) -> Answer:
     """Return what the suite makes of a line that answers a call."""
-    return host_process._understood(line, number, call)
+    return answer_of(line, number, call)
 
 
 def described(line: str) -> Description:

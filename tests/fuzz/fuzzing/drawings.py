@@ -34,8 +34,16 @@ def check_drawings(runs: Sequence[Run]) -> None:
         check_text(text, "the terminal")
     check_text(_COLOURS.sub("", terminal(runs, color=True)), "the terminal in colour")
     for name in ("json", "ctrf", "badge"):
-        parse_strictly(drawn[name], name)
+        document = parse_strictly(drawn[name], name)
+        check_text(drawn[name], name)
+        if name != "json":
+            # Other programs show these texts. The JSON of our own holds the record as it is.
+            check_texts(document, name)
+    check_text(drawn["markdown"], "Markdown")
     check_markdown(drawn["markdown"])
+    check_text("".join(ElementTree.fromstring(drawn["junit"]).itertext()), "JUnit")
+    for element in ElementTree.fromstring(drawn["junit"]).iter():
+        check_texts(element.attrib, "JUnit")
     planned = sum(run.footer.planned for run in runs)
     tests = ElementTree.fromstring(drawn["junit"]).findall("testsuite/testcase")
     require(len(tests) == planned, f"JUnit has {len(tests)} tests of {planned} cells")
@@ -47,6 +55,17 @@ def check_text(text: str, where: str) -> None:
     """Require that a text for people holds nothing that a terminal obeys."""
     wrong = next((character for character in text if not character.isprintable() and character != "\n"), None)
     require(wrong is None, f"{where} shows the character {wrong!r}: {text[:400]!r}")
+
+
+def check_texts(document: Any, where: str) -> None:
+    """Require the same of each text in a document."""
+    if isinstance(document, str):
+        check_text(document, where)
+    elif isinstance(document, dict):
+        check_texts([*document, *document.values()], where)
+    elif isinstance(document, list):
+        for item in document:
+            check_texts(item, where)
 
 
 def parse_strictly(text: str, name: str) -> Any:

@@ -49,8 +49,10 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
     # One in three puts code, or what a format obeys, into a text: that is what a record of somebody else would do.
     attack = st.tuples(_paths(document, str), st.sampled_from(("set", "insert")), attacks())
     again = st.tuples(_paths(document, list), st.just("times"), st.just(2))
+    # A name stands in many places that must agree: changed in one alone, the document is refused, and shows nothing.
+    everywhere = st.tuples(_paths(document, str), st.just("everywhere"), attacks())
     return st.lists(
-        st.sampled_from((one, one, one, attack, attack, again)).flatmap(lambda chosen: chosen).map(list),
+        st.sampled_from((one, one, one, attack, attack, again, everywhere)).flatmap(lambda chosen: chosen).map(list),
         min_size=1,
         max_size=largest,
     )
@@ -87,7 +89,9 @@ def _found(document: Any, path: Sequence[Any]) -> Any:
 
 def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> None:
     value = parent[key]
-    if what == "drop":
+    if what == "everywhere":
+        _change_everywhere(whole, value, argument)
+    elif what == "drop":
         del parent[key]
     elif what == "add" and isinstance(value, dict):
         value[argument[0]] = argument[1]
@@ -95,6 +99,15 @@ def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> 
         value.append(argument[1])
     else:
         parent[key] = _changed(value, what, argument, whole)
+
+
+def _change_everywhere(document: Any, old: str, new: str) -> None:
+    """Put a text in the place of another wherever that stands as a value."""
+    for place, value in list(document.items() if isinstance(document, dict) else enumerate(document)):
+        if isinstance(value, dict | list):
+            _change_everywhere(value, old, new)
+        elif type(value) is type(old) and value == old:
+            document[place] = new
 
 
 def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:

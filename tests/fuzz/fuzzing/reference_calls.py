@@ -180,7 +180,8 @@ class ReferenceCall:
 
 
 def _raise(path: Any, array: Any) -> bool:
-    raise UsersOwn(str(path))
+    msg = f"at {path!r}"
+    raise UsersOwn(msg)
 
 
 def check_result(call: ReferenceCall, result: Any) -> None:

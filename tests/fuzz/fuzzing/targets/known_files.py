@@ -16,7 +16,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
-from gradclip_conformance.known.propose import propose_pins
+from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import RecordError, Run, read_runs
 
@@ -138,7 +138,12 @@ def _check_proposal(place: Path, wanted: list[Any]) -> None:
     require(isinstance(done.exception, SystemExit | None), f"`gradclip expectations update` raised {done.exception!r}")
     check_text(done.stderr, "standard error")
     if run.cells:
-        _check_proposed(run, propose_pins(run, ()), 0)
+        try:
+            text = propose_pins(run, ())
+        except CannotPin as reason:
+            require(str(reason), "pins are refused without a reason")
+            return
+        _check_proposed(run, text, 0)
 
 
 def _check_proposed(run: Run, text: str, known: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.repro.script import NoScript, script
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
 
-from ..documents import lines_of
+from ..documents import FEATURES, lines_of
 from ..drawings import check_text
 from ..guards import folder
 from ..mutation import changes
@@ -133,16 +134,25 @@ def _own_words(adapter: str) -> set[tuple[str, str]]:
 
 @functools.cache
 def vocabulary(adapter: str) -> frozenset[tuple[str, str]]:
-    """Return what is code in the scripts of an adapter's unchanged cells."""
+    """Return what is code in the scripts of an adapter's unchanged cells, whatever its subjects can do."""
     header, *cells, _ = lines_of(adapter, whole=True)
     found = set()
-    for cell in cells:
+    for features, cell in itertools.product(_subsets(FEATURES), cells):
+        able = [{**subject, "features": list(features)} for subject in header["subjects"]]
         try:
-            text = script(Header.from_json(header), Cell.from_json(cell))
+            text = script(Header.from_json({**header, "subjects": able}), Cell.from_json(cell))
         except NoScript:
             continue
         found |= set(words(ast.parse(text)))
     return frozenset(found)
+
+
+def _subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield all features, none, each alone and all but each: a changed record may drop any of them."""
+    yield from (tuple(features), ())
+    for one in features:
+        yield (one,)
+        yield tuple(each for each in features if each != one)
 
 
 TARGET = Target(EXAMPLES, check, turn=150)

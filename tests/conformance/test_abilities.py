@@ -74,9 +74,7 @@ class WithoutKernels(OfAnOutsider):
         """Raise for other dtypes."""
         with framework_call():
             if any(gradient.array and gradient.array.dtype != "float32" for gradient in call.gradients):
-                message = (
-                    "\n-----\nNotFoundError: Operator clip has no kernel for this dtype.\n  [Hint: at clip.cc:33]"
-                )
+                message = "\n-----\nNotFoundError: Operator clip has no kernel for this dtype.\n  [Hint: at clip.cc:33]"
                 raise RuntimeError(message)
         return super().call(call)
 

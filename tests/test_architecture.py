@@ -107,6 +107,7 @@ FLOORS = (
     ("oracle",),
     ("cases",),
     ("judge",),
+    ("causes",),
     ("known",),
     ("run",),
     ("repro", "accuracy"),

@@ -1,0 +1,82 @@
+"""Explain answers by their form, and the norm that is returned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from gradclip_adapters.contract import Array
+
+from ..cases.model import Case
+from ..judge.arrays import norm_value
+from .model import Explanation, Group, Seen
+from .ranges import overflows, underflows
+
+__all__ = ["explain_form", "explain_norm"]
+
+
+def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Return what the form of the results has lost; None if it is right."""
+    if len(results) != len(case.gradients):
+        return Explanation.of("count-changed")
+    for gradient, got in zip(case.gradients, results, strict=True):
+        given = gradient.array
+        if (given is None) != (got is None):
+            return Explanation.of("none-changed")
+        if given is None or got is None:
+            continue
+        if given.shape != got.shape:
+            shapes = {} if given.shape else {"given": "()", "got": str(got.shape)}
+            return Explanation.of("shape-changed", **shapes)
+        if given.dtype != got.dtype:
+            return Explanation.of("dtype-changed")
+    return None
+
+
+def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
+    """Explain the norm that was returned."""
+    if norm is None:
+        return Explanation.of("norm-missing")
+    try:
+        value = norm_value(norm)
+    except ValueError:
+        return None
+    seen = Seen(case, [gradient.array for gradient in case.gradients])
+    if len(seen.groups) != 1 or seen.groups[0].total is not None:
+        return None
+    (group,) = seen.groups
+    if math.isinf(value) and any(overflows(group, form) for form in group.forms):
+        return Explanation.of("squares-overflow")
+    if not math.isfinite(value):
+        return None
+    return _explain_finite(group, value)
+
+
+def _explain_finite(group: Group, value: float) -> Explanation | None:
+    right, form = group.norm, group.forms[0]
+    if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
+        return Explanation.of("long-sum")
+    if any(underflows(group, one) for one in group.forms) and 0 <= value < right:
+        return Explanation.of("squares-underflow")
+    # A quotient and a root of a few terms are off by a few units.
+    slack = 16 * 2.0**-form.precision
+    if 0 <= group.threshold < right and _is_close(value, Fraction(group.threshold), slack):
+        return Explanation.of("norm-after-clip")
+    if group.is_long or group.seen.order == math.inf:
+        return None
+    order = int(group.seen.order) if group.seen.order == int(group.seen.order) else 0
+    if order > 1 and _is_close(value, right**order, slack):
+        return Explanation.of("no-root")
+    if len(group.tensors) > 1 and _is_close(value, group.sum_of_norms, slack):
+        return Explanation.of("sum-of-norms")
+    if len(group.tensors) > 1 and _is_close(value, group.largest_norm, slack):
+        return Explanation.of("largest-of-norms")
+    mean = float(np.float64(group.count)) ** (1 / group.seen.order)
+    return Explanation.of("mean-of-squares") if _is_close(value, right / Fraction(mean), slack) else None
+
+
+def _is_close(value: float, right: Fraction, relative: float) -> bool:
+    return math.isfinite(relative) and abs(Fraction(value) - right) <= right * Fraction(relative)

@@ -1,0 +1,300 @@
+"""Predict results by other laws: another coefficient, another norm, or a multiple of the right result.
+
+A law says by which number a gradient is multiplied. It is computed from the exact norms, so that the whole answer can
+be compared within the error bound of the dtype's arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..oracle import integers
+from ..oracle.formula import PLAIN, Formula
+from .model import Explanation, Group, Seen
+
+__all__ = [
+    "FORMULA_CAUSES",
+    "LAWS",
+    "Law",
+    "explain_by_formula",
+    "fit_formula",
+    "fit_multiple",
+    "follows_formula",
+    "is_plain",
+    "multiple_of",
+]
+
+#: The causes of the formulas with a small number.
+FORMULA_CAUSES: Mapping[str, str] = {
+    "coefficient": "eps-in-coefficient",
+    "max-denominator": "eps-beside-maximum",
+    "min-numerator": "eps-below-minimum",
+}
+
+#: The numbers that people add to a norm. Another number is fitted from the answers.
+USUAL = tuple(10.0**-k for k in range(17)) + tuple(2.0**-k for k in (10, 23, 52))
+
+#: A number is believed after so many cells with different norms or thresholds, and this part of those that are wrong.
+ENOUGH = 3
+SHARE = 0.25
+
+#: As many estimates of a number are tried.
+SHARPEST = 4
+
+#: As many groups of gradients serve to fit a number.
+MANY_GROUPS = 60
+
+Factor = Callable[[Group], Fraction | None]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One way to scale, as a cause of the catalogue."""
+
+    cause: str
+    factor: Factor
+    #: Whether each gradient has a norm of its own.
+    is_of_each: bool = False
+    #: Whether the norm of the neutral rule serves: then long gradients cost little.
+    needs_no_sum: bool = False
+    #: The constant that was fitted.
+    number: float | None = None
+
+    def reproduces(self, seen: Seen) -> bool:
+        """Return whether the law gives every result, and whether the neutral rule does not."""
+        for group in seen.groups:
+            if group.total is not None or (group.is_long and not self.needs_no_sum):
+                return False
+            for part in group.split() if self.is_of_each else [group]:
+                factor = self.factor(part)
+                if factor is None or not part.is_scaled_by(factor * seen.rate):
+                    return False
+        return bool(seen.groups)
+
+
+def plain(norm: Fraction, threshold: float) -> Fraction | None:
+    """Return the neutral coefficient; None for a threshold that has none."""
+    if math.isnan(threshold) or threshold < 0:
+        return None
+    if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
+        return Fraction(1)
+    return Fraction(threshold) / norm
+
+
+def coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
+    """Return the coefficient of a formula for a group of finite gradients."""
+    if group.total is not None or math.isnan(group.threshold) or group.threshold < 0:
+        return None
+    if formula == PLAIN:
+        return plain(group.norm, group.threshold)
+    known = group.seen.prediction.norms[group.tensors[0].index]
+    return None if known is None else integers.coefficient(known, group.threshold, formula)
+
+
+def is_plain(group: Group) -> bool:
+    """Return whether a group is right by the neutral rule, within the error bound."""
+    factor = coefficient(group)
+    if factor is None:
+        return False
+    near = group.seen.prediction.near[group.tensors[0].index]
+    if factor == 1 and not near and group.seen.rate == 1:
+        return all(tensor.kind == "same" or tensor.is_scaled_by(factor, 0.0) for tensor in group.distinct)
+    return group.is_scaled_by(factor * group.seen.rate)
+
+
+def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
+    """Return whether a group is right by a formula, within the error bound; or within that of a careful norm."""
+    if group.total is not None:
+        return False
+    factor = coefficient(group, formula)
+    if factor is None:
+        return False
+    if careful:
+        budget = group.errors.clip_budget + 1
+        return all(tensor.is_scaled_by(factor * group.seen.rate, budget) for tensor in group.distinct)
+    return group.is_scaled_by(factor * group.seen.rate)
+
+
+def _with_norm(norm: Factor) -> Factor:
+    def factor(group: Group) -> Fraction | None:
+        found = norm(group)
+        return None if found is None else plain(found, group.threshold)
+
+    return factor
+
+
+def _of_each(group: Group) -> Fraction | None:
+    return group.norms[0] if group.seen.case.operation == "clip_by_global_norm" else None
+
+
+def _of_all(group: Group) -> Fraction | None:
+    if group.seen.case.operation != "clip_by_norm":
+        return None
+    exact = [one.exact for one in group.seen.tensors.values()]
+    return group.norm_over(exact) if all(one.is_finite for one in exact) else None
+
+
+def _counting_excluded(group: Group) -> Fraction | None:
+    gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
+    excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
+    if not excluded or not all(one.is_finite for one in excluded) or sum(map(len, excluded)) > 4096:
+        return None
+    return group.norm_over([*(one.exact for one in group.tensors), *excluded])
+
+
+def _no_root(group: Group) -> Fraction | None:
+    order = group.seen.order
+    return group.norm ** int(order) if order not in (1, math.inf) and order == int(order) else None
+
+
+def _mean(group: Group) -> Fraction | None:
+    if group.seen.order == math.inf or group.count < 2:
+        return None
+    return group.norm * Fraction(1 / group.count ** (1 / group.seen.order))
+
+
+def _sum_of_norms(group: Group) -> Fraction | None:
+    return group.sum_of_norms if len(group.tensors) > 1 else None
+
+
+def _largest_of_norms(group: Group) -> Fraction | None:
+    return group.largest_norm if len(group.tensors) > 1 else None
+
+
+def _other_order(order: float) -> Factor:
+    def norm(group: Group) -> Fraction | None:
+        return None if group.seen.order == order else group.norm_over([one.exact for one in group.tensors], order)
+
+    return norm
+
+
+def _above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
+    """Return a law that changes the coefficient above the threshold only."""
+
+    def factor(group: Group) -> Fraction | None:
+        right = coefficient(group)
+        if right is None or group.norm <= Fraction(group.threshold if math.isfinite(group.threshold) else 0):
+            return right
+        return change(right, group)
+
+    return factor
+
+
+def _always(group: Group) -> Fraction | None:
+    if not math.isfinite(group.threshold) or group.threshold < 0 or not group.norm:
+        return None
+    return Fraction(group.threshold) / group.norm
+
+
+def _inverse(right: Fraction, group: Group) -> Fraction:
+    del group
+    return 1 / right if right else Fraction(0)
+
+
+#: The laws without a fitted number, those that change the norm first.
+LAWS: tuple[Law, ...] = (
+    Law("excluded-counted", _with_norm(_counting_excluded)),
+    Law("norm-of-each", _with_norm(_of_each), is_of_each=True),
+    Law("norm-of-all", _with_norm(_of_all)),
+    Law("no-root", _with_norm(_no_root)),
+    Law("mean-of-squares", _with_norm(_mean)),
+    Law("sum-of-norms", _with_norm(_sum_of_norms)),
+    Law("largest-of-norms", _with_norm(_largest_of_norms)),
+    Law("other-order", _with_norm(_other_order(2.0))),
+    Law("other-order", _with_norm(_other_order(1.0))),
+    Law("other-order", _with_norm(_other_order(math.inf))),
+    Law("always-scales", _always, needs_no_sum=True),
+    Law("sign-flipped", _above(lambda right, _: -right), needs_no_sum=True),
+    Law("scaled-twice", _above(lambda right, _: right * right), needs_no_sum=True),
+    Law("coefficient-inverted", _above(_inverse), needs_no_sum=True),
+    Law("unit-norm", _above(lambda _, group: 1 / group.norm), needs_no_sum=True),
+)
+
+
+def fit_formula(views: Iterable[Seen]) -> list[Formula]:
+    """Return the formulas with a small number that reproduce at least two answers with different norms."""
+    groups = [group for seen in views for group in _ordinary(seen) if not is_plain(group)][:MANY_GROUPS]
+    found = []
+    for kind in FORMULA_CAUSES:
+        best = _fit_kind(kind, groups)
+        if best is not None:
+            found.append(best)
+    # The formula that explains most comes first.
+    return [formula for _, formula in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _ordinary(seen: Seen) -> list[Group]:
+    """Return the groups from which a number can be fitted."""
+    return [
+        group
+        for group in seen.groups
+        if group.total is None
+        and not group.is_long
+        and seen.rate == 1
+        and 0 < group.threshold < math.inf
+        and group.norm
+        and (group.tensors[0].factor or 0) > 0
+    ]
+
+
+def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
+    estimates = [found for group in groups if (found := _estimate(kind, group)) is not None]
+    best: tuple[int, Formula] | None = None
+    for eps in _candidates(estimates):
+        formula = Formula(kind, eps)
+        asked = {(group.norm, group.threshold) for group in groups if follows_formula(group, formula)}
+        enough = max(ENOUGH, SHARE * len({(group.norm, group.threshold) for group in groups}))
+        if len(asked) >= enough and (best is None or len(asked) > best[0]):
+            best = len(asked), formula
+    return best
+
+
+def _candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the numbers to try: those near the most exact estimates that people use, and the estimates themselves."""
+    sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST]]
+    usual = [min(USUAL, key=lambda one: abs(math.log(one / eps))) for eps in sharpest]
+    near = [one for one, eps in zip(usual, sharpest, strict=True) if abs(math.log(one / eps)) < 0.5]
+    return list(dict.fromkeys([*near, *(float(f"{eps:.3g}") for eps in sharpest)]))
+
+
+def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
+    """Return the small number that the first gradient implies, after the relative error that rounding gives it."""
+    factor = Fraction(group.tensors[0].factor or 0.0)
+    norm, threshold = group.norm, Fraction(group.threshold)
+    if kind == "coefficient":
+        eps = threshold / factor - norm if factor < 1 else Fraction(0)
+    elif kind == "max-denominator":
+        eps = threshold / factor - max(norm, threshold)
+    else:
+        eps = min(norm, threshold) / factor - norm
+    try:
+        number, error = float(eps), float(max(norm, threshold)) * 2.0**-group.coarsest
+    except OverflowError:
+        return None
+    return (error / number, number) if 0 < number < math.inf else None
+
+
+def explain_by_formula(formula: Formula) -> Explanation:
+    """Return the explanation by a formula with a small number."""
+    return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
+
+
+def fit_multiple(views: Iterable[Seen]) -> float | None:
+    """Return the constant by which several clipped gradients differ from the right result; None if there is none."""
+    asked: dict[float, set[tuple[Fraction, float]]] = {}
+    groups = (group for seen in views for group in _ordinary(seen) if group.norm > Fraction(group.threshold))
+    for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
+        ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
+        number = float(f"{float(ratio):.2g}")
+        if multiple_of(number).reproduces(group.seen):
+            asked.setdefault(number, set()).add((group.norm, group.threshold))
+    best = max(asked, key=lambda number: len(asked[number]), default=None)
+    return best if best is not None and best != 1.0 and len(asked[best]) >= ENOUGH else None
+
+
+def multiple_of(number: float) -> Law:
+    """Return the law that multiplies clipped gradients by a constant."""
+    return Law("multiple", _above(lambda right, _: right * Fraction(number)), needs_no_sum=True, number=number)

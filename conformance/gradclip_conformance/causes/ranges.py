@@ -1,0 +1,246 @@
+"""Predict results of arithmetic that leaves the range of the dtype, or has too few digits.
+
+Each model first decides from exact numbers whether a step of the formula leaves the range, and then compares the whole
+answer with what IEEE arithmetic makes of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from ..oracle.bounds import error_bounds
+from ..oracle.formats import FORMATS, Format, power_of_two
+from ..oracle.formula import Formula
+from .laws import coefficient, plain
+from .model import Explanation, Group, Kind, Tensor
+
+__all__ = ["explain_range", "explain_rounding", "overflows", "underflows"]
+
+
+def _powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
+    """Yield the power of each element, without zeros."""
+    order = int(group.seen.order)
+    for tensor in tensors:
+        unit = power_of_two(order * tensor.exact.exponent)
+        yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
+
+
+def _has_powers(group: Group) -> bool:
+    return group.seen.order != math.inf and group.seen.order == int(group.seen.order)
+
+
+def overflows(group: Group, form: Format) -> bool:
+    """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
+    limit = form.largest * (1 - power_of_two(-form.precision))
+    if group.norm > limit:
+        return True
+    if not _has_powers(group):
+        return False
+    return group.norm ** int(group.seen.order) > limit
+
+
+def underflows(group: Group, form: Format) -> bool:
+    """Return whether powers are below the normal numbers of a format, so that they lose digits or vanish."""
+    if not _has_powers(group) or group.is_long:
+        return False
+    order = int(group.seen.order)
+    for tensor in group.distinct:
+        smallest = min((abs(m) for m in tensor.exact.integers if m), default=0)
+        if smallest and (smallest * power_of_two(tensor.exact.exponent)) ** order < form.smallest_normal:
+            return True
+    return False
+
+
+def _norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+    """Return the powers of the least and the greatest norm that a sum in the format may have."""
+    every = list(_powers(group, group.tensors))
+    kept = [power for power in every if power >= form.smallest_normal]
+    low = sum(kept, Fraction(0))
+    # Each subnormal power is rounded to a multiple of the smallest number.
+    return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
+
+
+def explain_range(
+    group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
+) -> Explanation | None:
+    """Explain a group of finite gradients by a step that leaves the range; causes that are barred are left out."""
+    if group.total is not None or not group.threshold >= 0 or (group.is_long and not _is_uniform(group)):
+        return None
+    models: list[tuple[str, Callable[[], Explanation | None]]] = []
+    for form in group.forms:
+        if overflows(group, form):
+            models.append(("squares-overflow", lambda: _explain_overflow(group)))
+        if underflows(group, form):
+            models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
+    models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
+    models.append(("product-out-of-range", lambda: _explain_products(group)))
+    models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
+    found = (explain() for cause, explain in models if cause not in barred)
+    return next((one for one in found if one is not None), None)
+
+
+def _is_uniform(group: Group) -> bool:
+    return len(group.kinds) == 1
+
+
+def _explain_overflow(group: Group) -> Explanation | None:
+    """Explain by an infinite norm, whose inverse is zero; times infinity or minus itself that is NaN."""
+    kinds = group.kinds
+    if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
+        return Explanation.of("squares-overflow", "destroyed")
+    return None
+
+
+def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
+    low, high = _norms_after_underflow(group, form)
+    order = int(group.seen.order)
+    if low == 0:
+        if group.kinds <= {Kind.NAN}:
+            return Explanation.of("squares-underflow", "destroyed")
+        for formula in formulas:
+            # Of a norm of zero the formula makes a coefficient of its own.
+            if formula.kind == "coefficient":
+                shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
+                if group.is_scaled_by(shrunk):
+                    return Explanation.of("squares-underflow", "unclipped" if shrunk == 1 else "wrong")
+        if group.kinds <= {Kind.SAME}:
+            return Explanation.of("squares-underflow", "unclipped")
+    factor = _common_factor(group)
+    if factor is None:
+        return None
+    for formula in formulas:
+        # The norm that the common factor implies must be one that the powers can give.
+        implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
+        slack = 1 + Fraction(64, 2**form.precision)
+        if implied > 0 and low / slack <= implied**order <= high * slack:
+            return Explanation.of("squares-underflow")
+    return None
+
+
+def _common_factor(group: Group) -> Fraction | None:
+    """Return the factor that all elements share, within the error of one product; None if they share none."""
+    sized = [tensor for tensor in group.distinct if tensor.factor]
+    if not sized:
+        return None
+    largest = max(sized, key=lambda tensor: float(np.abs(tensor.after).max()))
+    factor = Fraction(largest.factor or 0.0)
+    if factor <= 0 or not all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
+        return None
+    return factor
+
+
+def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain by a coefficient that is rounded to a subnormal number, or to zero."""
+    for formula in formulas:
+        factor = coefficient(group, formula)
+        for form in group.forms:
+            if factor is None or not 0 < factor < form.smallest_normal:
+                continue
+            if group.kinds <= {Kind.ZERO}:
+                return Explanation.of("coefficient-underflow", "destroyed")
+            steps = round(factor / form.smallest_subnormal)
+            for step in (steps, steps - 1, steps + 1):
+                rounded = step * form.smallest_subnormal
+                if step > 0 and all(tensor.is_scaled_by(rounded, 2.0) for tensor in group.distinct):
+                    return Explanation.of("coefficient-underflow")
+    return None
+
+
+def _explain_products(group: Group) -> Explanation | None:
+    """Explain by `(x c) / n` or `(x / n) c`, rounded in between."""
+    factor = plain(group.norm, group.threshold)
+    if factor is None or not math.isfinite(group.threshold) or not group.norm:
+        return None
+    threshold = Fraction(group.threshold)
+    divisor = max(group.norm, threshold)
+    orders = ((threshold, 1 / divisor), (1 / divisor, threshold)) if divisor and threshold else ()
+    for first, second in orders:
+        if all(_is_rounded_between(tensor, first, second, group.bound_of(tensor)) for tensor in group.distinct):
+            destroyed = group.kinds <= {Kind.ZERO, Kind.NAN, Kind.PARTLY}
+            return Explanation.of("product-out-of-range", "destroyed" if destroyed else "")
+    return None
+
+
+def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
+    """Return whether each element is a product of three whose first product was rounded, beyond the range or below."""
+    form, outside = tensor.form, False
+    unit, exact = power_of_two(tensor.exact.exponent), tensor.exact.integers
+    for place, integer in enumerate(exact):
+        got, between = float(tensor.after[place]), abs(integer) * unit * first
+        right = integer * unit * first * second
+        if between > form.largest:
+            outside = True
+            if math.isfinite(got):
+                return False
+            continue
+        if not math.isfinite(got):
+            return False
+        # Below the normal numbers the first product is off by one spacing, or flushed to zero.
+        lost = form.smallest_normal if got == 0 else form.smallest_subnormal
+        absolute = lost * second if 0 < between < form.smallest_normal else Fraction(0)
+        outside = outside or absolute > 0
+        relative = abs(right) * Fraction(bound + 2) * power_of_two(1 - form.precision)
+        if abs(Fraction(got) - right) > absolute + relative + form.smallest_subnormal:
+            return False
+    return outside
+
+
+def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain by subnormal numbers that become zero, in the gradients or in the results."""
+    if group.is_long:
+        return None
+    for formula in formulas:
+        factor = coefficient(group, formula)
+        if factor is not None and all(is_flushed(tensor, factor, group.bound_of(tensor)) for tensor in group.distinct):
+            return Explanation.of("subnormals-flushed")
+    return None
+
+
+def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
+    """Return whether the results are right but for zeros in the place of subnormal numbers."""
+    form, flushed = tensor.form, False
+    unit = power_of_two(tensor.exact.exponent)
+    for place, integer in enumerate(tensor.exact.integers):
+        given, got = abs(integer) * unit, float(tensor.after[place])
+        right = integer * unit * factor
+        if not math.isfinite(got):
+            return False
+        if got == 0 and integer and min(given, abs(right)) < form.smallest_normal:
+            flushed = True
+            continue
+        relative = abs(right) * Fraction(bound) * power_of_two(1 - form.precision)
+        if abs(Fraction(got) - right) > relative + form.smallest_subnormal:
+            return False
+    return flushed
+
+
+#: The formats that are narrower than each, widest first.
+NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
+
+
+def explain_rounding(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain by the errors of a long sum, or of a narrower dtype."""
+    for formula in formulas:
+        factor = coefficient(group, formula)
+        if factor is None:
+            return None
+        factor *= group.seen.rate
+        if not group.kinds <= {Kind.FINITE, Kind.SAME}:
+            return None
+        if group.is_scaled_by(factor):
+            return Explanation.of("long-sum")
+        widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
+        for narrow in NARROWER.get(widest, ()):
+            form = FORMATS[narrow]
+            bounds = error_bounds(form, group.seen.order, group.count, float(min(group.norm, Fraction(2) ** 1000)))
+            slack = (bounds.clip_bound + 2) * 2.0 ** (FORMATS[widest].precision - form.precision)
+            if slack < 2.0 ** (FORMATS[widest].precision - 4) and all(
+                tensor.is_scaled_by(factor, slack) for tensor in group.distinct
+            ):
+                return Explanation.of("narrower-arithmetic", dtype=narrow)
+    return None

@@ -1,0 +1,99 @@
+"""Predict results of a clip by value: bounds that are ignored or rounded, and numbers that are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gradclip_adapters.contract import DTYPES, Array
+
+from ..cases.model import Case
+from ..oracle.formats import FORMATS, float64_values, round_all, to_doubles
+from .model import Explanation
+
+__all__ = ["explain_value", "is_right_value"]
+
+Doubles = npt.NDArray[np.float64]
+
+
+def explain_value(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Return the cause that reproduces every included gradient."""
+    high = float(case.options["max"])
+    low = float(case.options.get("min", -high))
+    pairs = [
+        (float64_values(given), float64_values(got), given.dtype)
+        for i in case.included
+        if (given := case.gradients[i].array) is not None and (got := results[i]) is not None and got.dtype in DTYPES
+    ]
+    if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
+        return None
+    for explanation, model in _models(low, high):
+        if all(_same(model(before, dtype), after) for before, after, dtype in pairs):
+            return explanation
+    return None
+
+
+def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
+    """Return whether the included gradients hold the right numbers."""
+    high = float(case.options["max"])
+    low = float(case.options.get("min", -high))
+    return all(
+        _same(_clip(float64_values(given), low, high, given.dtype), float64_values(got))
+        for i in case.included
+        if (given := case.gradients[i].array) is not None and (got := results[i]) is not None
+    )
+
+
+def _models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
+    with np.errstate(over="ignore"):
+        least, most = float(np.float32(low)), float(np.float32(high))
+    return [
+        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flushed(x, low, high, dtype, results=True)),
+        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flushed(x, low, high, dtype, results=False)),
+        (Explanation.of("value-bounds-rounded", dtype="float32"), lambda x, dtype: _clip(x, least, most, dtype)),
+        (
+            Explanation.of("narrower-arithmetic", dtype="float32"),
+            lambda x, dtype: _clip(to_doubles(round_all(x, "float32"), "float32"), least, most, dtype),
+        ),
+        (Explanation.of("value-one-sided", bound="max"), lambda x, dtype: _clip(x, -np.inf, high, dtype)),
+        (Explanation.of("value-one-sided", bound="min"), lambda x, dtype: _clip(x, low, np.inf, dtype)),
+        (Explanation.of("not-clipped", "unclipped"), lambda x, _: x),
+        (
+            Explanation.of("value-nan-lost"),
+            lambda x, dtype: _clip(np.where(np.isnan(x), high, x), low, high, dtype),
+        ),
+        (
+            Explanation.of("value-nan-lost"),
+            lambda x, dtype: _clip(np.where(np.isnan(x), low, x), low, high, dtype),
+        ),
+        (
+            Explanation.of("value-nan-lost"),
+            lambda x, dtype: _clip(np.where(np.isnan(x), 0.0, x), low, high, dtype),
+        ),
+        (Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)),
+        (Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)),
+    ]
+
+
+def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
+    clipped: Doubles = to_doubles(round_all(np.minimum(np.maximum(values, low), high), dtype), dtype)
+    return clipped
+
+
+def _flushed(values: Doubles, low: float, high: float, dtype: str, *, results: bool) -> Doubles:
+    """Clip with subnormal numbers as zeros: in the results, or before the clip and in the bounds."""
+    smallest = float(FORMATS[dtype].smallest_normal)
+
+    def flush(numbers: Doubles) -> Doubles:
+        return np.where(np.abs(numbers) < smallest, 0.0, numbers)
+
+    if results:
+        return flush(_clip(values, low, high, dtype))
+    bounds = flush(np.array([low, high]))
+    return _clip(flush(values), float(bounds[0]), float(bounds[1]), dtype)
+
+
+def _same(predicted: Doubles, got: Doubles) -> bool:
+    return predicted.shape == got.shape and np.array_equal(predicted, got, equal_nan=True)

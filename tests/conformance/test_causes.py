@@ -1,0 +1,211 @@
+"""The models name the cause of a wrong answer, and no cause for an answer that none of them reproduces."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance import causes
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.causes.attribution import Judged, explain_all
+from gradclip_conformance.judge.judging import follow_up, judge
+from gradclip_conformance.judge.model import Context
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_spec.rules.causes import load_causes
+
+Clip = Callable[..., Any]
+
+
+def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
+    """Return how many cells of these rules each cause explains, with its parameters; None for no cause."""
+    connection = InProcess(PlainFunction(fn, operation, dtypes=(dtype,)))
+    judged, asked = [], set()
+    for planned in plan_cells(connection.description.subjects, all_cases(), Selection(rules=rules)):
+        if planned.missing is not None or planned.case.dtype != dtype:
+            continue
+        answers = [connection.ask(planned.case.call(planned.subject.name), 30)]
+        if (following := follow_up(planned.case, answers[0])) is not None:
+            answers.append(connection.ask(following.call(planned.subject.name), 30))
+        context = Context(planned.case, planned.subject)
+        verdict = judge(context, answers)
+        asked.add((planned.subject.name, planned.case.theme))
+        if verdict.status != "pass":
+            judged.append(Judged(context, answers, verdict))
+    found = explain_all(judged, asked)
+    return Counter(None if one is None else (one.cause, *(value for _, value in one.parameters)) for one in found)
+
+
+def measure_norm(grads: Any) -> float:
+    """Return the global norm; float64 holds the squares of float32."""
+    return float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))
+
+
+def scale(grads: Any, coefficient: float) -> list[Any]:
+    return [(g.astype(np.float64) * coefficient).astype(g.dtype) for g in grads]
+
+
+def add_eps(grads: Any, *, clip_norm: float) -> Any:
+    return scale(grads, min(1.0, clip_norm / (measure_norm(grads) + 1e-6)))
+
+
+def add_other_eps(grads: Any, *, clip_norm: float) -> Any:
+    return scale(grads, min(1.0, clip_norm / (measure_norm(grads) + 0.0123)))
+
+
+def add_eps_to_maximum(grads: Any, *, clip_norm: float) -> Any:
+    return scale(grads, clip_norm / (max(measure_norm(grads), clip_norm) + 1e-3))
+
+
+def never_clip(grads: Any, *, clip_norm: float) -> Any:
+    return list(grads)
+
+
+def clip_each(grads: Any, *, clip_norm: float) -> Any:
+    return [scale([g], min(1.0, clip_norm / (measure_norm([g]) or 1.0)))[0] for g in grads]
+
+
+def add_norms(grads: Any, *, clip_norm: float) -> Any:
+    return scale(grads, min(1.0, clip_norm / (sum(measure_norm([g]) for g in grads) or 1.0)))
+
+
+def forget_root(grads: Any, *, clip_norm: float) -> Any:
+    return scale(grads, min(1.0, clip_norm / (measure_norm(grads) ** 2 or 1.0)))
+
+
+def flip_signs(grads: Any, *, clip_norm: float) -> Any:
+    norm = measure_norm(grads)
+    return scale(grads, -clip_norm / norm if norm > clip_norm else 1.0)
+
+
+def clip_to_three_quarters(grads: Any, *, clip_norm: float) -> Any:
+    norm = measure_norm(grads)
+    return scale(grads, 0.75 * clip_norm / norm if norm > clip_norm else 1.0)
+
+
+def forget_last_element(grads: Any, *, clip_norm: float) -> Any:
+    """Show a defect that no model knows."""
+    norm = measure_norm(grads)
+    clipped = scale(grads, clip_norm / norm if norm > clip_norm else 1.0)
+    for given, got in zip(grads, clipped, strict=True):
+        if got.size > 1:
+            got.ravel()[-1] = given.ravel()[-1]
+    return clipped
+
+
+ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global-norm.order-kept")
+
+
+@pytest.mark.parametrize(
+    ("fn", "cause"),
+    [
+        (add_eps, ("eps-in-coefficient", 1e-6)),
+        (add_other_eps, ("eps-in-coefficient", 0.0123)),
+        (add_eps_to_maximum, ("eps-beside-maximum", 1e-3)),
+        (never_clip, ("not-clipped",)),
+        (clip_each, ("norm-of-each",)),
+        (add_norms, ("sum-of-norms",)),
+        (forget_root, ("no-root",)),
+        (flip_signs, ("sign-flipped",)),
+        (clip_to_three_quarters, ("multiple", 0.75)),
+        (forget_last_element, None),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_cause_of_ordinary_answers(fn: Clip, cause: tuple[Any, ...] | None) -> None:
+    # float64 has the digits that show the smallest numbers.
+    found = find_causes(fn, "clip_by_global_norm", ORDINARY, "float64")
+
+    assert found.total() > 5
+    # Where the sum of squares of a call is the same as its root, the defect does not show.
+    assert found.most_common(1)[0][0] == cause
+    assert set(found) <= {cause, None}, found
+
+
+@pytest.mark.parametrize(
+    ("rule", "cause"),
+    [
+        ("overflow-of-squares", "squares-overflow"),
+        ("underflow-of-squares", "squares-underflow"),
+        ("coefficient-underflow", "coefficient-underflow"),
+        ("negative-threshold-refused", "negative-threshold"),
+        ("zero-gradient-zero-threshold", "zero-over-zero"),
+        ("infinite-threshold", "infinite-threshold-nan"),
+    ],
+)
+def test_cause_of_arithmetic_that_leaves_the_range(rule: str, cause: str) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        with np.errstate(all="ignore"):
+            norm = np.sqrt(np.float32(sum(np.float32((g * g).sum()) for g in grads)))
+            coefficient = np.float32(clip_norm) / np.maximum(norm, np.float32(clip_norm))
+            return [g * coefficient for g in grads]
+
+    found = find_causes(clip, "clip_by_global_norm", (f"global-norm.{rule}",))
+
+    assert found[cause,] > 0
+    # In one case of the coefficient's rule the squares leave the range, too.
+    assert set(found) <= {(cause,), ("squares-overflow",)}
+
+
+def test_cause_whose_own_rule_is_kept_is_not_named() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = measure_norm(grads)
+        # Zeros for a norm beyond the range only: no sum of squares overflows.
+        return scale(grads, 0.0 if norm > 3.4e38 else min(1.0, clip_norm / (norm or 1.0)))
+
+    found = find_causes(
+        clip, "clip_by_global_norm", ("global-norm.norm-beyond-range", "global-norm.overflow-of-squares")
+    )
+
+    assert found
+    assert ("squares-overflow",) not in found
+
+
+def clip_above(grads: Any, *, max: float, min: float) -> Any:
+    return [np.minimum(g, np.asarray(max, g.dtype)) for g in grads]
+
+
+def lose_nan(grads: Any, *, max: float, min: float) -> Any:
+    return [np.fmin(np.fmax(g, np.asarray(min, g.dtype)), np.asarray(max, g.dtype)) for g in grads]
+
+
+def raise_always(grads: Any, *, max: float, min: float) -> Any:
+    message = f"no kernel for {len(grads)} tensors"
+    raise NotImplementedError(message)
+
+
+@pytest.mark.parametrize(
+    ("fn", "cause"),
+    [
+        (clip_above, ("value-one-sided", "max")),
+        (lose_nan, ("value-nan-lost",)),
+        (raise_always, ("raises", "NotImplementedError", "no kernel for # tensors")),
+    ],
+    ids=["one-sided", "nan-lost", "raises"],
+)
+def test_cause_of_clips_by_value(fn: Clip, cause: tuple[Any, ...]) -> None:
+    found = find_causes(fn, "clip_by_value", ("value.bounds", "value.nan-stays"))
+
+    assert found[cause] > 0
+    assert set(found) <= {cause, None}
+
+
+def list_named_causes() -> set[str]:
+    """Return the causes that the models name."""
+    names = set()
+    for path in Path(causes.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)
+    return names & set(load_causes())
+
+
+def test_every_cause_has_a_model() -> None:
+    assert list_named_causes() == set(load_causes())

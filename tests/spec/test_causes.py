@@ -1,0 +1,74 @@
+"""The catalogue of causes is well-formed, and an entry that is not is refused by its file, its name and its field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tomlkit
+
+from gradclip_spec.rules.causes import SEVERITIES, load_causes, parse_causes
+
+ENTRY: dict[str, Any] = {
+    "id": "some-cause",
+    "title": "does something else",
+    "question": "What does it do?",
+    "severity": "wrong",
+    "why": "Somebody relies on it.",
+    "themes": ["formula"],
+}
+
+
+def write(*entries: dict[str, Any]) -> str:
+    return tomlkit.dumps({"cause": list(entries)})
+
+
+def test_catalogue_is_loaded() -> None:
+    causes = load_causes()
+
+    assert set(SEVERITIES) == {cause.severity for cause in causes.values()}
+    assert all(cause.question.endswith("?") for cause in causes.values())
+    assert all(cause.why.endswith(".") and not cause.title.endswith(".") for cause in causes.values())
+
+
+def test_right_entry_is_taken() -> None:
+    assert parse_causes(write(ENTRY), "my.toml")["some-cause"].themes == ("formula",)
+
+
+@pytest.mark.parametrize("field", ENTRY)
+def test_missing_field_is_named(field: str) -> None:
+    entry = {name: value for name, value in ENTRY.items() if name != field}
+
+    with pytest.raises(ValueError, match=rf"my\.toml, \[\[cause\]\] 1.*, {field}: this field is missing"):
+        parse_causes(write(entry), "my.toml")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("severity", "terrible", "'terrible' is not one of destroyed, unclipped"),
+        ("themes", ["formula", "weather"], "there is no theme 'weather'"),
+        ("themes", [], "is not a list of themes"),
+        ("themes", "formula", "is not a list of themes"),
+        ("title", "", "is not a text that is not empty"),
+        ("why", 3, "is not a text that is not empty"),
+        ("colour", "red", "there is no such field"),
+    ],
+)
+def test_wrong_field_is_named(field: str, value: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=r"my\.toml, \[\[cause\]\] 2 \(other\), ") as raised:
+        parse_causes(write(ENTRY, {**ENTRY, "id": "other", field: value}), "my.toml")
+
+    assert f"{field}: " in str(raised.value)
+    assert says in str(raised.value)
+
+
+def test_second_entry_of_one_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[\[cause\]\] 2, id: the cause 'some-cause' appears twice"):
+        parse_causes(write(ENTRY, ENTRY), "my.toml")
+
+
+@pytest.mark.parametrize("text", ["[[cause", "cause = 3", "[[reason]]\nid = 'x'", "cause = [3]"])
+def test_other_files_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"my\.toml"):
+        parse_causes(text, "my.toml")

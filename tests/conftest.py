@@ -7,6 +7,7 @@ id, always run as far as their framework is installed.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -20,8 +21,9 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `nox -s exam`."""
-    parser.addoption("--exam", action="store_true", help="run every test of the exam instead of a sample")
+    """Add the options of `nox -s exam`."""
+    parser.addoption("--exam", action="store_true", help="run the tests of the exam instead of a sample")
+    parser.addoption("--all", action="store_true", help="with --exam, run every generated clipper, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,21 +54,24 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
     """List the tests of the exam that are not in its sample.
 
     `@pytest.mark.exam(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
-    every worker: it is drawn with the function's id as the seed.
+    every worker: it is drawn with the function's id as the seed. With `--exam`, all of them run, or as many as
+    `part=N` says unless there is `--all`.
     """
-    if config.getoption("--exam") or config.getoption("keyword") or any("::" in word for word in config.args):
+    exam = config.getoption("--exam")
+    if config.getoption("--all") or config.getoption("keyword") or any("::" in word for word in config.args):
         return []
     of_function: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    sizes: dict[str, int] = {}
+    sizes: dict[str, float] = {}
     for item in items:
         if mark := item.get_closest_marker("exam"):
             function = item.nodeid.partition("[")[0]
             of_function[function].append(item)
-            sizes[function] = mark.kwargs.get("sample", 0)
+            part = mark.kwargs.get("part", math.inf)
+            sizes[function] = part if exam else mark.kwargs.get("sample", 0)
     outside: list[pytest.Item] = []
     for function, tests in of_function.items():
         tests.sort(key=lambda item: item.nodeid)
-        kept = set(random.Random(function).sample(tests, min(sizes[function], len(tests))))
+        kept = set(random.Random(function).sample(tests, int(min(sizes[function], len(tests)))))
         outside += [item for item in tests if item not in kept]
     return outside
 

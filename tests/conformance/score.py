@@ -1,8 +1,9 @@
 """Run the suite's own exam and print its score: wrong clippers caught, right ones blamed, hosts, canaries.
 
-`python score.py [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. With `--output` it writes
-the score to `mutants.json` and `mutants.md` in the folder. An exam that arguments have narrowed has no score. Exit
-code 1: something is wrong, or has not run.
+`python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
+runs a part of the generated clippers only, always the same. With `--output` it writes the score to `mutants.json` and
+`mutants.md` in the folder. An exam that arguments have narrowed has no score. Exit code 1: something is wrong, or has
+not run.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
 from clippers.right import RIGHT, Right  # noqa: E402
 from frameworks import has_framework  # noqa: E402
+from generated import batches  # noqa: E402
 
 from gradclip_spec import rules  # noqa: E402
 
 WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_clipper_is_not_blamed"
+BATCH_TEST = "test_generated_wrong_clippers_are_judged"
+MADE_TEST = "test_generated_right_clipper_is_not_blamed"
 CANARY_TEST = "test_subjects_turn_red_when_the_framework_is_replaced"
 
 #: The canaries under the names that the tests use.
@@ -71,7 +75,7 @@ class Outcomes:
 
     def list_failed_elsewhere(self) -> list[str]:
         """List the failed tests that no other part of the score covers."""
-        scored = (WRONG_TEST, RIGHT_TEST, CANARY_TEST)
+        scored = (WRONG_TEST, RIGHT_TEST, MADE_TEST, CANARY_TEST)
         return sorted(
             f"{name}[{parameter}]" if parameter else name
             for (name, parameter), (outcome, _) in self.found.items()
@@ -83,8 +87,8 @@ class Outcomes:
         wrong = {wrong.name for wrong in WRONG} - self.select(WRONG_TEST).keys()
         right = {get_name(right) for right in RIGHT} - self.select(RIGHT_TEST).keys()
         canaries = {name for name in CANARIES if is_available(name)} - self.select(CANARY_TEST).keys()
-        hosts = [] if self.select("test_hosts.py") else ["test_hosts.py"]
-        return [*sorted(wrong), *sorted(right), *sorted(canaries), *hosts]
+        files = [name for name in ("test_hosts.py", BATCH_TEST, MADE_TEST) if not self.select(name)]
+        return [*sorted(wrong), *sorted(right), *sorted(canaries), *files]
 
 
 def is_available(canary: str) -> bool:
@@ -127,6 +131,17 @@ def score_right(unblamed: set[str]) -> dict[str, Any]:
     return {"total": len(RIGHT), "blamed": blamed, "by_operation": dict(Counter(right.operation for right in RIGHT))}
 
 
+def score_generated(outcomes: Outcomes) -> dict[str, Any]:
+    """Score the generated clippers, wrong and right ones."""
+    found = outcomes.select(BATCH_TEST).values()
+    right = outcomes.select(MADE_TEST)
+    return {
+        **batches.score_batches(json.loads(told["batch"]) for _, told in found if "batch" in told),
+        "right": len(right),
+        "blamed": sorted(right.keys() - outcomes.list_passed(MADE_TEST)),
+    }
+
+
 def score_hosts(outcomes: Outcomes) -> dict[str, Any]:
     """Count the hosts that misbehave, and list those that were not recorded as they must be."""
     found = outcomes.select("test_hosts.py")
@@ -154,6 +169,7 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
         },
         "wrong": score_wrong(outcomes.list_passed(WRONG_TEST)),
         "right": score_right(outcomes.list_passed(RIGHT_TEST)),
+        "generated": score_generated(outcomes),
         "hosts": score_hosts(outcomes),
         "canaries": list(score_canaries(outcomes)),
         "other_tests_failed": outcomes.list_failed_elsewhere(),
@@ -165,7 +181,8 @@ def list_faults(result: dict[str, Any]) -> list[str]:
     wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
     lines += [f"a rule that catches none: {rule}" for rule in wrong["rules_that_catch_none"]]
-    lines += [f"blamed, though right: {name}" for name in right["blamed"]]
+    lines += [f"blamed, though right: {name}" for name in [*right["blamed"], *result["generated"]["blamed"]]]
+    lines += batches.list_faults(result["generated"])
     lines += [f"a host that was not recorded as expected: {name}" for name in hosts["unexpected"]]
     lines += [f"a green canary: {each['canary']}" for each in canaries if each["state"] == "green"]
     return lines + [f"a test that failed: {name}" for name in result["other_tests_failed"]]
@@ -173,7 +190,7 @@ def list_faults(result: dict[str, Any]) -> list[str]:
 
 def write_markdown(result: dict[str, Any]) -> str:
     """Write the score as a page."""
-    wrong, right, hosts = result["wrong"], result["right"], result["hosts"]
+    wrong, right, hosts, made = (result[part] for part in ("wrong", "right", "hosts", "generated"))
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     lines = [
         "# The suite's own exam",
@@ -183,6 +200,8 @@ def write_markdown(result: dict[str, Any]) -> str:
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
         f"- Rules that catch none: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
         f"- Right clippers blamed: {len(right['blamed'])} of {right['total']}",
+        f"- Generated wrong clippers caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
+        f"- Generated right clippers blamed: {len(made['blamed'])} of {made['right']}",
         f"- Tests of misbehaving hosts that end as expected: {hosts['as_expected']} of {hosts['total']}",
         f"- Canaries: {', '.join(f'{n} {state}' for state, n in count_states(result).items())}",
         "",
@@ -210,6 +229,7 @@ def write_markdown(result: dict[str, Any]) -> str:
             ("rule", "wrong, caught", "wrong"),
             [(f"`{rule}`", count["caught"], count["total"]) for rule, count in wrong["by_rule"].items()],
         ),
+        *batches.write_lines(made),
     ]
     return "\n".join(lines).rstrip() + "\n"
 

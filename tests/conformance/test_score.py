@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import score
 from clippers import WRONG
@@ -16,6 +18,9 @@ def whole() -> score.Outcomes:
     tests += [(score.RIGHT_TEST, score.get_name(right)) for right in RIGHT]
     tests += [(score.CANARY_TEST, canary) for canary in score.CANARIES]
     outcomes.found = {("file.py::" + test, name): ("passed", {}) for test, name in tests}
+    outcomes.found["file.py::" + score.MADE_TEST, "one"] = ("passed", {})
+    batch = json.dumps({"counts": {"caught": 2}, "survivors": {}})
+    outcomes.found["file.py::" + score.BATCH_TEST, "0"] = ("passed", {"batch": batch})
     outcomes.found["test_hosts.py::test_one", "hangs"] = ("passed", {})
     outcomes.found["test_canaries.py::test_other", ""] = ("passed", {})
     return outcomes
@@ -27,6 +32,7 @@ def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
     assert whole.list_not_run() == []
     assert score.list_faults(result) == []
     assert result["wrong"]["caught"] == len(WRONG)
+    assert result["generated"]["proven"] == 2
     assert "Wrong here" not in score.write_markdown(result)
 
 
@@ -35,6 +41,7 @@ def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
     [
         (f"file.py::{score.WRONG_TEST}", WRONG[0].name, f"not caught: {WRONG[0].name}"),
         (f"file.py::{score.RIGHT_TEST}", score.get_name(RIGHT[0]), "blamed, though right"),
+        (f"file.py::{score.MADE_TEST}", "one", "blamed, though right: one"),
         (f"file.py::{score.CANARY_TEST}", "numpy-identity", "a green canary: numpy-identity"),
         ("test_hosts.py::test_one", "hangs", "not recorded as expected: hangs"),
         ("test_canaries.py::test_other", "", "a test that failed: test_canaries.py::test_other"),
@@ -55,6 +62,14 @@ def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
             whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})
 
     assert "a rule that catches none: value.bounds" in score.list_faults(score.score(whole))
+
+
+def test_generated_clippers_that_are_not_caught_are_a_fault(whole: score.Outcomes) -> None:
+    batch = json.dumps({"counts": {"survives": 2}, "survivors": {"a": "b"}})
+    whole.found["file.py::" + score.BATCH_TEST, "1"] = ("passed", {"batch": batch})
+    whole.found["file.py::" + score.BATCH_TEST, "0"] = ("passed", {"batch": batch})
+
+    assert score.list_faults(score.score(whole)) == ["only 0 of 4 generated wrong clippers were caught"]
 
 
 def test_missing_test_is_listed(whole: score.Outcomes) -> None:

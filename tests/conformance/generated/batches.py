@@ -1,0 +1,89 @@
+"""Judge generated clippers in batches, and put the outcomes together for the score."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .judging import FAULTY, judge_mutant
+from .mutants import draw_mutants, find_witness
+
+__all__ = ["BATCHES", "LEAST_CAUGHT", "SIZE", "judge_batch", "list_faults", "score_batches", "write_lines"]
+
+#: The wrong clippers that a batch draws, and the number of batches that `nox -s exam -- --all` runs.
+SIZE, BATCHES = 50, 120
+#: The share of the proven ones that must be caught. It is raised as the cases grow, up to 0.99.
+LEAST_CAUGHT = 0.4
+
+#: What may become of a drawn clipper, and how it is said.
+STATES = {
+    "caught": "proven wrong and caught",
+    "survives": "proven wrong and not caught",
+    "equivalent": "not proven wrong: on every input that was drawn it is right",
+    "impossible": "refused: no input was found for which its trigger holds",
+}
+
+
+def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
+    """Draw wrong clippers by a seed, prove them wrong, and return how many the suite catches, and which not."""
+    counts: Counter[str] = Counter()
+    survivors: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    for mutant in itertools.islice(draw_mutants(seed), size):
+        witness, fired = find_witness(mutant)
+        if witness is None:
+            counts["equivalent" if fired else "impossible"] += 1
+            continue
+        cell = judge_mutant(mutant).cell
+        counts["caught" if cell is not None else "survives"] += 1
+        if cell is None:
+            survivors[mutant.name] = witness.describe()
+        elif cell.status == FAULTY:
+            errors[mutant.name] = cell.detail
+    return {"counts": dict(counts), "survivors": survivors, "errors": errors}
+
+
+def score_batches(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add the outcomes of several batches."""
+    counts, survivors, number = Counter(dict.fromkeys(STATES, 0)), {}, 0
+    for batch in batches:
+        number += 1
+        counts.update(batch["counts"])
+        survivors |= batch["survivors"]
+    proven = counts["caught"] + counts["survives"]
+    share = counts["caught"] / proven if proven else 1.0
+    return {
+        "batches": number,
+        **counts,
+        "proven": proven,
+        "share": round(share, 4),
+        "survivors": dict(sorted(survivors.items())),
+    }
+
+
+def list_faults(result: Mapping[str, Any]) -> list[str]:
+    """List what is wrong with the score of the batches."""
+    if result["share"] >= LEAST_CAUGHT:
+        return []
+    return [f"only {result['caught']} of {result['proven']} generated wrong clippers were caught"]
+
+
+def write_lines(result: Mapping[str, Any]) -> Sequence[str]:
+    """Return the lines of the page about generated clippers."""
+    lines = [
+        "## Generated wrong clippers",
+        "",
+        "Right clippers in ten styles, each with one fault that shows under up to three circumstances. A name says the",
+        "operation, the style, the fault and the circumstances. `tests/conformance/generated/` makes them.",
+        "",
+        *(f"- {words}: {result[state]}" for state, words in STATES.items()),
+        f"- Share that is caught: {100 * result['share']:.1f} %",
+        "",
+    ]
+    if result["survivors"]:
+        lines += ["Not caught, each with an input that would catch it:", ""]
+        lines += [f"- `{name}`: {words}" for name, words in result["survivors"].items()]
+        lines.append("")
+    return lines

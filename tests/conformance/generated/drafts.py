@@ -1,0 +1,260 @@
+"""Draw inputs: a draft says what an input must have, and drawing fills in the rest.
+
+The numbers are chosen so that exact arithmetic on them is cheap: a long gradient has few different values.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .facts import Array, Work
+from .fillings import USUAL, fill
+
+__all__ = ["Draft", "draw_input"]
+
+DTYPES = ("float16", "float32", "float64")
+
+#: How far the norm is from the threshold: the threshold is the norm times a number between these.
+RELATIONS = {
+    "far below": (16.0, 64.0),
+    "below": (1.2, 4.0),
+    "just below": (1.002, 1.008),
+    "at": (1.0, 1.0),
+    "just above": (0.992, 0.998),
+    "above": (0.2, 0.8),
+    "far above": (1 / 64, 1 / 16),
+}
+
+
+@dataclass
+class Draft:
+    """The demands on an input. None: anything."""
+
+    operation: str
+    in_place: bool = False
+    dtype: str | None = None
+    #: The dtype of other gradients: "same", or "narrower" or "wider" than the watched one.
+    beside: str | None = None
+    number: tuple[int, int] | None = None
+    index: tuple[int, int] | None = None
+    last: bool | None = None
+    size: tuple[int, int] | None = None
+    #: A multiple that the size must not be, or an odd one.
+    uneven: int = 1
+    shape: str | None = None
+    layout: str | None = None
+    relation: str | None = None
+    filling: str | None = None
+    magnitude: str | None = None
+    threshold: str | None = None
+    norm_type: float | None = None
+    error_flag: bool | None = None
+    #: Whether the watched gradient is excluded, and which others are.
+    is_excluded: bool = False
+    excluded: set[str] = field(default_factory=set)
+    nones: set[str] = field(default_factory=set)
+
+
+def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
+    """Return a call that tries to meet the draft, and the place of the watched gradient."""
+    number, index = _draw_place(draft, rng)
+    dtype = draft.dtype or rng.choice(DTYPES)
+    flags = _draw_flags(draft, number, index, rng)
+    absent = _draw_absent(draft, number, index, rng)
+    if draft.relation == "at" and draft.operation != "clip_by_value":
+        draft = replace(draft, filling=draft.filling or "triangle")
+    grads: list[Any] = []
+    # In a long list, gradients repeat themselves, so that it is drawn fast.
+    others = [_draw_other(draft, dtype, rng) for _ in range(min(number, 8))]
+    for i in range(number):
+        if i in absent:
+            grads.append(None)
+        elif i == index:
+            grads.append(_draw_watched(draft, dtype, rng))
+        else:
+            grads.append(rng.choice(others).copy() if number > 8 else others[i])
+    work = Work(draft.operation, grads, flags, 1.0, in_place=draft.in_place)
+    if draft.operation != "clip_by_value":
+        work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
+    work.error_flag = draft.operation == "clip_by_global_norm" and bool(draft.error_flag)
+    _set_threshold(work, index, draft, rng)
+    return work, index
+
+
+def _draw_place(draft: Draft, rng: random.Random) -> tuple[int, int]:
+    low, high = draft.number or (1, 4)
+    if draft.index is not None:
+        index = rng.randint(*draft.index)
+        number = max(rng.randint(low, high), index + 1) if draft.number else index + 1 + rng.choice((0, 0, 1, 3))
+    else:
+        number = rng.randint(low, high)
+        index = rng.choice((0, number - 1, rng.randrange(number)))
+    if draft.last is True:
+        index = number - 1 if draft.index is None or number - 1 <= draft.index[1] else index
+        number = index + 1
+    needed = sum((bool(draft.excluded - {"first"}), bool(draft.nones), draft.beside is not None))
+    if draft.last is False or (needed and number < index + 2):
+        number = max(number, index + 2)
+    return number, index
+
+
+def _draw_flags(draft: Draft, number: int, index: int, rng: random.Random) -> list[bool]:
+    kinds = draft.excluded
+    if "all" in kinds:
+        return [False] * number
+    if "others" in kinds:
+        return [i == index for i in range(number)]
+    share = rng.choice((0.0, 0.0, 0.3))
+    flags = [rng.random() >= share for _ in range(number)]
+    if "none" in kinds:
+        flags = [True] * number
+    if "some" in kinds and number > 1:
+        flags[rng.choice([i for i in range(number) if i != index])] = False
+    if "first" in kinds:
+        flags[0] = False
+    if "last" in kinds:
+        flags[-1] = False
+    flags[index] = not draft.is_excluded
+    return flags
+
+
+def _draw_absent(draft: Draft, number: int, index: int, rng: random.Random) -> set[int]:
+    others = [i for i in range(number) if i != index]
+    found = {i for i in others if rng.random() < rng.choice((0.0, 0.0, 0.2))} if number < 50 else set()
+    if "none" in draft.nones:
+        return set()
+    if "first" in draft.nones and index > 0:
+        found.add(0)
+    if "last" in draft.nones and index < number - 1:
+        found.add(number - 1)
+    if "some" in draft.nones and others:
+        found.add(rng.choice(others))
+    if "before" in draft.nones and index > 0:
+        found.add(index - 1)
+    return found
+
+
+def _draw_shape(draft: Draft, rng: random.Random) -> tuple[int, ...]:
+    kind = draft.shape or rng.choice(("vector", "vector", "matrix", "any"))
+    if draft.layout in ("fortran", "gaps", "broadcast", "strided") and draft.shape is None:
+        kind = rng.choice(("matrix", "odd width", "even width", "three axes"))
+    if kind == "none":
+        return ()
+    size = _draw_size(draft, rng)
+    if kind == "square":
+        side = math.isqrt(max(size - 1, 0)) + 1
+        return (side, side)
+    widths = {
+        "odd width": (3, 5, 7, 33, 129),
+        "even width": (2, 4, 6, 32, 130),
+        "one row": (size,),
+        "one column": (1,),
+        "matrix": (2, 3, 5, 8),
+        "three axes": (2, 3, 4),
+        "five axes": (2, 3),
+        "any": (2, 3, 4, 7),
+    }
+    if kind == "vector" or size < 2:
+        return (size,) if kind in ("vector", "any") else (1, size)
+    fitting = [width for width in widths[kind] if width <= max(size, 3)]
+    width = rng.choice(fitting)
+    # Rounded so that the size stays on its side of the limits.
+    rows = size // width if draft.size and size // width * width >= draft.size[0] else -(-size // width)
+    if kind == "three axes":
+        return (rng.choice((1, 2)), max(rows, 2), width)
+    if kind == "five axes":
+        return (1, 2, max(-(-rows // 2), 1), 1, width)
+    return (max(rows, 1), width)
+
+
+def _draw_size(draft: Draft, rng: random.Random) -> int:
+    low, high = draft.size or rng.choice(((1, 3), (2, 9), (4, 40), (20, 300)))
+    size = rng.randint(low, high)
+    for _ in range(4):
+        if draft.uneven <= 1 or size % draft.uneven:
+            break
+        size = min(size + 1, high)
+    return size
+
+
+def _draw_watched(draft: Draft, dtype: str, rng: random.Random) -> Array:
+    shape = _draw_shape(draft, rng)
+    filling = draft.filling or rng.choice(USUAL)
+    values = _scale(fill(filling, math.prod(shape), dtype, rng), draft.magnitude, dtype, rng)
+    return lay_out(values.reshape(shape), draft.layout or rng.choice(("contiguous", "contiguous", "strided")))
+
+
+def _draw_other(draft: Draft, dtype: str, rng: random.Random) -> Array:
+    dtypes = {"narrower": DTYPES[: DTYPES.index(dtype)], "wider": DTYPES[DTYPES.index(dtype) + 1 :]}
+    dtype = rng.choice(dtypes.get(draft.beside or "", ()) or (dtype,))
+    size = rng.choice((1, 1, 2, 3, 5))
+    filling = "triangle" if draft.filling == "triangle" and draft.relation == "at" else rng.choice(("mixed", "digits"))
+    values = np.zeros(size, dtype) if filling == "triangle" else fill(filling, size, dtype, rng)
+    # The other gradients do not drown the watched one.
+    values = values / 8 if rng.random() < 0.5 else values
+    return _scale(values.astype(dtype), draft.magnitude, dtype, rng)
+
+
+def lay_out(values: Array, layout: str) -> Array:
+    """Return a copy with this layout, where the shape allows it."""
+    if layout == "contiguous" or values.size < 2:
+        return values.copy()
+    if layout == "fortran":
+        return values.copy(order="F")
+    if layout == "strided":
+        return np.repeat(values, 2, axis=-1)[..., ::2]
+    if layout == "reversed":
+        return np.flip(np.flip(values).copy())
+    if layout == "gaps":
+        return np.pad(values, 1, mode="edge")[(slice(1, -1),) * values.ndim]
+    return np.broadcast_to(values[:1].copy(), values.shape)
+
+
+def _scale(values: Array, magnitude: str | None, dtype: str, rng: random.Random) -> Array:
+    """Bring the elements to the magnitude."""
+    info = np.finfo(dtype)
+    top = math.frexp(float(info.max))[1]
+    bottom = math.frexp(float(info.tiny))[1]
+    shift = {"squares over": top // 2 + 4, "squares under": bottom // 2 - 5, "subnormal": bottom - 6}.get(
+        magnitude or ""
+    )
+    if shift is None:
+        return values
+    with np.errstate(over="ignore"):
+        return np.ldexp(values, shift).astype(dtype)
+
+
+def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> None:
+    """Set the threshold, with few digits, so that every dtype holds it."""
+    if draft.threshold == "zero":
+        work.threshold = 0.0
+    elif draft.threshold == "infinite":
+        work.threshold = math.inf
+    else:
+        facts = work.list_facts()[index]
+        assert facts is not None
+        if work.operation != "clip_by_value" and draft.relation == "at" and draft.filling == "triangle":
+            norm = facts.ratio
+        else:
+            norm = facts.ratio if math.isfinite(facts.ratio) and facts.ratio else 3.0
+        relation = draft.relation or rng.choice(("above", "above", "far above", "just above", "below", "at"))
+        factor = rng.uniform(*RELATIONS[relation])
+        exact = relation == "at"
+        work.threshold = norm if exact else _shorten(norm * factor)
+        if draft.threshold == "integer":
+            work.threshold = max(1, round(work.threshold))
+        if draft.threshold == "power of two":
+            work.threshold = 2.0 ** round(math.log2(work.threshold))
+    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and rng.random() < 0.5:
+        work.low = -_shorten(work.threshold * rng.uniform(0.25, 2.0))
+
+
+def _shorten(value: float) -> float:
+    """Return the number with ten digits in base two."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(fraction * 1024), exponent - 10)

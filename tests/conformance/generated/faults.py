@@ -1,0 +1,86 @@
+"""A fault: an operator that changes one step of a right clipper, and the trigger that says when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .clippers import Made
+from .drafts import Draft
+from .facts import Work
+from .styles import Hook
+from .triggers import Level
+
+__all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
+
+NORMS = ("clip_by_norm", "clip_by_global_norm")
+ALL = ("clip_by_value", *NORMS)
+
+#: Gets the memory, the value of the step, and what the style tells.
+Edit = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One way to change one step."""
+
+    name: str
+    step: str
+    edit: Edit
+    side: str = "included"
+    operations: tuple[str, ...] = ALL
+    #: The change does nothing where this does not hold; it counts as a level of the trigger.
+    level: Level | None = None
+    #: True: only in place; False: only where results are returned.
+    in_place: bool | None = None
+    styles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An operator that acts where all levels of a trigger hold."""
+
+    operator: Operator
+    trigger: tuple[Level, ...]
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of the trigger, with the one that the operator brings along."""
+        return self.trigger if self.operator.level is None else (self.operator.level, *self.trigger)
+
+    def list_places(self, work: Work) -> set[int]:
+        """Return the places of the gradients for which the trigger holds."""
+        wanted = self.operator.side == "included"
+        return {
+            facts.index
+            for facts in work.list_facts()
+            if facts is not None and facts.flag == wanted and all(level.holds(facts) for level in self.levels)
+        }
+
+    def watch(self, made: Made, work: Work) -> Hook:
+        """Return the hook of one call."""
+        # Found before anything is written.
+        places = self.list_places(work)
+
+        def hook(step: str, i: int | None, value: Any, *more: Any) -> Any:
+            if step != self.operator.step or not (places if i is None or step == "none" else i in places):
+                return self._remember(made, step, value)
+            made.fired += 1
+            changed = self.operator.edit(made.memory, value, *more)
+            self._remember(made, step, value)
+            return changed
+
+        return hook
+
+    def _remember(self, made: Made, step: str, value: Any) -> Any:
+        if step in ("norm", "coefficient"):
+            made.memory[step] = value
+        return value
+
+    def make_draft(self, draft: Draft) -> Draft:
+        """Return the draft of an input for which the trigger should hold."""
+        for level in self.levels:
+            draft = level.ask(draft)
+        draft.is_excluded = self.operator.side == "excluded"
+        return draft

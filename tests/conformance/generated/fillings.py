@@ -1,0 +1,88 @@
+"""Draw the elements of a gradient, of a kind that has a name."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from .facts import Array
+
+__all__ = ["USUAL", "fill"]
+
+#: The kinds that are drawn where nothing is asked. Most put the weight where an edge would lose it.
+USUAL = ("mixed", "mixed", "digits", "heavy last", "heavy first", "heavy somewhere", "powers")
+
+
+Kind = Callable[[Array, random.Random, np.random.Generator], Array]
+
+
+def _set(place: Callable[[int, random.Random], int], value: Callable[[int, random.Random], float]) -> Kind:
+    """Return a kind in which one element is set."""
+
+    def change(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
+        x[place(x.size, rng)] = value(x.size, rng)
+        return x
+
+    return change
+
+
+def _heavy(size: int, rng: random.Random) -> float:
+    """Return a number that outweighs all others together."""
+    return 8 * float(2 ** min(10, 2 + math.ceil(math.log2(size + 1)) // 2))
+
+
+def _first(size: int, rng: random.Random) -> int:
+    return 0
+
+
+def _last(size: int, rng: random.Random) -> int:
+    return size - 1
+
+
+def _somewhere(size: int, rng: random.Random) -> int:
+    return rng.randrange(size)
+
+
+def _draw_triangle(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
+    """Leave two elements, whose norm is exact: 5."""
+    x[:] = 0.0
+    x[rng.randrange(x.size)], x[rng.choice((0, x.size - 1))] = 3.0, 4.0
+    return x
+
+
+def _draw_powers(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
+    return np.asarray(np.exp2(base.integers(-6, 4, x.size)) * np.sign(x))
+
+
+KINDS: dict[str, Kind] = {
+    "mixed": lambda x, rng, base: x,
+    "digits": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
+    "powers": _draw_powers,
+    "heavy last": _set(_last, _heavy),
+    "heavy first": _set(_first, _heavy),
+    "heavy somewhere": _set(_somewhere, _heavy),
+    "one large": _set(_somewhere, _heavy),
+    "triangle": _draw_triangle,
+    "constant": lambda x, rng, base: np.full(x.size, rng.choice((1.5, -2.0, 3.0))),
+    "all negative": lambda x, rng, base: -np.abs(x),
+    "all positive": lambda x, rng, base: np.abs(x),
+    "alternating signs": lambda x, rng, base: np.abs(x) * np.where(np.arange(x.size) % 2, -1.0, 1.0),
+    "first equal to last": lambda x, rng, base: np.concatenate([x[:-1], x[:1]]),
+    "ascending": lambda x, rng, base: np.sort(x),
+    "zeros": _set(_somewhere, lambda size, rng: 0.0),
+    "minus zero": _set(_somewhere, lambda size, rng: -0.0),
+    "nan": _set(_somewhere, lambda size, rng: math.nan),
+    "infinity": _set(_somewhere, lambda size, rng: rng.choice((math.inf, -math.inf))),
+    "nonfinite first": _set(_first, lambda size, rng: rng.choice((math.nan, math.inf))),
+    "nonfinite last": _set(_last, lambda size, rng: rng.choice((math.nan, math.inf))),
+}
+
+
+def fill(kind: str, size: int, dtype: str, rng: random.Random) -> Array:
+    """Return so many elements of a kind, with few different values."""
+    base = np.random.default_rng(rng.getrandbits(32))
+    x = base.choice(np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), size)
+    return (KINDS[kind](x, rng, base) if size else x).astype(dtype)

@@ -1,0 +1,147 @@
+"""Ask the suite about a mutant, in this process, until the first cell turns red.
+
+Where its trigger does not hold, a mutant answers as the right clipper does that it was made of. So the cells in which
+it holds come first, and the others follow only where one cell makes several calls. The verdict is the suite's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+import numpy as np
+
+from gradclip_adapters.arrays import build_tensors, lay_out
+from gradclip_adapters.contract import Gradient, Unsupported
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
+from gradclip_reports.records import Cell
+from gradclip_spec import rules
+
+from .clippers import Made
+from .facts import Array, Facts, Work
+from .mutants import Mutant
+
+__all__ = ["DTYPES", "Judged", "judge_mutant", "judge_right"]
+
+DTYPES = ("float16", "float32", "float64")
+
+#: The statuses that a wrong clipper may get, and the one that says that the exam itself is at fault.
+RED, FAULTY = frozenset({"fail", "crash", "timeout"}), "error"
+
+RULES = {rule.id: rule for rule in rules.load()}
+
+#: Rules whose cells make several calls.
+SEVERAL_CALLS = frozenset({"metamorphic"})
+
+
+@dataclass
+class Judged:
+    """The verdict on one mutant."""
+
+    #: The first red cell, or the one that shows a fault of the exam; None: the mutant survives.
+    cell: Cell | None
+    asked: int = 0
+    #: The cells in which the trigger holds.
+    firing: int = 0
+
+
+@dataclass
+class _Asked:
+    """One cell, with the facts of its gradients."""
+
+    planned: PlannedCell
+    facts: list[Facts] = field(default_factory=list)
+
+    @property
+    def makes_several_calls(self) -> bool:
+        """Tell whether the cell makes calls whose facts are others."""
+        return RULES[self.planned.case.rule].theme in SEVERAL_CALLS
+
+
+def connect(made: Made) -> InProcess:
+    """Return a connection to a clip function."""
+    return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
+
+
+@cache
+def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
+    """Return the cells that judge such a clip function, the small ones first."""
+    made = Made(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
+    (subject,) = connect(made).description.subjects
+    planned = plan_cells([replace(subject, features=features)], all_cases(), Selection())
+    judging = [
+        cell
+        for cell in planned
+        if cell.missing is None and cell.case.dtype != "bfloat16" and RULES[cell.case.rule].level != "unspecified"
+    ]
+    asked = [_Asked(cell, list(_find_facts(cell, in_place))) for cell in judging]
+    return tuple(sorted(asked, key=lambda each: sum(20 + facts.size for facts in each.facts)))
+
+
+def _find_facts(cell: PlannedCell, in_place: bool) -> Iterator[Facts]:
+    """Yield the facts of each gradient of a cell's call, without its elements."""
+    case, options = cell.case, cell.case.options
+    try:
+        grads = build_tensors(case.gradients, _build)
+    except Unsupported:
+        return
+    work = Work(
+        case.operation,
+        list(grads),
+        [gradient.need_clip for gradient in case.gradients],
+        options["max"] if case.operation == "clip_by_value" else options["clip_norm"],
+        options.get("min"),
+        case.norm_type,
+        bool(options.get("error_if_nonfinite")),
+        in_place,
+    )
+    found = [facts for facts in work.list_facts() if facts is not None]
+    _ = work.widths, work.excluded, work.missing, work.total
+    with np.errstate(all="ignore"):
+        for facts in found:
+            facts.keep()
+    # What triggers ask of the list itself is whether a gradient is there.
+    work.grads = [None if grad is None else True for grad in work.grads]
+    yield from found
+
+
+def _build(gradient: Gradient) -> Array:
+    assert gradient.array is not None
+    return lay_out(gradient.array.numpy(), gradient.layout)
+
+
+def judge_mutant(mutant: Mutant) -> Judged:
+    """Return the first red cell of a mutant, if there is one."""
+    made = mutant.make()
+    connection = connect(made)
+    (subject,) = connection.description.subjects
+    cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(subject.features)))
+    firing = [asked for asked in cells if _may_fire(mutant, asked.facts)]
+    judged = Judged(None, firing=len(firing))
+    others = [asked for asked in cells if asked.makes_several_calls and asked not in firing]
+    for asked in (*firing, *others):
+        judged.asked += 1
+        cell = run_cell(connection, asked.planned, 1.0)
+        if cell.status in RED or cell.status == FAULTY:
+            judged.cell = cell
+            break
+    return judged
+
+
+def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
+    wanted = mutant.fault.operator.side == "included"
+    return any(f.flag == wanted and all(level.holds(f) for level in mutant.fault.levels) for f in facts)
+
+
+def judge_right(made: Made) -> list[Cell]:
+    """Return the cells that blame a right clipper."""
+    connection = connect(made)
+    (subject,) = connection.description.subjects
+    cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))
+    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells]
+    return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]

@@ -1,0 +1,183 @@
+"""Draw wrong clippers by a seed, and prove each of them wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import LIMITS, QUOTIENTS, SUMS
+from .clippers import OPERATIONS, Made
+from .drafts import Draft, draw_input
+from .facts import Work
+from .faults import Fault, Operator
+from .operators import OPERATORS
+from .proof import Answer, find_wrong
+from .styles import STYLES
+from .triggers import KERNEL_AXES, LEVELS, Level, find_level
+
+__all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
+
+#: The inputs that are drawn before a mutant counts as equivalent to a right clipper.
+TRIES = 16
+#: The number of inputs is smaller where each is long.
+LONG, TRIES_IF_LONG = 10_000, 6
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A wrong clipper before it is made."""
+
+    operation: str
+    style: str
+    arithmetic: str
+    quotient: str
+    in_place: bool
+    fault: Fault
+
+    @property
+    def name(self) -> str:
+        """The name that says it all: operation, style, operator and trigger."""
+        how = "in-place" if self.in_place else "copies"
+        trigger = "+".join(level.name for level in self.fault.trigger) or "always"
+        style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
+        return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
+
+    def make(self) -> Made:
+        """Make the clip function, which has seen no call."""
+        return Made(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """An input on which a mutant is proven wrong."""
+
+    work: Work
+    index: int
+    reason: str
+
+    def describe(self) -> str:
+        """Say what the input is like."""
+        work, grad = self.work, self.work.grads[self.index]
+        facts = work.list_facts()[self.index]
+        assert facts is not None
+        parts = [
+            f"gradient {self.index} of {len(work.grads)}: {grad.dtype.name} {list(grad.shape)} {facts.layout}",
+            *([] if facts.flag else ["excluded"]),
+            f"norm/threshold {facts.ratio:.4g}",
+            f"p {work.norm_type:g}",
+        ]
+        return f"{', '.join(parts)}: {self.reason}"
+
+
+def read_name(name: str) -> Mutant:
+    """Return the mutant of a name."""
+    operation, made, operator, trigger = name.split("/")
+    style, arithmetic, quotient, how = made.split(".")
+    levels = () if trigger == "always" else tuple(find_level(each) for each in trigger.split("+"))
+    return Mutant(operation, style, arithmetic, quotient, how == "in-place", Fault(OPERATORS[operator], levels))
+
+
+def draw_mutants(seed: int) -> Iterator[Mutant]:
+    """Yield mutants without end, no two of one name."""
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    while True:
+        mutant = _draw(rng)
+        if mutant is not None and mutant.name not in seen:
+            seen.add(mutant.name)
+            yield mutant
+
+
+def _draw(rng: random.Random) -> Mutant | None:
+    operation = rng.choice(OPERATIONS)
+    operator = rng.choice([each for each in OPERATORS.values() if operation in each.operations])
+    trigger = _draw_trigger(operation, operator, rng)
+    in_place = rng.random() < 0.5 if operator.in_place is None else operator.in_place
+    names = {level.name for level in trigger}
+    in_place = True if "in-place" in names else False if "not-in-place" in names else in_place
+    # Two elements of a broadcast gradient share their memory, so that nothing can be written into it.
+    if operator.in_place not in (None, in_place) or (in_place and "broadcast" in names):
+        return None
+    arithmetic = rng.choice(tuple(LIMITS if operation == "clip_by_value" else SUMS))
+    quotient = rng.choice(tuple(QUOTIENTS))
+    style = rng.choice(operator.styles or tuple(STYLES))
+    return Mutant(operation, style, arithmetic, quotient, in_place, Fault(operator, trigger))
+
+
+def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
+    """Return up to three levels of kernel axes, or up to two of any, each of another axis."""
+    known = [level for level in LEVELS if not (level.by_norm_only and operation == "clip_by_value")]
+    # The operator's own level is one of them.
+    of_kernels = rng.random() < 0.6
+    most = (3 if of_kernels else 2) - (operator.level is not None)
+    taken = {operator.level.axis} if operator.level else set()
+    trigger: list[Level] = []
+    for _ in range(rng.choice(range(most + 1)) if rng.random() < 0.4 else most):
+        fitting = [lv for lv in known if lv.axis not in taken and (not of_kernels or lv.axis in KERNEL_AXES)]
+        # First the axis, so that one with many levels is not drawn more often.
+        axis = rng.choice(sorted({level.axis for level in fitting}))
+        trigger.append(rng.choice([level for level in fitting if level.axis == axis]))
+        taken.add(axis)
+    return tuple(sorted(trigger, key=lambda level: level.name))
+
+
+def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bool]:
+    """Return an input on which the mutant is proven wrong, and whether its trigger ever held."""
+    rng = random.Random(mutant.name)
+    fired, long = False, 0
+    for _ in range(tries):
+        draft = mutant.fault.make_draft(Draft(mutant.operation))
+        draft = replace(draft, in_place=mutant.in_place)
+        work, index = draw_input(draft, rng)
+        long += work.grads[index].size > LONG or len(work.grads) > 200
+        if long > TRIES_IF_LONG:
+            break
+        if index not in mutant.fault.list_places(work) or not _is_askable(work):
+            continue
+        fired = True
+        made = mutant.make()
+        # What a fault remembers comes from an earlier call of the same form.
+        if "previous" in mutant.fault.operator.name:
+            answer_to(made, draw_input(draft, rng)[0])
+        answer = answer_to(made, work)
+        if made.fired and (reason := find_wrong(work, answer)) is not None:
+            return Witness(work, index, reason), True
+    return None, fired
+
+
+def _is_askable(work: Work) -> bool:
+    """Tell whether the rules say what is right: the arrays can be written to, and the norm has a relation."""
+    return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
+
+
+def answer_to(made: Made, work: Work) -> Answer:
+    """Call the clipper with copies of the input that lie in memory as the input does."""
+    grads = [None if grad is None else _copy(grad) for grad in work.grads]
+    keywords: dict[str, Any] = {"need_clip": work.flags}
+    if work.operation == "clip_by_value":
+        keywords |= {"max": work.threshold, **({} if work.low is None else {"min": work.low})}
+    else:
+        keywords |= {"clip_norm": work.threshold, "norm_type": work.norm_type}
+    if work.operation == "clip_by_global_norm":
+        keywords["error_if_nonfinite"] = work.error_flag
+    try:
+        found = made.function(grads, **keywords)
+    except Exception as error:  # noqa: BLE001 - a mutant may raise anything
+        return Answer(None, None, f"{type(error).__name__}: {error}", grads)
+    results, norm = found if isinstance(found, tuple) else (found, None)
+    return Answer(results, norm, None, grads)
+
+
+def _copy(grad: Any) -> Any:
+    """Copy an array, with the memory around it if it is a view."""
+    if not grad.flags.writeable or grad.base is None:
+        return grad if not grad.flags.writeable else grad.copy(order="K")
+    base = grad
+    while base.base is not None:
+        base = base.base
+    offset = grad.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    return np.ndarray(grad.shape, grad.dtype, base.copy(order="K"), offset, grad.strides)

@@ -1,0 +1,245 @@
+"""Prove an answer wrong by exact arithmetic, which shares nothing with the suite's oracles.
+
+The sum of powers is a fraction. A norm is compared with the threshold through that sum, and gets so many digits that
+what they leave out is far below every tolerance. An answer is *proven wrong* only if no ordinary arithmetic explains
+it: beyond the error of a plain running sum over the elements that are not zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .facts import Array, Work
+
+__all__ = ["Answer", "find_wrong"]
+
+#: The digits of a computed root.
+BITS = 160
+
+
+@dataclass
+class Answer:
+    """What a clipper answered: results and norm, or an error; and what became of the inputs."""
+
+    results: Any
+    norm: float | None
+    error: str | None
+    inputs: Sequence[Any]
+
+
+@dataclass
+class Norm:
+    """A norm `n` with `n ** power == total`, exactly."""
+
+    total: Fraction
+    power: int
+    terms: int
+
+    @property
+    def value(self) -> Fraction:
+        """The norm, rounded down far behind all digits that matter."""
+        return take_root(self.total, self.power)
+
+    def compare(self, threshold: Fraction) -> int:
+        """Return -1, 0 or 1: below, at or above the threshold."""
+        other = threshold**self.power
+        return (self.total > other) - (self.total < other)
+
+
+def take_root(value: Fraction, power: int) -> Fraction:
+    """Return the root, rounded down to `BITS` digits."""
+    if not value or power == 1:
+        return value
+    lead = value.numerator.bit_length() - value.denominator.bit_length()
+    shift = BITS * power - lead
+    shift += -shift % power
+    scaled = (
+        (value.numerator << shift) // value.denominator
+        if shift >= 0
+        else value.numerator // (value.denominator << -shift)
+    )
+    low, high = 0, 1 << (scaled.bit_length() // power + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**power <= scaled else (low, middle - 1)
+    return Fraction(low) * Fraction(2) ** (-shift // power)
+
+
+def count_values(array: Array) -> list[tuple[Fraction, int]]:
+    """Return the different magnitudes, exactly, and how often each occurs."""
+    values, counts = np.unique(np.abs(array.reshape(-1)), return_counts=True)
+    return [
+        (Fraction(value), int(count)) for value, count in zip(values.tolist(), counts.tolist(), strict=True) if value
+    ]
+
+
+def compute_norm(arrays: Sequence[Array], p: float) -> Norm:
+    """Return the exact norm; `p` is a positive integer or infinity."""
+    pairs = [pair for array in arrays for pair in count_values(array)]
+    if p == math.inf:
+        return Norm(max((value for value, _ in pairs), default=Fraction(0)), 1, 1)
+    power = int(p)
+    assert power == p
+    total = sum((count * value**power for value, count in pairs), Fraction(0))
+    return Norm(total, power, sum(count for _, count in pairs))
+
+
+def find_wrong(work: Work, answer: Answer) -> str | None:
+    """Say what is proven wrong in an answer to a call of finite or nonfinite elements; None: nothing."""
+    nonfinite = not all(np.isfinite(work.grads[i]).all() for i in work.present if work.flags[i])
+    if answer.error is not None:
+        # A norm that is not finite may be refused.
+        return None if nonfinite and work.operation != "clip_by_value" else f"raised {answer.error}"
+    if nonfinite and work.error_flag:
+        return "raised no error, although it was asked to"
+    if (found := _find_wrong_form(work, answer)) is not None:
+        return found
+    included = [i for i in work.present if work.flags[i]]
+    for i in work.excluded:
+        if not _same_bits(answer.results[i], work.grads[i]):
+            return f"gradient {i} is excluded and changed"
+    if work.operation == "clip_by_value":
+        return _find_wrong_values(work, included, answer)
+    groups = [[i] for i in included] if work.operation == "clip_by_norm" else [included]
+    for group in groups:
+        found = _find_wrong_nonfinite(work, group, answer) if nonfinite else _find_wrong_scale(work, group, answer)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_wrong_form(work: Work, answer: Answer) -> str | None:
+    if not isinstance(answer.results, list) or len(answer.results) != len(work.grads):
+        return "the number of results differs"
+    for i, (grad, result, left) in enumerate(zip(work.grads, answer.results, answer.inputs, strict=True)):
+        if (grad is None) != (result is None):
+            return f"gradient {i} is or is not None"
+        if grad is None:
+            continue
+        if not isinstance(result, np.ndarray) or result.dtype != grad.dtype or result.shape != grad.shape:
+            return f"gradient {i} has another dtype or shape"
+        if not _same_bits(left, result if work.in_place else grad):
+            return f"gradient {i} is not written" if work.in_place else f"the input {i} is changed"
+    return None
+
+
+def _same_bits(one: Array, other: Array) -> bool:
+    return one.tobytes() == other.tobytes()
+
+
+def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> str | None:
+    """Compare a clip by value, in which nothing is rounded."""
+    high = work.threshold
+    low = -high if work.low is None else work.low
+    for i in included:
+        given, got = work.grads[i].reshape(-1), answer.results[i].reshape(-1)
+        # Comparisons of numbers are exact, and the bounds have few digits.
+        expected = [low if x < low else high if x > high else x for x in np.unique(given).tolist()]
+        table = dict(zip(np.unique(given).tolist(), expected, strict=True))
+        for x, y in _list_pairs(given, got):
+            wanted = table[x] if not math.isnan(x) else x
+            if not (y == wanted or (math.isnan(y) and math.isnan(wanted))):
+                return f"an element {x!r} of gradient {i} became {y!r}"
+        inside = (given >= low) & (given <= high)
+        if not _same_bits(given[inside], got[inside]):
+            return f"an element of gradient {i} lost the sign of its zero"
+    return None
+
+
+def _list_pairs(given: Array, got: Array) -> list[tuple[float, float]]:
+    """Return the different pairs of element and result."""
+    pairs = np.stack([given.astype(np.float64), got.astype(np.float64)], axis=1)
+    # As bits, so that NaN equals NaN.
+    unique = np.unique(pairs.view(np.uint64), axis=0) if pairs.size < 20_000 else _unique_rows(pairs)
+    return [(float(x), float(y)) for x, y in np.ascontiguousarray(unique).view(np.float64)]
+
+
+def _unique_rows(pairs: Array) -> Array:
+    """Return the different rows of a long array, faster."""
+    rows = np.ascontiguousarray(pairs).view([("x", np.uint64), ("y", np.uint64)]).reshape(-1)
+    order = np.argsort(pairs[:, 0].view(np.uint64), kind="stable")
+    found = {rows[0].item()}
+    ordered = rows[order]
+    changed = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    found |= {row.item() for row in ordered[changed]}
+    return np.array(sorted(found), np.uint64)
+
+
+def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str | None:
+    """Compare the results that share a norm, and the norm."""
+    norm = compute_norm([work.grads[i] for i in group], work.norm_type)
+    units = [unit_of(work.grads[i].dtype) for i in group]
+    tolerance = _tolerate_norm(norm, max(units, default=Fraction(0)))
+    value = norm.value
+    if work.operation == "clip_by_global_norm" and answer.norm is not None:
+        told = float(answer.norm)
+        if not math.isfinite(told) or abs(Fraction(told) - value) > tolerance * value:
+            return f"the norm is {told!r} instead of {float(value)!r}"
+    if work.threshold == math.inf:
+        return _find_changed(work, group, answer, "below the infinite threshold")
+    threshold = Fraction(work.threshold)
+    relation = norm.compare(threshold)
+    near = abs(value - threshold) <= tolerance * value
+    # Few terms, as 3, 4 and 5, have an exact norm in every arithmetic.
+    if (relation < 0 and not near) or (relation == 0 and norm.terms <= 4):
+        return _find_changed(work, group, answer, "not above the threshold")
+    factor = threshold / value if value and (relation > 0) else Fraction(1)
+    for i, unit in zip(group, units, strict=True):
+        info = np.finfo(work.grads[i].dtype)
+        floor = 2 * Fraction(float(info.smallest_subnormal))
+        slack = tolerance + 6 * unit
+        for x, y in _list_pairs(work.grads[i].reshape(-1), answer.results[i].reshape(-1)):
+            wanted = Fraction(x) * factor
+            if not math.isfinite(y) or abs(Fraction(y) - wanted) > slack * abs(wanted) + (floor if wanted else 0):
+                return f"an element {x!r} of gradient {i} became {y!r} instead of {float(wanted)!r}"
+    return None
+
+
+def _find_changed(work: Work, group: Sequence[int], answer: Answer, why: str) -> str | None:
+    for i in group:
+        if not _same_bits(answer.results[i], work.grads[i]):
+            return f"gradient {i} is changed, {why}"
+    return None
+
+
+def unit_of(dtype: Any) -> Fraction:
+    """Return the unit roundoff."""
+    return Fraction(float(np.finfo(dtype).eps)) / 2
+
+
+def _tolerate_norm(norm: Norm, unit: Fraction) -> Fraction:
+    """Return the relative error that a plain running sum may make, in float32 for half precision."""
+    summing = min(unit, unit_of(np.float32))
+    factor = 1 if norm.power == 2 else 4
+    # A norm of half precision may be returned in it.
+    return factor * (norm.terms + 16) * summing + 2 * unit
+
+
+def _find_wrong_nonfinite(work: Work, group: Sequence[int], answer: Answer) -> str | None:
+    """Find elements that came back as if the norm were finite."""
+    everything = np.concatenate([np.zeros(0), *(work.grads[i].reshape(-1).astype(np.float64) for i in group)])
+    if np.isfinite(everything).all():
+        return _find_wrong_scale(work, group, answer)
+    has_nan = bool(np.isnan(everything).any())
+    told = answer.norm
+    if work.operation == "clip_by_global_norm" and told is not None and math.isfinite(float(told)):
+        return "the norm is finite although an element is not"
+    if work.threshold == math.inf:
+        return None
+    for i in group:
+        given, got = work.grads[i].reshape(-1), answer.results[i].reshape(-1)
+        finite = np.isfinite(given)
+        if np.isfinite(got[~finite]).any():
+            return f"an element of gradient {i} that was not finite is finite"
+        if not has_nan and (np.isfinite(got[finite]) & (got[finite] != 0)).any():
+            return f"an element of gradient {i} is neither zero nor NaN beside infinity"
+        both = has_nan and bool(np.isinf(everything).any())
+        if has_nan and not both and np.isfinite(got[finite]).any():
+            return f"an element of gradient {i} is finite beside NaN"
+    return None

@@ -1,0 +1,219 @@
+"""The levels from which triggers are made: when a fault shows.
+
+A level holds or not for one gradient of a call, as its facts say. It also says which input to draw so that it holds.
+Those of *kernel* axes meet inside kernels; triggers of three levels are made of them alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .drafts import Draft
+from .facts import Facts
+
+__all__ = ["KERNEL_AXES", "LEVELS", "Level", "find_level"]
+
+KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in place")
+
+#: What kernels cut at.
+LENGTHS = (8, 16, 32, 64, 512, 1024, 2048, 4096, 16_384, 32_768, 65_536, 2**17, 2**18)
+COUNTS = (1, 2, 32, 64, 110, 128, 256, 320, 1000, 1024)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One circumstance."""
+
+    axis: str
+    name: str
+    holds: Callable[[Facts], Any]
+    ask: Callable[[Draft], Draft]
+    #: The operations that know it.
+    by_norm_only: bool = False
+
+
+def asking(**demands: Any) -> Callable[[Draft], Draft]:
+    """Return a function that puts these demands into a draft."""
+    return lambda draft: replace(draft, **demands)
+
+
+def adding(name: str, kind: str) -> Callable[[Draft], Draft]:
+    """Return a function that adds a kind to a set of a draft."""
+    return lambda draft: replace(draft, **{name: getattr(draft, name) | {kind}})
+
+
+def _list_dtypes() -> Iterator[Level]:
+    for dtype in ("float16", "float32", "float64"):
+        yield Level("dtype", dtype, lambda f, d=dtype: f.dtype == d, asking(dtype=dtype))
+    yield Level(
+        "mixture", "beside-wider", lambda f: max(f.work.widths) > np.dtype(f.dtype).itemsize, asking(beside="wider")
+    )
+    yield Level(
+        "mixture",
+        "beside-narrower",
+        lambda f: min(f.work.widths) < np.dtype(f.dtype).itemsize,
+        asking(beside="narrower"),
+    )
+
+
+def _list_sizes() -> Iterator[Level]:
+    yield Level("size", "one-element", lambda f: f.size == 1, asking(size=(1, 1)))
+    yield Level("size", "under-8-elements", lambda f: 0 < f.size < 8, asking(size=(2, 7)))
+    for step in (2, 4, 8, 16):
+        yield Level(
+            "size",
+            f"no-multiple-of-{step}",
+            lambda f, s=step: f.size % s,
+            asking(size=(step + 1, 4 * step), uneven=step),
+        )
+    yield Level("size", "odd-and-over-100", lambda f: f.size > 100 and f.size % 2, asking(size=(101, 300), uneven=2))
+    for length in LENGTHS:
+        yield Level(
+            "size",
+            f"over-{length}",
+            lambda f, n=length: f.size > n,
+            asking(size=(length + 1, length + length // 2 + 9)),
+        )
+
+
+def _list_numbers() -> Iterator[Level]:
+    yield Level("number", "alone", lambda f: f.number == 1, asking(number=(1, 1)))
+    for count in COUNTS:
+        yield Level(
+            "number", f"list-over-{count}", lambda f, n=count: f.number > n, asking(number=(count + 1, count + 9))
+        )
+        yield Level(
+            "number", f"beyond-place-{count}", lambda f, n=count: f.index >= n, asking(index=(count, count + 3))
+        )
+    yield Level("number", "last-of-several", lambda f: 0 < f.index == f.number - 1, asking(index=(1, 4), last=True))
+    yield Level(
+        "number", "first-of-several", lambda f: f.index == 0 and f.number > 1, asking(index=(0, 0), number=(2, 4))
+    )
+
+
+def _list_shapes() -> Iterator[Level]:
+    yield Level("shape", "no-axis", lambda f: f.ndim == 0, asking(shape="none"))
+    yield Level("shape", "one-axis", lambda f: f.ndim == 1, asking(shape="vector"))
+    yield Level("shape", "matrix", lambda f: f.ndim == 2, asking(shape="matrix"))
+    yield Level("shape", "odd-width", lambda f: f.odd_width, asking(shape="odd width"))
+    yield Level("shape", "even-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0, asking(shape="even width"))
+    yield Level("shape", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1, asking(shape="square"))
+    yield Level("shape", "one-row", lambda f: f.ndim == 2 and f.shape[0] == 1, asking(shape="one row"))
+    yield Level("shape", "one-column", lambda f: f.ndim >= 2 and f.shape[-1] == 1, asking(shape="one column"))
+    yield Level("shape", "three-axes", lambda f: f.ndim == 3, asking(shape="three axes"))
+    yield Level("shape", "five-axes", lambda f: f.ndim == 5, asking(shape="five axes"))
+
+
+def _list_layouts() -> Iterator[Level]:
+    for layout in ("fortran", "strided", "reversed", "gaps", "broadcast"):
+        yield Level("layout", layout, lambda f, name=layout: f.layout == name, asking(layout=layout))
+    yield Level("layout", "contiguous", lambda f: f.layout == "contiguous", asking(layout="contiguous"))
+    yield Level("layout", "not-contiguous", lambda f: f.layout != "contiguous", asking(layout="strided"))
+
+
+def _list_relations() -> Iterator[Level]:
+    for name, holds in (
+        ("far-below", lambda f: f.ratio < 1 / 8),
+        ("below", lambda f: f.ratio < 1),
+        ("just-below", lambda f: 0.99 < f.ratio < 1),
+        ("at", lambda f: f.ratio == 1),
+        ("just-above", lambda f: 1 < f.ratio < 1.01),
+        ("above", lambda f: f.ratio > 1),
+        ("far-above", lambda f: f.ratio > 8),
+    ):
+        yield Level("relation", f"{name}-threshold", holds, asking(relation=name.replace("-", " ")))
+    yield Level("threshold", "zero-threshold", lambda f: f.work.threshold == 0, asking(threshold="zero"))
+    yield Level("threshold", "infinite-threshold", lambda f: f.work.threshold == math.inf, asking(threshold="infinite"))
+    yield Level(
+        "threshold", "integer-threshold", lambda f: float(f.work.threshold).is_integer(), asking(threshold="integer")
+    )
+    yield Level(
+        "threshold",
+        "power-of-two-threshold",
+        lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] == 0.5,
+        asking(threshold="power of two"),
+    )
+    yield Level(
+        "threshold",
+        "no-power-of-two-threshold",
+        lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] != 0.5,
+        asking(),
+    )
+
+
+def _list_data() -> Iterator[Level]:
+    for word, filling in (
+        ("fractions", "digits"),
+        ("constant", "constant"),
+        ("all negative", "all negative"),
+        ("all positive", "all positive"),
+        ("alternating signs", "alternating signs"),
+        ("first equal to last", "first equal to last"),
+        ("ascending", "ascending"),
+        ("zeros", "zeros"),
+        ("minus zero", "minus zero"),
+        ("one large among small", "one large"),
+        ("largest first", "heavy first"),
+        ("largest last", "heavy last"),
+        ("nan", "nan"),
+        ("infinity", "infinity"),
+        ("nonfinite first", "nonfinite first"),
+        ("nonfinite last", "nonfinite last"),
+    ):
+        yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, asking(filling=filling))
+    for word in ("squares over", "squares under", "subnormal"):
+        yield Level("magnitude", word.replace(" ", "-"), lambda f, w=word: w in f.data, asking(magnitude=word))
+
+
+def _list_rest() -> Iterator[Level]:
+    for p in (1.0, 2.0, 3.0, 4.0, math.inf):
+        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, asking(norm_type=p), True)
+    yield Level(
+        "exclusion", "others-excluded", lambda f: bool(set(f.work.excluded) - {f.index}), adding("excluded", "some")
+    )
+    yield Level("exclusion", "none-excluded", lambda f: not f.work.excluded, adding("excluded", "none"))
+    yield Level(
+        "exclusion", "first-excluded", lambda f: f.work.excluded[:1] == [f.work.present[0]], adding("excluded", "first")
+    )
+    yield Level(
+        "exclusion", "last-excluded", lambda f: f.work.excluded[-1:] == [f.work.present[-1]], adding("excluded", "last")
+    )
+    yield Level(
+        "exclusion",
+        "all-but-this-excluded",
+        lambda f: f.flag and len(f.work.excluded) == len(f.work.present) - 1 > 0,
+        adding("excluded", "others"),
+    )
+    yield Level(
+        "exclusion", "all-excluded", lambda f: len(f.work.excluded) == len(f.work.present), adding("excluded", "all")
+    )
+    yield Level("none", "beside-none", lambda f: bool(f.work.missing), adding("nones", "some"))
+    yield Level("none", "without-none", lambda f: not f.work.missing, adding("nones", "none"))
+    yield Level("none", "after-none", lambda f: f.index - 1 in f.work.missing, adding("nones", "before"))
+    yield Level("none", "none-first", lambda f: f.work.grads[0] is None, adding("nones", "first"))
+    yield Level("none", "none-last", lambda f: f.work.grads[-1] is None, adding("nones", "last"))
+    yield Level("in place", "in-place", lambda f: f.work.in_place, asking(in_place=True))
+    yield Level("in place", "not-in-place", lambda f: not f.work.in_place, asking(in_place=False))
+    yield Level("error flag", "error-flag", lambda f: f.work.error_flag, asking(error_flag=True), True)
+
+
+LEVELS: tuple[Level, ...] = (
+    *_list_dtypes(),
+    *_list_sizes(),
+    *_list_numbers(),
+    *_list_shapes(),
+    *_list_layouts(),
+    *_list_relations(),
+    *_list_data(),
+    *_list_rest(),
+)
+
+
+def find_level(name: str) -> Level:
+    """Return a level by its name."""
+    return next(level for level in LEVELS if level.name == name)

@@ -1,0 +1,128 @@
+"""Check that generated wrong clippers are caught, and generated right ones are not blamed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from generated import batches
+from generated.clippers import Made, list_right
+from generated.drafts import Draft, draw_input
+from generated.facts import Work
+from generated.faults import Fault
+from generated.judging import judge_mutant, judge_right
+from generated.mutants import draw_mutants, find_witness, read_name
+from generated.operators import OPERATORS
+from generated.proof import Answer, compute_norm, find_wrong, take_root
+from generated.styles import STYLES
+from generated.triggers import LEVELS, find_level
+
+RIGHT = list(list_right())
+
+
+@pytest.mark.exam(sample=0, part=12)
+@pytest.mark.parametrize("seed", range(batches.BATCHES))
+def test_generated_wrong_clippers_are_judged(seed: int, record_property: Callable[[str, object], None]) -> None:
+    found = batches.judge_batch(seed)
+    record_property("batch", json.dumps(found))
+
+    assert not found["errors"]
+
+
+@pytest.mark.exam(sample=1, part=40)
+@pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.name)
+def test_generated_right_clipper_is_not_blamed(right: Made) -> None:
+    assert [(cell.case, cell.detail) for cell in judge_right(right)] == []
+
+
+def test_there_are_right_clippers_of_every_style_and_operation() -> None:
+    assert len({right.name for right in RIGHT}) == len(RIGHT) >= 120
+    assert {right.style for right in RIGHT} == set(STYLES)
+
+
+def test_mutants_are_drawn_by_the_seed() -> None:
+    drawn = [[mutant.name for mutant in itertools.islice(draw_mutants(seed), 300)] for seed in (0, 0, 1)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(set(drawn[0])) == 300
+
+
+def test_name_leads_back_to_the_mutant() -> None:
+    for mutant in itertools.islice(draw_mutants(5), 200):
+        assert read_name(mutant.name) == mutant
+
+
+def test_names_of_levels_and_operators_are_unique() -> None:
+    assert len({level.name for level in LEVELS}) == len(LEVELS)
+    assert all(name == operator.name for name, operator in OPERATORS.items())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clip_by_value/loop.builtin.quotient.copies/last-not-written/always",
+        "clip_by_norm/chunked.wide.quotient.in-place/excluded-zeroed/float64",
+        "clip_by_global_norm/foreach.exact.quotient.copies/norms-added/list-over-1",
+    ],
+)
+def test_plain_mutant_is_proven_wrong_and_caught(name: str) -> None:
+    mutant = read_name(name)
+    witness, fired = find_witness(mutant)
+
+    assert fired
+    assert witness is not None
+    assert (cell := judge_mutant(mutant).cell) is not None
+    assert cell.status == "fail"
+
+
+def test_trigger_that_never_holds_is_refused() -> None:
+    mutant = read_name("clip_by_norm/loop.wide.quotient.copies/zeroed/over-512")
+    never = replace(find_level("over-512"), name="never", holds=lambda facts: False)
+    mutant = replace(mutant, fault=Fault(mutant.fault.operator, (never,)))
+
+    assert find_witness(mutant) == (None, False)
+
+
+def test_mutant_that_is_right_is_not_proven_wrong() -> None:
+    # Below the threshold nothing is divided, so that the coefficient does not matter.
+    mutant = read_name("clip_by_norm/loop.wide.quotient.copies/coefficient-squared/below-threshold")
+
+    assert find_witness(mutant) == (None, True)
+
+
+def test_every_level_holds_for_an_input_that_it_asks_for() -> None:
+    rng = random.Random(0)
+    for level in LEVELS:
+        operation = "clip_by_global_norm"
+        operator = OPERATORS["excluded-zeroed" if level.name == "all-excluded" else "zeroed"]
+        fault = Fault(operator, (level,))
+        drawn = (draw_input(fault.make_draft(Draft(operation)), rng) for _ in range(12))
+        assert any(index in fault.list_places(work) for work, index in drawn), level.name
+
+
+def test_proof_is_exact() -> None:
+    assert compute_norm([np.array([3.0, 4.0])], 2.0).value == 5
+    assert take_root(Fraction(2), 2) ** 2 < 2
+    work = Work("clip_by_norm", [np.array([3.0, 4.0])], [True], 5.0)
+    same, other = np.array([3.0, 4.0]), np.array([3.0, np.nextafter(4.0, 0)])
+    assert find_wrong(work, Answer([same], None, None, [same])) is None
+    # At the threshold the result is the input, bit for bit.
+    assert find_wrong(work, Answer([other], None, None, [same])) is not None
+
+
+def test_score_of_batches_names_survivors() -> None:
+    made = [
+        {"counts": {"caught": 1, "equivalent": 2}, "survivors": {}},
+        {"counts": {"survives": 4}, "survivors": {"a/b/c/d": "long"}},
+    ]
+    result = batches.score_batches(made)
+
+    assert (result["proven"], result["share"]) == (5, 0.2)
+    assert batches.list_faults(result) == ["only 1 of 5 generated wrong clippers were caught"]
+    assert any("a/b/c/d" in line for line in batches.write_lines(result))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradclip_adapters import answer_size, limits, wire
@@ -68,6 +68,7 @@ def test_brackets_and_digits_in_texts_do_not_count() -> None:
     assert parse_message(nest(DEPTH.number))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=9), st.text() | st.integers(-(2**53), 2**53) | st.booleans() | st.none()))
 def test_messages_within_the_limits_read_back(message: dict[str, Any]) -> None:
     message.pop("shape", None)

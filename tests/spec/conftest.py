@@ -1,7 +1,7 @@
-"""The array libraries that the tests of the reference run on: NumPy and array-api-strict.
+"""Choose the array libraries for the tests of the reference: NumPy and array-api-strict.
 
-With the environment variable GRADCLIP_REQUIRE set to the name of another, its tests are run and no others, and its
-absence is an error.
+The environment variable GRADCLIP_REQUIRE can name another library. Then only the tests of that library run, and they
+fail if it is missing.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gradclip_spec import kernels
 
 @dataclass(frozen=True)
 class Backend:
-    """How to make arrays of a library, and how to read them back."""
+    """A library under test: it makes arrays and reads them back."""
 
     name: str
     make: Callable[[Any, str], Any]
     read: Callable[[Any], np.ndarray[Any, Any]]
     dtypes: tuple[str, ...] = ("float32", "float64")
-    #: Whether values may be looked at, so that arrays with nothing to clip come back themselves.
+    #: Whether a clip may read values. If so, it returns an array itself when there is nothing to clip.
     eager: bool = True
     writeable: bool = True
     #: Whether the device has float64.
     has_float64: bool = True
-    #: What an array of the library is an instance of.
+    #: The class of the library's arrays.
     array_type: Any = object
 
     def array(self, values: Any, dtype: str = "float32") -> Any:
@@ -164,16 +164,16 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 }
 
 
-#: The library whose tests are run; without it, NumPy's and those of array-api-strict.
+#: The library whose tests run. If it is empty, the tests of NumPy and array-api-strict run.
 LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
 #: Other libraries, which have sessions of their own.
 OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
-#: Whose tests a file holds, where its name does not begin with it.
+#: The library of a test file whose name does not begin with the library.
 FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
 def _library_of(item: pytest.Item) -> str:
-    """Return the library that a test needs beside NumPy and array-api-strict; "" if none."""
+    """Return the library that a test needs beside NumPy and array-api-strict, or an empty text."""
     marker = item.get_closest_marker("array_library")
     if marker is not None:
         return str(marker.args[0])
@@ -183,13 +183,13 @@ def _library_of(item: pytest.Item) -> str:
 
 
 def _is_twin(item: pytest.Item) -> bool:
-    """Return whether a slow test differs from another by nothing that its file is about; GRADCLIP_DEEP=1 runs it."""
+    """Return whether a slow test repeats another one on a variant of its backend; GRADCLIP_DEEP=1 runs it, too."""
     slow = item.path.stem in ("test_accuracy", "test_properties", "test_large") and "GRADCLIP_DEEP" not in os.environ
     params = getattr(getattr(item, "callspec", None), "params", {})
     return slow and params.get("backend") in ("numpy-read-only", "array-api-strict-no_x64")
 
 
-#: How a test asks for a library in its body.
+#: Code with which a test asks for a library.
 ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|dask)\b", re.MULTILINE)
 
 
@@ -217,7 +217,7 @@ def _needs_numba(item: pytest.Function) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the files of a library that may not be installed, which say so each time they are imported."""
+    """Skip the files of libraries that this session does not test: importing them would report a skip each time."""
     words = collection_path.stem.split("_")
     name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
     return True if name and not LIBRARY.startswith(name) else None
@@ -238,8 +238,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _has_meaning(item: pytest.Item) -> bool:
     """Return whether a test applies to its parameters.
 
-    It does not where the predicate of `@pytest.mark.only_where` is false, which takes parameters of the test by their
-    names, or where the backend of a test lacks its `dtype`.
+    It does not apply if the predicate of `@pytest.mark.only_where` is false, or if the backend lacks its `dtype`. The
+    predicate takes parameters of the test by their names.
     """
     known = dict(getattr(getattr(item, "callspec", None), "params", {}))
     if (name := known.get("backend")) is not None:
@@ -258,7 +258,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture
 def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Choose between "compiled" loops, a skip without numba, and "plain" ones, for the rest of a test."""
+    """Return a function that selects "compiled" or "plain" loops for the rest of a test; without numba it skips."""
 
     def use(kind: str) -> None:
         loops = kernels.load_compiled()

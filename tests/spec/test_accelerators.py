@@ -1,4 +1,4 @@
-"""Where values are not at hand, no device is waited for: neither for the norm nor for the scaling."""
+"""Check that a clip of lazy or device tensors reads no value on the host, neither for the norm nor to scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 
 @pytest.fixture
 def looked_at(require: Any) -> Any:
-    """List the operations of torch that bring a value to the host while this context is open."""
+    """List the torch operations that copy a value to the host while the test runs."""
     require("torch")
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -35,7 +35,7 @@ def looked_at(require: Any) -> Any:
 def test_tensors_without_values(looked_at: list[str], dtype: str, norm_type: float) -> None:
     import torch
 
-    # A tensor on this device has a shape and no values: whatever asks for one fails.
+    # A tensor on the device "meta" has a shape and no values: reading one fails.
     grads = [torch.empty(shape, dtype=getattr(torch, dtype), device="meta") for shape in [(5, 3), (300_000,), ()]]
     for inplace in (False, True):
         clipped, total = clip_by_global_norm([*grads, None], 1.0, norm_type=norm_type, inplace=inplace)
@@ -48,7 +48,7 @@ def test_tensors_without_values(looked_at: list[str], dtype: str, norm_type: flo
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_no_value_decides_what_is_recorded_for_derivatives(looked_at: list[str], dtype: str) -> None:
+def test_recording_derivatives_reads_no_value(looked_at: list[str], dtype: str) -> None:
     import torch
 
     grads = [torch.ones(5, 3, dtype=getattr(torch, dtype), requires_grad=True)]
@@ -57,7 +57,7 @@ def test_no_value_decides_what_is_recorded_for_derivatives(looked_at: list[str],
     assert looked_at == []
     assert total.requires_grad
     assert clipped[0].requires_grad
-    # The recorder sees what it is there for.
+    # Prove that the recorder sees a copy to the host.
     float(global_norm(grads).detach())
     assert looked_at == ["aten._local_scalar_dense.default"]
 
@@ -78,7 +78,7 @@ def test_tensors_that_are_not_on_the_default_device(require: Any, dtype: str, in
         return [*clipped, norm, *each, *clip_by_value(grads(), 1.0, inplace=inplace), global_norm(grads(), norm_type=3)]
 
     expected = all_of_them()
-    # As gradients that are kept on the CPU beside a model on a GPU.
+    # Gradients may be kept on the CPU beside a model on a GPU.
     with torch.device("meta"):
         results = all_of_them()
     assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))

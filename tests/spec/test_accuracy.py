@@ -1,4 +1,4 @@
-"""Norms and elements against exact rational arithmetic."""
+"""Compare norms and elements with exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, global_norm
 
-#: For each dtype: the bits of the significand, the smallest normal exponent, and the budgets of norm and element.
+#: For each dtype: the bits of the significand, the smallest normal exponent, and the error budgets of norm and element.
 FORMATS = {
     "float16": (11, -14, 1.0, 1.5),
     "bfloat16": (8, -126, 1.0, 1.5),
@@ -28,7 +28,7 @@ has_float64 = pytest.mark.only_where(lambda backend: "float64" in backend.dtypes
 
 
 def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
-    """Return the Euclidean norm, far more precise than any float."""
+    """Return the Euclidean norm with many more digits than a float has."""
     mantissas, exponents = np.frexp(values.astype(np.float64).ravel())
     place = int(exponents.min()) - 53 if values.size else 0
     wholes = (
@@ -39,7 +39,7 @@ def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
 
 
 def distance(got: float, exact: Fraction, dtype: str) -> float:
-    """How far a result is from the exact value, in units of the exact value's last place."""
+    """Return the distance from the exact value, in units of its last place."""
     precision, smallest, _, _ = FORMATS[dtype]
     exponent = smallest
     if exact:
@@ -89,7 +89,7 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
     kinds = [random.standard_normal(400), np.full(3000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
-    # Divided by the largest, all but one would be off by the same rounding, and so would the norm for p = 1.5.
+    # Division by the largest rounds all elements but one in one direction. For p = 1.5, so would the norm.
     kinds.append(np.array([1.4474175764791228, *[0.9505798915973116] * 500]))
     for dtype in backend.dtypes:
         for values in kinds:
@@ -101,7 +101,7 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
                 norm = Fraction(power ** (1 / _decimal(norm_type)))
             total_dtype = "float64" if dtype == "float64" else "float32"
             total = backend.read(global_norm(array, norm_type=norm_type))
-            # Where there is no float64, powers of numbers in float32 are off by more.
+            # Without float64, powers are computed in float32, with larger errors.
             more = 1.0 if backend.has_float64 else 3.0
             assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] * more
             threshold = float(norm) / 3
@@ -145,14 +145,14 @@ def check_large(backend: Any, array: np.ndarray[Any, Any]) -> None:
 
 @large
 def test_large_constant_gradients(backend: Any) -> None:
-    # Rows that are alike round to the same side: a sum in float32 is off by several ulp of some of them.
+    # Equal rows round in the same direction, so that a sum in float32 is off by several ulp.
     for value in [0.1, 0.3, *np.random.default_rng(1).uniform(1, 2, 50)]:
         check_large(backend, np.full(1 << 19, value, np.float32))
 
 
 @large
 def test_large_gradients_with_one_heavy_row(backend: Any) -> None:
-    # The rounding errors of the heavy row are not made up for by those of the others.
+    # The rounding errors of the other rows do not cancel those of the heavy row.
     array = np.random.default_rng(1).standard_normal(1 << 19).astype(np.float32)
     for value in np.random.default_rng(1).uniform(1e4, 2e4, 50):
         array[1 << 10 : 5 << 8] = value
@@ -188,8 +188,8 @@ def test_large_gradients(backend: Any, kind: str) -> None:
 
 
 @large
-def test_a_coefficient_in_the_middle_between_two_floats(backend: Any) -> None:
-    # Rounded to float32, it is off by half a unit in its last place, and an element by one by that alone.
+def test_coefficient_midway_between_two_floats(backend: Any) -> None:
+    # Rounding the coefficient to float32 costs half a unit. That alone puts an element off by one unit.
     array = np.random.default_rng(52).uniform(1, 2, 1 << 19).astype(np.float32)
     norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))
     threshold = norm * (float(np.float32(0.13)) + 2.0**-27)
@@ -199,12 +199,12 @@ def test_a_coefficient_in_the_middle_between_two_floats(backend: Any) -> None:
         clip_by_norm(backend.array(array), threshold),
         clip_by_norm(backend.array(array), threshold, inplace=True),
     ):
-        # Its own rounding, and what the norm is off; in float32 it would be 1.5.
+        # The element's own rounding plus the error of the norm. In float32 it would be 1.5.
         assert np.max(np.abs(backend.read(clipped) - exact) / np.spacing(np.abs(exact).astype(np.float32))) <= 0.75
 
 
 def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequence[float]) -> float:
-    """How far the elements of a clip are off, at the most, in units in the last place."""
+    """Return the largest error of a clipped element, in units in the last place."""
     wide, worst = array.astype(np.longdouble), 0.0
     norm = np.sqrt(np.sum(np.square(wide)))
     for threshold in thresholds:
@@ -219,7 +219,7 @@ def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequenc
 
 @large
 def test_every_eighth_row_rounds_otherwise(backend: Any) -> None:
-    # With half as many rows drawn, none of these was: 1.14 of the norm, 1.97 of an element.
+    # A sample of half as many rows would miss all of these rows: the norm is off by 1.14 ulp then, an element by 1.97.
     array = np.repeat(np.where(np.arange(289) % 8 == 3, 1.0000205, 1.0000005), 2048).astype(np.float32)
     norm = np.sqrt(np.sum(np.square(array.astype(np.longdouble))))
 
@@ -228,9 +228,9 @@ def test_every_eighth_row_rounds_otherwise(backend: Any) -> None:
 
 
 @large
-def test_a_norm_that_is_less_certain_leaves_less_to_the_coefficient(backend: Any) -> None:
-    # Of so heavy a tail, few rows tell of the others: the error of this norm would take elements beyond the limit.
-    # Coefficients close to the middle between two floats.
+def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
+    # With so heavy a tail, few rows say little about the others: an estimated norm would put elements beyond the limit.
+    # The coefficients lie near the middle between two floats.
     array = np.random.default_rng(11).lognormal(0, 2, 1 << 20).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -239,9 +239,9 @@ def test_a_norm_that_is_less_certain_leaves_less_to_the_coefficient(backend: Any
 
 
 @pytest.mark.parametrize("backend", ["dask"], indirect=True)
-def test_a_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
-    # What the sums of chunks are off is not known where they come together: this coefficient is not left to float32,
-    # in which elements would be off by 1.2.
+def test_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
+    # The total does not know the errors of the chunks' sums. So the coefficient must not be rounded to float32, which
+    # would put elements off by 1.2.
     array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -250,7 +250,7 @@ def test_a_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
 
 @large
 def test_squares_below_the_range_of_float32(backend: Any) -> None:
-    # Normal numbers, some of whose squares are subnormal in float32.
+    # The numbers are normal in float32, and some of their squares are subnormal.
     values = np.where(np.arange(1 << 20) // 2048 % 2, 2.0**-59.4, 2.0**-63.05).astype(np.float32)
     exact = float(np.sqrt(np.sum(np.square(values, dtype=np.float64))))
     torch = sys.modules.get("torch") if backend.name == "torch" else None
@@ -269,7 +269,7 @@ def test_squares_below_the_range_of_float32(backend: Any) -> None:
 @pytest.mark.only_where(lambda backend, threshold: backend.name != "jax" or threshold >= 1e-35)
 @pytest.mark.parametrize("threshold", [1e-35, 1e-36])
 def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> None:
-    # It is below float32's subnormal numbers, and what comes of it is normal.
+    # The coefficient is below float32's subnormal numbers, and the results are normal.
     array = np.full(1000, 3e38, np.float32)
     clipped = backend.read(clip_by_global_norm([backend.array(array)], threshold)[0][0])
 
@@ -278,7 +278,7 @@ def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_arrays_of_all_sizes_together(backend: Any, dtype: str) -> None:
-    # Small ones are joined, larger ones are summed in float64, the largest in rows; each holds a part of the sum.
+    # Small arrays are joined, larger ones are summed in float64, and the largest in rows. Each contributes to the sum.
     sizes = {7: 64.0, 20_000: 1.0, 200_000: 0.5}
     exact = math.sqrt(sum(size * value**2 for size, value in sizes.items()))
     arrays = [backend.array(np.full(size, value), dtype) for size, value in sizes.items()]
@@ -302,7 +302,7 @@ def test_sums_that_overflow_only_together(backend: Any) -> None:
 @pytest.mark.parametrize("value", [1e-150, 1e-170, 1e-300])
 def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
     for threshold, eps, ratio in ((1e-7, 1e-6, 0.1), (1.0, 1e6, 1e-6), (1e5, 1e300, 1e-295)):
-        # What is below the smallest float is zero.
+        # A result below the smallest float becomes zero.
         wanted = pytest.approx(value * ratio, rel=1e-15, abs=5e-324)
         array = backend.array([value], "float64")
         assert float(backend.read(clip_by_global_norm([array], threshold, eps=eps)[0][0])[0]) == wanted
@@ -310,7 +310,7 @@ def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
 
 
 @has_float64
-# Dask computes it chunk by chunk in the same way.
+# Dask computes each chunk in the same way.
 @pytest.mark.only_where(lambda backend: backend.name != "dask")
 def test_large_float64_gradients(backend: Any) -> None:
     check(backend, np.full(300_000, 0.1), "float64")
@@ -347,7 +347,7 @@ def test_coefficient_below_every_float() -> None:
     )
 
 
-def test_coefficients_of_each_below_every_float() -> None:
+def test_own_coefficients_below_every_float() -> None:
     values = np.array([1e38, 1e37], np.float32)
     clipped = clip_by_norm([values, np.array([1e300, 1e290]), np.ones(3, np.float32), values], 2.0**-8)
 
@@ -378,7 +378,7 @@ def test_splitting_and_order_do_not_matter(backend: Any) -> None:
         assert gap <= float(np.spacing(backend.read(whole)))
 
 
-# The others make one node of a graph for each array, which shows nothing new and is slow.
+# The other libraries make a node of a graph for each array: that is slow and shows nothing new.
 @pytest.mark.only_where(lambda backend: backend.name in ("numpy", "torch", "array-api-strict"))
 def test_thousands_of_small_arrays(backend: Any) -> None:
     values = np.random.default_rng(6).standard_normal((3000, 50)).astype(np.float32)
@@ -394,7 +394,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
 
 @pytest.mark.exam(sample=1)
 def test_new_arrays_that_share_no_memory(backend: Any) -> None:
-    # More than the 64 MiB that new NumPy arrays share, none that fits into what is left of them, and one by itself.
+    # More than the 64 MiB that new NumPy arrays share. One array does not fit into the rest, and one stands alone.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
     arrays = [backend.array(np.full(size, 1.0 + place)) for place, size in enumerate(sizes)]
     clipped, norm = clip_by_global_norm(arrays, 1.0)
@@ -403,16 +403,16 @@ def test_new_arrays_that_share_no_memory(backend: Any) -> None:
     for place, (size, array) in enumerate(zip(sizes, clipped, strict=True)):
         values = backend.read(array)
         assert values.shape == (size,)
-        # All alike, and none of them another's.
+        # All arrays are equal, and no two share memory.
         assert np.all(values == values[0])
         assert float(values[0]) == pytest.approx((1.0 + place) / exact, rel=2.0**-22)
 
 
-#: Fewer than are joined, as many, one more, and those around a row and a chunk.
+#: Sizes below, at and above the limit for joining, and around the size of a row and of a chunk.
 SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000, 2]
 
 
-# float16 has no other exponent; subnormal numbers of bfloat16 have too few bits, and JAX takes them for zero.
+# float16 has no other exponent. Subnormal numbers of bfloat16 have too few bits, and JAX treats them as zero.
 @pytest.mark.exam(sample=8)
 @pytest.mark.only_where(lambda dtype, exponent: dtype != "float16" or exponent == 0)
 @pytest.mark.only_where(
@@ -424,7 +424,7 @@ SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000
 def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, order: int) -> None:
     random = np.random.default_rng(4)
     scale = 2.0**exponent
-    # Every third is within the threshold.
+    # Every third array is within the threshold.
     values = [
         random.uniform(-1, 1, size) * (scale if place % 3 else scale * 1e-3)
         for place, size in enumerate(SIZES[::order])
@@ -459,7 +459,7 @@ def test_memory_layouts() -> None:
     [(7417, 406.1531885904258)],
 )
 def test_all_errors_of_an_element_together(backend: Any, seed: int, threshold: float) -> None:
-    # The coefficient is rounded by most of what it may be, and the norm of the torch tensor by an eighth of a rounding.
+    # The coefficient is rounded by nearly half a unit, and the norm of the torch tensor by an eighth of one rounding.
     random = np.random.default_rng(seed)
     array = random.standard_t(3, int(random.integers(1 << 17, 1 << 18))).astype(np.float32)
     norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))

@@ -1,4 +1,4 @@
-"""Bad arguments are refused, by name, before anything is changed; and what in place means."""
+"""Check that bad arguments are refused by name before anything changes, and what `inplace` does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
         ({"clip_norm": np.array([1.0])}, TypeError, "clip_norm"),
         ({"clip_norm": np.timedelta64(1)}, TypeError, "clip_norm"),
         ({"clip_norm": Fraction(-1, 10**400)}, ValueError, "clip_norm"),
-        # Python does not write out so many digits.
+        # Python refuses to print a number of so many digits.
         ({"clip_norm": Fraction(-1, 10**5000)}, ValueError, "clip_norm"),
         ({"clip_norm": 1.0, "norm_type": 0}, ValueError, "norm_type"),
         ({"clip_norm": 1.0, "norm_type": -2}, ValueError, "norm_type"),
@@ -46,12 +46,12 @@ def test_bad_numbers_and_switches(clip: Any, arguments: Any, error: Any, name: s
     assert array.tolist() == [3.0, 4.0]
 
 
-def test_numbers_that_no_float_holds() -> None:
-    # Of so many digits, Python writes none.
+def test_numbers_beyond_the_range_of_floats() -> None:
+    # Python refuses to print a number of so many digits.
     for number, says in (
         (10**5000, "above 1.8e+308; use float('inf')"),
         (-(10**5000), "below -1.8e+308; give a"),
-        # Where NumPy's widest numbers are no wider than a float, this is infinity itself.
+        # On systems where NumPy's widest float is float64, this is infinity.
         *([(np.finfo(np.longdouble).max, "above 1.8e+308")] if np.finfo(np.longdouble).maxexp > 1024 else []),
     ):
         for call, name in (clip_by_norm, "clip_norm"), (clip_by_value, "max"):
@@ -68,7 +68,7 @@ def test_numbers_that_no_float_holds() -> None:
         ({"max": Fraction(-1, 10**5000)}, ValueError, "max"),
         ({"max": 0, "min": Fraction(1, 10**5000)}, ValueError, "min"),
         ({"max": 1.0, "min": 2.0}, ValueError, "min"),
-        # Equal as floats.
+        # As floats, the bounds are equal.
         ({"max": 2**53, "min": 2**53 + 1}, ValueError, "min"),
         ({"max": 1.0, "min": math.nan}, ValueError, "min"),
         ({"max": "1"}, TypeError, "max"),
@@ -125,12 +125,12 @@ def test_byte_orders_are_kept() -> None:
         clip_by_global_norm(arrays[::-1], 1.0)[0][::-1],
     ):
         assert [array.dtype.str for array in clipped] == ["<f4", ">f4", ">f8"]
-    # Two of one name.
+    # Two classes have the same name.
     assert [array.dtype.str for array in clip_by_global_norm(arrays[:2], 1.0)[0]] == ["<f4", ">f4"]
 
 
 @pytest.mark.parametrize("leaf", [1.0, "gradient", [1.0], object()])
-def test_leaves_that_are_no_arrays(leaf: Any) -> None:
+def test_leaves_that_are_not_arrays(leaf: Any) -> None:
     with pytest.raises(TypeError, match=r"optree|must be arrays"):
         global_norm([leaf])
 
@@ -145,7 +145,7 @@ def test_libraries_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("values", [[math.nan, 1.0], [math.inf, 1.0]])
-def test_error_if_nonfinite_comes_before_any_change(backend: Any, values: list[float]) -> None:
+def test_error_if_nonfinite_is_raised_before_any_change(backend: Any, values: list[float]) -> None:
     arrays = [backend.array([3.0]), backend.array(values)]
     with pytest.raises(FloatingPointError, match="total norm"), np.errstate(all="ignore"):
         clip_by_global_norm(arrays, 1.0, error_if_nonfinite=True, inplace=backend.writeable)
@@ -170,7 +170,7 @@ def test_in_place_writes_into_the_arrays(backend: Any) -> None:
 
 
 @pytest.mark.only_where(lambda backend: not backend.writeable)
-def test_in_place_is_refused_where_it_cannot_be(backend: Any) -> None:
+def test_in_place_is_refused_for_read_only_arrays(backend: Any) -> None:
     array = backend.array([3.0, 4.0])
     for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
         with pytest.raises(TypeError, match="inplace"):
@@ -189,7 +189,7 @@ def test_in_place_is_refused_before_the_first_array_is_written() -> None:
 
 
 @pytest.mark.only_where(lambda backend: backend.writeable)
-def test_in_place_scales_an_array_that_stands_twice_once(backend: Any) -> None:
+def test_in_place_scales_a_repeated_array_once(backend: Any) -> None:
     for dtype in backend.dtypes:
         for clip, threshold in ((clip_by_norm, 1.5), (clip_by_global_norm, 3.0)):
             array = backend.array([-3.0], dtype)

@@ -1,7 +1,7 @@
-"""Torch tensors on several devices, and shards that are not on the device of their mesh.
+"""Check torch tensors on several devices, and shards that are not on the device of their mesh.
 
-There is one device here. Tensors of `Elsewhere` say that they are on another, and hold their values on this one; what
-is asked of two devices together fails, and so does looking at a value.
+The tests need only one device. Tensors of the class `Elsewhere` claim to be on another one, and hold their values here.
+An operation on tensors of two devices fails, and so does reading a value.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map_only  # noqa: E402
 
-#: A device that this build of torch lets tensors be on, and of which it has any number.
+#: A type of device that this build of torch accepts with any index.
 ELSEWHERE = "meta:0", "meta:1"
 
 
 class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
-    """A tensor that is said to be on another device; `here` are its values."""
+    """A tensor that claims to be on another device; `here` holds its values."""
 
     @staticmethod
     def __new__(cls, here: Any, device: Any) -> Any:
@@ -38,7 +38,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert operation is not torch.ops.aten._local_scalar_dense.default, "a value was looked at"
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        # A number on the CPU goes with any device.
+        # A number on the CPU can be combined with tensors of any device.
         (device,) = {x.device for x in tensors if x.ndim or isinstance(x, cls)}
         known = {id(x.here): x for x in tensors if isinstance(x, cls)}
         target = (kwargs or {}).get("device", device)
@@ -54,7 +54,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
 
 
 class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Makes tensors on the other devices, "cuda" being the first, and brings tensors from one to another."""
+    """Make tensors on the other devices, "cuda" being the first, and copy tensors between devices."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})
@@ -62,7 +62,7 @@ class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         devices = [torch.device(x) for x in (*args[1:2], kwargs.get("device")) if isinstance(x, str | torch.device)]
         plain = all(type(x) in (torch.Tensor, Elsewhere) for x in args if isinstance(x, torch.Tensor))
         if name == "where" and isinstance(args[0], Elsewhere) and len(args) == 3:
-            # Torch makes tensors of numbers, on the device, before it asks for anything.
+            # Torch makes tensors of numbers on the device before it calls this function.
             like = next(x for x in args if isinstance(x, torch.Tensor) and x.dtype != torch.bool)
             args[1:] = [x if isinstance(x, torch.Tensor) else torch.full_like(like, x) for x in args[1:]]
         elif name in ("to", "as_tensor") and devices and isinstance(args[0], torch.Tensor) and plain:
@@ -113,7 +113,7 @@ def test_tensors_on_several_devices(devices: tuple[str, ...], dtype: str, norm_t
         return [*clipped, *each, *values, total, global_norm(grads, norm_type=norm_type)]
 
     got, expected = results(grads()), results(here)
-    # As torch has it, a norm is where the first of the tensors is.
+    # As in torch, the norm is on the device of the first tensor.
     assert [x.device for x in got] == [x.device for x in [*grads() * 3, *grads()[:1] * 2]]
     for x, y in zip(got, expected, strict=True):
         assert x.dtype == y.dtype
@@ -145,8 +145,8 @@ def mesh() -> Iterator[Any]:
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
 @pytest.mark.parametrize("inplace", [False, True])
-def test_shards_that_are_kept_on_the_cpu(mesh: Any, norm_type: float, inplace: bool) -> None:
-    # What FSDP2 does with the `CPUOffloadPolicy`.
+def test_shards_on_the_cpu(mesh: Any, norm_type: float, inplace: bool) -> None:
+    # FSDP2 does this with its `CPUOffloadPolicy`.
     from torch.distributed.tensor import DTensor, Shard
 
     class Stays(TorchFunctionMode):  # type: ignore[misc, unused-ignore]

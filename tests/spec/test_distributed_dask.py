@@ -1,4 +1,4 @@
-"""Dask arrays on a cluster of two processes: every chunk stays on its worker, and is read once for a norm."""
+"""Check Dask arrays on a cluster of two processes: each chunk stays on its worker, and a norm reads it once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dask_module(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two workers, each a process of its own."""
+    """Start two workers, each in a process of its own."""
     distributed = dask_module("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(**options, host="127.0.0.1") as running:
@@ -39,7 +39,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
-    """Return a client of the cluster, to which every computation goes."""
+    """Return a client that sends every computation to the cluster."""
     with dask_module("distributed").Client(cluster) as connected:
         yield connected
 
@@ -125,7 +125,7 @@ def test_chunks_of_different_scales(values: list[float], norm_type: float) -> No
     assert total == alone or abs(total - alone) <= 4 * np.spacing(alone) or (math.isnan(total) and math.isnan(alone))
 
 
-def test_bits_of_one_process() -> None:
+def test_results_equal_those_of_one_process_bit_by_bit() -> None:
     random = np.random.default_rng(1)
     values = [random.standard_normal(shape).astype(np.float32) for shape in [(70, 33), (0, 3), (101,), ()]]
     arrays = [chunked(x, 17) for x in values]
@@ -137,19 +137,19 @@ def test_bits_of_one_process() -> None:
 
 
 def test_graphs_stay_small() -> None:
-    """Each layer takes some time in all graphs that it is in: of a thousand arrays, each in those of all others."""
+    """Check the size of graphs: Dask spends time on each layer of each graph, and a clip joins a thousand arrays."""
     arrays = [chunked(np.full(6, 2.0 + index), 2) for index in range(10)]
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)
 
-    # Those of the arrays themselves, and of rows, norm and product.
+    # Layers of the arrays themselves, of rows, of the norm and of the product.
     assert {len(x.dask.layers) for x in each} == {1 + 3}
     assert {len(x.dask.layers) for x in clipped} == {10 + 3}
     assert len(total_norm.dask.layers) == 10 + 3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_only_numbers_leave_a_worker(client: Any, results: dict[str, int], tmp_path: Path, dtype: str) -> None:
+def test_workers_send_only_numbers(client: Any, results: dict[str, int], tmp_path: Path, dtype: str) -> None:
     total = float(global_norm(loaded(tmp_path, dtype)))
 
     # Each of the eight chunks was made once, and no task's result was larger than the numbers of all chunks.
@@ -160,7 +160,7 @@ def test_only_numbers_leave_a_worker(client: Any, results: dict[str, int], tmp_p
     assert results[largest] <= 8 * 4 * 8 + 128, f"{largest} holds {results[largest]} bytes"
 
 
-def test_the_example_of_the_readme(client: Any) -> None:
+def test_example_of_the_readme(client: Any) -> None:
     pytest.importorskip("dask.array", reason="Dask is not installed")
     # docs/reference.md: begin
     import dask.array

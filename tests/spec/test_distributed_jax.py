@@ -1,6 +1,6 @@
-"""JAX arrays sharded over several devices: they stay where they are, and nothing but sums travels.
+"""Check JAX arrays that are sharded over several devices: the shards stay in place, and only sums travel.
 
-JAX reads the number of devices when it starts, so this file runs itself as a script, in a process with four of them.
+JAX reads the number of devices when it starts. So this file runs itself as a script in a process with four devices.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 pytestmark = pytest.mark.array_library("jax")
 
 CHECKS: dict[str, Callable[[], None]] = {}
-#: How an array can be cut: by rows, by columns, in a grid of devices, by rows over both dimensions of it, on half.
+#: Ways to shard an array: by rows, by columns, over a grid of devices, by rows over the whole grid, over half of it.
 WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),), (None,)]
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Have a function run in the process that has four devices."""
+    """Register a check that runs in the process with four devices."""
     CHECKS[function.__name__] = function
     return function
 
@@ -44,7 +44,7 @@ def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
 
 
 def gradients(dtype: str) -> list[Any]:
-    """Gradients, large and small, of one shape and of several."""
+    """Return large and small gradients, of one shape and of several."""
     import jax
 
     random = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def clip_to_norm(grads: Any) -> Any:
 
 
 def transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
-    """For each kind of collective in the compiled code, the elements of the largest array that takes part."""
+    """Return, for each kind of collective in the compiled code, the size of its largest array."""
     import jax
 
     found: dict[str, int] = {}
@@ -72,7 +72,7 @@ def transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
 
 @check
 def same_as_unsharded() -> None:
-    """All dtypes and ways of sharding, one by one and under `jit`."""
+    """Check all dtypes and ways of sharding, eagerly and under `jit`."""
     import jax
 
     for dtype in ("float16", "bfloat16", "float32"):
@@ -98,7 +98,7 @@ def same_as_unsharded() -> None:
 
 @check
 def only_sums_travel() -> None:
-    """No array is gathered, sent or cut anew: each device sends its sum of squares and nothing else."""
+    """Check that no array is gathered, sent or resharded: each device sends only its sum of squares."""
     for dtype, way in zip(("float16", "bfloat16", "float32", "float32"), WAYS, strict=False):
         arrays = [sharded(x, way) for x in gradients(dtype)]
         assert transfers(clip_to_norm, arrays) == {"all-reduce": 1}
@@ -122,7 +122,7 @@ def each_shard_is_read_once() -> None:
 
 @check
 def other_norms() -> None:
-    """Norms of other types, of elements that stay where they are."""
+    """Check norms of other types: the elements stay in place."""
     import jax
 
     values = gradients("float32")
@@ -136,7 +136,7 @@ def other_norms() -> None:
 
 @check
 def float64_where_it_is_switched_on() -> None:
-    """Elements of float64 stay where they are, too."""
+    """Check that float64 elements stay in place, too."""
     import jax
 
     with jax.enable_x64(True):
@@ -149,7 +149,7 @@ def float64_where_it_is_switched_on() -> None:
 
 @check
 def explicit_shardings() -> None:
-    """Where shardings are part of a type, small arrays of one shape may be cut differently."""
+    """Check explicit shardings, where small arrays of one shape may be sharded differently."""
     import jax
 
     values = [gradients("float32")[0]] * 4
@@ -170,7 +170,7 @@ def explicit_shardings() -> None:
 
 @check
 def what_each_device_computes_for_itself() -> None:
-    """In a `shard_map`, an array that is the same on all devices stays so beside one that is not."""
+    """Check `shard_map`: an array that is replicated stays replicated beside one that is sharded."""
     import jax
 
     def clip(weight: Any, bias: Any) -> Any:
@@ -211,7 +211,7 @@ def example_of_the_readme() -> None:
 
 @check
 def beside_arrays_on_no_device_in_particular() -> None:
-    """Check that arrays on no device join those on devices, in each order and with empty ones, and so do results."""
+    """Check that arrays without a device can stand beside sharded ones, in any order, and beside empty ones."""
     import jax
 
     spread = sharded(np.full((8, 2), 0.75, np.float32), ("rows",))
@@ -250,7 +250,7 @@ def derivatives() -> None:
 
 
 def main() -> None:
-    """Run every check and print what came of it."""
+    """Run every check and print its outcome."""
     import jax
 
     assert len(jax.devices()) == 4

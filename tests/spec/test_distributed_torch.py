@@ -1,6 +1,6 @@
-"""DTensors and FSDP2's sharded gradients over gloo: the results of one process, and nothing but numbers travels.
+"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process, and only numbers travel.
 
-The processes run this file as a script; what fails in one of them fails here.
+The processes run this file as a script. A failure in one of them fails the test here.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from gradclip_spec.backends.torch import InMemoryTorch
 pytestmark = pytest.mark.array_library("torch")
 
 CHECKS: dict[str, Callable[[Any], None]] = {}
-#: For each dtype: the bits of the significand, and the budget of an element.
+#: For each dtype: the bits of the significand, and the error budget of an element.
 BUDGETS = {"float16": (11, 1.5), "bfloat16": (8, 1.5), "float32": (24, 1.5), "float64": (53, 3.0)}
 
 
 def check(function: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Have a function run by every process, on the mesh of all of them."""
+    """Register a check that every process runs, on the mesh of all of them."""
     CHECKS[function.__name__] = function
     return function
 
 
 def gradients(dtype: str, seed: int = 0) -> list[Any]:
-    """Whole gradients, the same on every process; some cannot be divided evenly, one not among four processes."""
+    """Return whole gradients, equal on all processes; some cannot be divided evenly among the processes."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -55,7 +55,7 @@ def sharded(mesh: Any, whole: Any, *placements: Any) -> Any:
 
 
 def assert_on_budget(whole: list[Any], clipped: list[Any], total: Any, threshold: float, dtype: str) -> None:
-    """Assert that a norm and all elements are what exact arithmetic gives, to the issue's budgets."""
+    """Assert that a norm and all elements are within their error budgets of the exact results."""
     square = sum(Fraction(number) ** 2 for x in whole for number in x.double().flatten().tolist())
     norm = Fraction(math.isqrt(int(square * 4**200)), 2**200)
     single = np.float64 if dtype == "float64" else np.float32
@@ -69,7 +69,7 @@ def assert_on_budget(whole: list[Any], clipped: list[Any], total: Any, threshold
 
 
 class Traffic:
-    """How many collectives there are, and how many elements the largest of them carries."""
+    """Count collectives, and the elements that the largest of them carries."""
 
     def __init__(self) -> None:
         from torch.utils._python_dispatch import TorchDispatchMode
@@ -87,7 +87,7 @@ class Traffic:
 
 @check
 def same_as_unsharded(mesh: Any) -> None:
-    """All dtypes, ways of sharding mixed in one call, functional and in place."""
+    """Check all dtypes with ways of sharding mixed in one call, functional and in place."""
     import torch
     from torch.distributed.tensor import Replicate, Shard
 
@@ -101,7 +101,7 @@ def same_as_unsharded(mesh: Any) -> None:
 
         assert type(total) is torch.Tensor
         assert total.shape == ()
-        # One collective for all that is sharded, of four numbers; what is replicated needs none.
+        # All sharded tensors share one collective of four numbers. Replicated tensors need none.
         assert traffic.sizes == [4], traffic.sizes
         assert clipped.pop() is None
         assert [x.placements for x in clipped] == [x.placements for x in shards]
@@ -141,7 +141,7 @@ def each_shard_is_read_once(mesh: Any) -> None:
 
 @check
 def within_the_threshold_bit_for_bit(mesh: Any) -> None:
-    """Nothing to clip, and what is excluded."""
+    """Check calls with nothing to clip, and excluded gradients."""
     from torch.distributed.tensor import Shard
 
     for dtype in BUDGETS:
@@ -161,7 +161,7 @@ def within_the_threshold_bit_for_bit(mesh: Any) -> None:
 
 @check
 def other_operations(mesh: Any) -> None:
-    """Every tensor by its own norm, other norms, and by value."""
+    """Check clips of each tensor by its own norm, other norms, and clips by value."""
     from torch.distributed.tensor import Shard
 
     whole = gradients("float32")
@@ -237,7 +237,7 @@ def refusals(mesh: Any) -> None:
     with pytest.raises(TypeError, match="redistribute"):
         clip_by_value([partial], 1.0, inplace=True)
     assert partial.to_local().equal(torch.ones(4))
-    # What derivatives by a sum are: one element for all. A DTensor tells the strides that it was told.
+    # The derivative of a sum is one element for all positions. A DTensor reports the strides that it was given.
     size = torch.Size((4 * mesh.size(),))
     expanded = DTensor.from_local(torch.ones(1).expand(4), mesh, [Shard(0)], run_check=False, shape=size, stride=(1,))
     for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
@@ -268,7 +268,7 @@ def derivatives_of_clips(mesh: Any) -> None:
     for dtype in ("float32", "float64"):
         whole = [x.requires_grad_() for x in gradients(dtype)]
         weights = gradients(dtype, seed=1)
-        # The fourth tensor cannot be shared among all processes.
+        # The fourth tensor has too few rows for all processes.
         ways = [Shard(0), Replicate(), Shard(0), Shard(0), Shard(2)]
         for norm_type in (1, 2, 3):
             calls = [
@@ -299,7 +299,7 @@ def second_derivatives(mesh: Any) -> None:
 
     def second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
         xs = [x.detach().requires_grad_() for x in xs]
-        # Of a sum, every process has the whole; of elements, its own.
+        # Every process holds the whole sum, and its own elements.
         values = [(y**2 * w).sum() + y.sum() ** 2 for y, w in zip(call(xs), ws, strict=True)]
         firsts = torch.autograd.grad(sum(map(number, values)), xs, create_graph=True)
         return list(torch.autograd.grad(sum(number((x * w).sum()) for x, w in zip(firsts, ws, strict=True)), xs))
@@ -318,7 +318,7 @@ def second_derivatives(mesh: Any) -> None:
 
 @check
 def meshes_of_other_processes(mesh: Any) -> None:
-    """Who has no part in a mesh is told so, and does not wait for anyone."""
+    """Check that a process outside the mesh gets an error at once, and does not wait."""
     import torch
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Shard
@@ -334,7 +334,7 @@ def meshes_of_other_processes(mesh: Any) -> None:
 
 @check
 def compiled(mesh: Any) -> None:
-    """One graph without a break, collectives included."""
+    """Check that the compiler makes one graph without a break, collectives included."""
     import torch
     from torch.distributed.tensor import Shard
 
@@ -351,7 +351,7 @@ def compiled(mesh: Any) -> None:
 
 @check
 def two_dimensional_meshes(mesh: Any) -> None:
-    """Hybrid sharding, and both dimensions of a tensor sharded; in one call with a flat mesh."""
+    """Check hybrid sharding and tensors sharded along both dimensions, in one call with a flat mesh."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard
 
@@ -393,7 +393,7 @@ def fully_sharded_model(mesh: Any) -> None:
 
 
 def main(folder: str, rank: int, size: int) -> None:
-    """Run every check in this process and write down what came of it."""
+    """Run every check in this process and write its outcome down."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -406,13 +406,13 @@ def main(folder: str, rank: int, size: int) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                # torch's own: DTensor and FSDP2 use what torch itself has deprecated.
+                # DTensor and FSDP2 use functions that torch itself has deprecated.
                 warnings.filterwarnings("ignore", module=r"torch\.")
                 function(mesh)
             outcomes[name] = ""
         except BaseException:
             outcomes[name] = traceback.format_exc()
-        # Written after each, for the case that a later one waits for a process that has failed.
+        # Written after each check, because a later one may wait for a process that has failed.
         Path(folder, f"{rank}.json").write_text(json.dumps(outcomes))
     torch.distributed.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""What the docstrings and the manual show runs, and does what they say."""
+"""Check that the programs in docstrings and in the manual run and do what the text says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_parameter_is_described_in_order(name: str) -> None:
     assert section is not None
     described = [name for line in re.findall(r"^(\w.*)$", section[1], flags=re.MULTILINE) for name in named(line)]
 
-    # What is shared stands first, in one line.
+    # Parameters with one description share a line at the start.
     assert sorted(described) == sorted(inspect.signature(function).parameters)
 
 

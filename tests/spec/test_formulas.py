@@ -1,4 +1,4 @@
-"""What the three operations answer where the answer is exact, on every library."""
+"""Check the three operations where the exact answer is known, on every library."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
-#: The smallest numbers of the dtypes whose halves a Python float can be.
+#: The smallest subnormal numbers of dtypes that are narrower than a Python float.
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 
-
-#: The bits of their significands, and of that of float64.
+#: The bits of each dtype's significand.
 SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 23, "float64": 52}
 
 
@@ -51,7 +50,7 @@ def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
 def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
     if backend.name == "jax":
         pytest.skip("XLA flushes subnormal numbers on the CPU")
-    # Above the middle of two numbers by so little that a first rounding, to halves of them, would lead to the even one.
+    # The bound lies just above the middle of two numbers. A first rounding to that middle would lead to the even one.
     for dtype in set(backend.dtypes) & SMALLEST.keys():
         smallest = SMALLEST[dtype]
         clipped = clip_by_value(backend.array([8 * smallest, -8 * smallest], dtype), (2.5 + 2.0**-10) * smallest)
@@ -60,7 +59,7 @@ def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
-def test_a_zero_norm_has_no_sign(backend: Any, norm_type: float) -> None:
+def test_zero_norm_has_no_sign(backend: Any, norm_type: float) -> None:
     for dtype in backend.dtypes:
         for zeros in ([0.0, 0.0], [-0.0], [-0.0, 0.0]):
             array = backend.array(zeros, dtype)
@@ -78,7 +77,7 @@ def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
 @pytest.mark.parametrize(("upper", "lower"), [(1.0, 0.0), (0.0, -1.0)])
 def test_value_keeps_the_sign_of_a_zero_within_the_bounds(backend: Any, upper: float, lower: float) -> None:
     for dtype in backend.dtypes:
-        # Something to clip on both sides, so that nothing comes back for being within.
+        # Both bounds clip an element, so that the array itself is not returned.
         clipped = backend.read(clip_by_value(backend.array([-0.0, 0.0, 3.0, -3.0], dtype), upper, lower))
         assert np.signbit(clipped).tolist() == [True, False, False, lower < 0]
         assert clipped.astype(float).tolist() == [0.0, 0.0, upper, lower]
@@ -113,12 +112,12 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
             global_norm([backend.array([3.0, 0.0], dtype), backend.array(-4.0, dtype)], norm_type=norm_type)
         )
 
-        # Powers and roots of libraries are good to a few roundings; whole numbers are exact.
+        # Libraries compute powers and roots within a few roundings. Whole numbers are exact.
         tolerance = 0 if expected in (7.0, 5.0, 4.0) else 8 * float(np.finfo(total.dtype).eps)
         assert abs(float(total) - expected) <= tolerance * expected
 
 
-#: Exponents near both ends of the range, whose quarters are normal numbers.
+#: Exponents near both ends of the range: a quarter of such a number is still normal.
 ENDS = {"float16": (14, -10), "bfloat16": (126, -120), "float32": (126, -120), "float64": (1022, -1018)}
 
 
@@ -141,7 +140,7 @@ def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float
 def test_subnormal_norms(norm_type: float) -> None:
     array = np.array([1e-309, 0.0])
     clipped, total = clip_by_global_norm([array], 5e-310, norm_type=norm_type)
-    # As far as subnormal numbers reach.
+    # Exact but for the spacing of subnormal numbers.
     assert float(total) == pytest.approx(1e-309, rel=0, abs=5e-324)
     np.testing.assert_allclose(clipped[0], [5e-310, 0.0], rtol=0, atol=5e-324)
     (clipped,), _ = clip_by_global_norm([array], 2.0**-960, norm_type=norm_type, eps=1e-305)
@@ -150,12 +149,12 @@ def test_subnormal_norms(norm_type: float) -> None:
 
 # float32 does not hold the norm.
 @pytest.mark.only_where(lambda backend: backend.has_float64)
-def test_a_norm_far_above_all_elements(backend: Any) -> None:
-    # A hundred ones to a hundredth, of which the hundredth power is 10**200.
+def test_norm_far_above_all_elements(backend: Any) -> None:
+    # A hundred ones, each to the power of 0.01, sum to 100. The norm is 100 to the power of 100, or 10**200.
     for dtype in backend.dtypes:
         ones = backend.array(np.ones(100), dtype)
         clipped = backend.read(clip_by_norm(ones, 1e197, norm_type=0.01)).astype(float)
-        # The hundredth power makes a hundred roundings of one.
+        # The hundredth power multiplies a rounding error by a hundred.
         np.testing.assert_allclose(clipped, 1e-3, rtol=2.0**-45 + 2.0 ** -SIGNIFICANT[dtype])
 
 
@@ -201,7 +200,7 @@ def test_zero_threshold_makes_zeros(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.0, 5e-324])
-def test_a_zero_gradient_is_within_any_threshold(backend: Any, threshold: float) -> None:
+def test_zero_gradient_is_within_any_threshold(backend: Any, threshold: float) -> None:
     for dtype in backend.dtypes:
         array = backend.array([0.0, 0.0], dtype)
         (clipped,), total = clip_by_global_norm([array], threshold)
@@ -210,7 +209,7 @@ def test_a_zero_gradient_is_within_any_threshold(backend: Any, threshold: float)
         assert clipped is array or not backend.eager
 
 
-def test_a_threshold_of_minus_zero_has_no_sign(backend: Any) -> None:
+def test_threshold_of_minus_zero_gives_positive_zeros(backend: Any) -> None:
     clipped = backend.read(clip_by_norm(backend.array([3.0, 4.0]), -0.0))
     assert clipped.tolist() == [0.0, 0.0]
     assert not np.signbit(clipped).any()
@@ -222,7 +221,7 @@ def test_infinite_threshold_changes_nothing(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("norm_type", [1, 2, 2.5, math.inf])
-def test_nan_and_infinity_are_never_passed_over(backend: Any, norm_type: float) -> None:
+def test_nan_and_infinity_decide_the_norm(backend: Any, norm_type: float) -> None:
     for dtype in backend.dtypes:
         arrays = [backend.array([math.nan, 1.0], dtype), backend.array([2.0], dtype)]
         clipped, total = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
@@ -261,7 +260,7 @@ def test_empty_and_zero_dimensional_arrays(backend: Any) -> None:
         equal(backend, clip_by_value(arrays[0], 5.0), np.zeros((0, 3)), dtype)
 
 
-def test_norm_over_nothing_is_zero(backend: Any) -> None:
+def test_norm_of_excluded_arrays_is_zero(backend: Any) -> None:
     array = backend.array([3.0])
     clipped, total = clip_by_global_norm([array, None], 1.0, need_clip=[False, False])
 
@@ -270,7 +269,7 @@ def test_norm_over_nothing_is_zero(backend: Any) -> None:
     assert clip_by_norm([array, None], 1.0, need_clip=[False, False])[0] is array
 
 
-def test_norm_of_no_array_at_all_is_numpy_zero() -> None:
+def test_norm_of_an_empty_list_is_a_numpy_zero() -> None:
     for nothing in ([], None, [None], {}):
         clipped, total = clip_by_global_norm(nothing, 1.0)
 
@@ -287,9 +286,9 @@ def test_inputs_are_left_alone(backend: Any) -> None:
     equal(backend, array, [3.0, 4.0], "float32")
 
 
-def test_nothing_to_clip_gives_the_very_objects(backend: Any) -> None:
+def test_nothing_to_clip_returns_the_same_objects(backend: Any) -> None:
     if not backend.eager:
-        pytest.skip(f"{backend.name} does not let values be looked at")
+        pytest.skip(f"{backend.name} does not let a clip read values")
     arrays = [backend.array([3.0, -4.0]), backend.array([0.0, 4.0])]
 
     for clipped in (clip_by_global_norm(arrays, 8.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):

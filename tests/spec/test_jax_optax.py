@@ -1,4 +1,4 @@
-"""`gradclip_spec.optax`: transformations beside Optax's own, in a chain, and under `jax.jit`."""
+"""Check `gradclip_spec.optax`: its transformations beside Optax's own, in a chain, and under `jax.jit`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UPDATES = {"layer": [np.array([3.0, -4.0], np.float32), None], "head": (np.array
 
 
 def run(transformation: Any, updates: Any = UPDATES) -> Any:
-    """Return what becomes of updates, compiled."""
+    """Return the updates after a compiled transformation."""
     updates = jax.tree.map(jax.numpy.asarray, updates)
     state = transformation.init(updates)
     return jax.jit(lambda updates: transformation.update(updates, state)[0])(updates)
@@ -37,7 +37,7 @@ def test_agrees_with_optax(ours: Any, theirs: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-6)
 
 
-def test_each_by_its_own_norm() -> None:
+def test_each_update_is_clipped_by_its_own_norm() -> None:
     got = run(door.clip_by_norm(2.5))
     np.testing.assert_allclose(got["layer"][0], [1.5, -2.0], rtol=1e-6)
     np.testing.assert_allclose(got["head"][0], [[2.5]], rtol=1e-6)

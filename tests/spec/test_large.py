@@ -1,6 +1,6 @@
-"""The error bounds of norms and elements, attacked: inputs made against them, against exact sums.
+"""Attack the error bounds of norms and elements with adversarial inputs, and compare with exact sums.
 
-Those of a million elements and more take minutes, those of 100,000,000 some 3 GB; GRADCLIP_DEEP=1 has them run.
+Inputs of a million elements take minutes, and those of 100,000,000 take some 3 GB. GRADCLIP_DEEP=1 runs them.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm
 
-#: For each dtype: the bits of its significand, its smallest normal exponent, the budget of the norm in ulp.
+#: For each dtype: the bits of its significand, its smallest normal exponent, the error budget of the norm in ulp.
 FORMATS = {
     "float16": (11, -13, 0.51),
     "bfloat16": (8, -125, 0.51),
     "float32": (24, -125, 0.51),
     "float64": (53, -1021, 1.0),
 }
-#: The budgets of elements, by how loops are made.
+#: The error budgets of elements with compiled and with plain loops.
 BUDGETS = {"compiled": 0.51, "plain": 1.5}
-#: Whether expected elements can be made with more bits than float64 has.
+#: Whether NumPy has a float wider than float64 for expected elements.
 EXTENDED = np.finfo(np.longdouble).nmant >= 63
 ROW = 256
 PIECE = 1 << 20
 
 
 def normal(size: int) -> np.ndarray[Any, Any]:
-    """Return standard normal numbers, as gradients look like."""
+    """Return standard normal numbers, which resemble gradients."""
     return np.random.default_rng(size).standard_normal(size)
 
 
 def rows_alike(size: int) -> np.ndarray[Any, Any]:
-    """Return one number repeated throughout each row that a sum may use."""
+    """Return rows that each repeat one number, so that rounding errors add up."""
     return np.repeat(np.random.default_rng(1).uniform(0.5, 2, -(-size // ROW)), ROW)[:size]
 
 
@@ -59,7 +59,7 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
     "rows alike": rows_alike,
     **{f"one row in {period}": every_so_many_rows(period) for period in (3, 4, 9, 16, 17, 23, 33)},
     "geometric series": lambda size: np.exp(-np.arange(size) * (9 / size)),
-    # Beside the first square, each other is below half of float64's last place, and a sum in order loses all of them.
+    # Each later square is below half of the first one's last place, so that a sum in order loses all of them.
     "swamped": lambda size: np.where(np.arange(size) == 0, 1.0, 0.99 * 2.0**-27),
     "swamped in the middle": lambda size: np.where(np.arange(size) == size // 2, 1.0, 0.99 * 2.0**-27),
     # Each square is just above half of the last place of the sum of all before.
@@ -93,7 +93,7 @@ def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
 
 
 def in_ulp(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], dtype: str) -> float:
-    """Return the largest distance from values of more bits, in units of the last place in a dtype."""
+    """Return the largest distance from more precise values, in units of the last place of a dtype."""
     precision, smallest, _ = FORMATS[dtype]
     places = np.maximum(np.frexp(expected)[1], smallest) - precision
     return float(np.max(np.abs(np.ldexp(got.astype(expected.dtype) - expected, -places)), initial=0.0))
@@ -125,11 +125,11 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, loops: str) ->
         assert error <= BUDGETS[loops], f"elements from {start} on are off by {error:.3f} ulp"
 
 
-#: The libraries whose large arrays are read in a way of their own.
+#: Libraries with code of their own for large arrays.
 libraries = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
 
 
-#: Takes minutes.
+#: Tests that take minutes.
 deep = pytest.mark.only_where(lambda: "GRADCLIP_DEEP" in os.environ)
 every_loop = pytest.mark.parametrize("loops", ["compiled", "plain"])
 

@@ -1,4 +1,4 @@
-"""The code of the reference stays small, shallow and without circles, and a small clip is quickly read."""
+"""Check that the reference has shallow imports without circles, and that a small clip runs few functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_imports_are_shallow_and_have_no_circle() -> None:
     assert {module: depth for module, depth in depths.items() if depth > 8} == {}
 
 
-def test_a_small_clip_runs_through_few_functions() -> None:
+def test_small_clip_runs_few_functions() -> None:
     arrays = [np.array([3.0], np.float32), np.ones((3, 4), np.float32)]
     gradclip_spec.clip_by_global_norm(arrays, 1.0)
     seen: set[tuple[str, str]] = set()

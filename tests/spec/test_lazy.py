@@ -1,4 +1,4 @@
-"""Traced, compiled, batched, differentiated and lazy: no value is looked at, and none is computed early."""
+"""Check traced, compiled, batched, differentiated and lazy arrays: no value is read or computed early."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CASES = [
 
 
 def operations(x: Any) -> list[Any]:
-    """All three operations and two norms."""
+    """Run all three operations with two norms."""
     clipped, total = clip_by_global_norm([x, None], 2.5)
     return [clipped[0], total, clip_by_norm(x, 2.5, norm_type=3), clip_by_value(x, 2.5), global_norm(x, norm_type=1)]
 
 
 def same(got: Any, wanted: Any, ulps: int = 0) -> None:
-    """Assert that results agree bit for bit, or to so many roundings; NaN equals NaN."""
+    """Assert that results agree bit for bit, or within a number of roundings; NaN equals NaN."""
     __tracebackhide__ = True
     for one, other in zip(got, wanted, strict=True):
         left, right = np.asarray(one), np.asarray(other)
@@ -52,7 +52,7 @@ def test_jax_jit(require: Any, values: list[float]) -> None:
     with np.errstate(all="ignore"):
         wanted = operations(x)
     if values[0] == 1e-42:
-        # XLA computes with subnormal numbers as with zero; what is not changed keeps them.
+        # XLA treats subnormal numbers as zero. Arrays that do not change keep them.
         assert np.asarray(jax.jit(operations)(x)[0]).tolist() == x.tolist()
         return
 
@@ -79,7 +79,7 @@ def test_jax_derivatives(require: Any, values: list[float], threshold: float) ->
     point = np.array(x, np.float64)
     norm = math.hypot(*point)
     unit = point / norm if norm else point
-    # The derivative of c x / |x|: c / |x| times the projection that takes the direction of x out.
+    # The derivative of c x / |x| is c / |x| times the projection that removes the direction of x.
     wanted = weights if norm <= threshold else threshold / norm * (weights - unit * (weights @ unit))
     assert np.all(np.isfinite(got))
     np.testing.assert_allclose(
@@ -99,8 +99,8 @@ def test_jax_batches_and_second_derivatives(require: Any) -> None:
 
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3])
-def test_jax_second_derivatives_by_going_back_twice(require: Any, norm_type: float) -> None:
-    # In reverse over reverse, JAX without float64 by default cannot transpose a slice of float64 numbers.
+def test_jax_second_derivatives_in_reverse_mode(require: Any, norm_type: float) -> None:
+    # Without float64 by default, JAX cannot transpose a slice of float64 numbers in reverse over reverse mode.
     jax = require("jax")
     x = jax.numpy.asarray([3.0, 4.0, 0.0])
     functions: list[Any] = [
@@ -116,8 +116,8 @@ def test_jax_second_derivatives_by_going_back_twice(require: Any, norm_type: flo
 
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
-def test_jax_derivatives_of_what_is_compiled_first(require: Any, norm_type: float) -> None:
-    # They are made outside of the context in which JAX has float64.
+def test_jax_derivatives_of_compiled_functions(require: Any, norm_type: float) -> None:
+    # The arrays are made outside the context in which JAX has float64.
     jax = require("jax")
     x = jax.numpy.asarray([3.0, 4.0, 0.0])
     functions: list[Any] = [
@@ -165,7 +165,7 @@ def test_jax_second_derivatives_of_a_clip_in_a_loop(require: Any, norm_type: flo
 
 
 #: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element,
-#: of which half is lost by the first through the norm.
+#: less half of it that the first element takes through the norm.
 FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
 
 
@@ -186,7 +186,7 @@ def test_jax_derivatives_of_norms_far_from_one(
 @pytest.mark.parametrize(
     ("values", "threshold", "weights"),
     [
-        # Sums of products that float32 does not hold: of weights and elements, and of what a coefficient changes by.
+        # float32 cannot hold these sums of products: of weights and elements, and of the coefficient's derivatives.
         ([1e36] * 999 + [1.001e36], 1e35, [2.0] + [1.0] * 999),
         ([3e19, 4e19], 1.0, [1.0, 0.0]),
         ([3e-20, 4e-20], 1e-21, [1e-19, 0.0]),
@@ -204,7 +204,7 @@ def test_derivatives_at_the_ends_of_the_range(
 
     point, along = x.astype(np.float64), w.astype(np.float64)
     norm = np.linalg.norm(point, norm_type)
-    # The derivative of the norm, by which the clipped elements change as the norm does.
+    # The derivative of the norm, through which each clipped element depends on all others.
     slope = point / norm if norm_type == 2 else (point == norm).astype(float)
     back = threshold / norm * (along - slope * (point / norm @ along))
     forward = threshold / norm * (along - point / norm * (slope @ along))
@@ -215,7 +215,7 @@ def test_derivatives_at_the_ends_of_the_range(
     for clip in clips:
         (got_back,) = transform.vjp(clip, array)[1](direction)
         with warnings.catch_warnings():
-            # Of torch's own derivatives in forward mode.
+            # torch's own derivatives in forward mode warn.
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
             _, got_forward = transform.jvp(clip, (array,), (direction,))
         np.testing.assert_allclose(got_back, back, rtol=1e-5, atol=1e-6 * np.abs(back).max())
@@ -233,19 +233,19 @@ def test_jax_derivatives_of_infinite_elements_within_an_infinite_threshold(requi
 
 @pytest.mark.parametrize(("dtype", "small"), [("float32", 2.0**-13), ("float64", 2.0**-25)])
 def test_jax_derivatives_just_above_the_threshold(require: Any, dtype: str, small: float) -> None:
-    # By so little that the coefficient, or the first of its factors, is 1 in the dtype.
+    # The norm is above the threshold by so little that the coefficient, or its first factor, is 1 in the dtype.
     jax = require("jax")
     with jax.enable_x64(True):
         x = jax.numpy.asarray([1.0, small], dtype)
         got = jax.jacrev(lambda x: clip_by_global_norm(x, 1.0)[0])(x)
-        # A power of two below the norm, so small that the coefficient has three factors, of which the first is 1.
+        # The threshold is so far below the norm that the coefficient has three factors, and the first one is 1.
         tiny = jax.jacrev(lambda x: clip_by_global_norm(x, 2.0**-520)[0])(jax.numpy.asarray([2.0**-513, 0.0]))
 
     np.testing.assert_allclose(got, [[small**2, -small], [-small, 1.0]], atol=small**2)
     np.testing.assert_allclose(tiny, [[0.0, 0.0], [0.0, 2.0**-7]])
 
 
-def test_jax_export_with_sizes_left_open(require: Any) -> None:
+def test_jax_export_with_symbolic_sizes(require: Any) -> None:
     jax = require("jax")
     export = importlib.import_module("jax.export")
     (size,) = export.symbolic_shape("size")
@@ -264,9 +264,9 @@ def test_jax_dtypes_outside_are_left_alone(require: Any) -> None:
     assert {clipped.dtype.name, total.dtype.name, jax.numpy.ones(3).dtype.name} == {"float32"}
 
 
-def test_jax_keeps_the_dtype_of_what_is_weakly_typed(require: Any) -> None:
+def test_jax_keeps_weak_types(require: Any) -> None:
     jax = require("jax")
-    # The derivative by a number of Python, which takes the dtype of what it meets.
+    # A derivative by a Python number is weakly typed: it takes the dtype of its partner.
     gradient = jax.grad(lambda x: 3 * x**2)(2.0)
     assert gradient.weak_type
     for clip in (
@@ -328,7 +328,7 @@ def test_torch_derivatives_in_forward_mode(require: Any) -> None:
     torch = require("torch")
     forward_ad = torch.autograd.forward_ad
     with warnings.catch_warnings(), forward_ad.dual_level():
-        # Of torch's own derivatives in forward mode.
+        # torch's own derivatives in forward mode warn.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
         x = forward_ad.make_dual(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]))
         clipped, norm = clip_by_global_norm([x], 1.0)
@@ -374,7 +374,7 @@ def test_torch_second_derivatives_at_a_zero_gradient(require: Any, clip: Any, dt
 
 @pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
-def test_torch_derivatives_of_what_is_clipped_in_place(require: Any, norm_type: float, dtype: str) -> None:
+def test_torch_derivatives_of_clips_in_place(require: Any, norm_type: float, dtype: str) -> None:
     torch = require("torch")
     for clip in (clip_by_norm, lambda x, *arguments, **options: clip_by_global_norm(x, *arguments, **options)[0]):
         slopes = []
@@ -392,7 +392,7 @@ def _sum_of_clipped(clip: Any, x: Any) -> Any:
     return arrays[0].sum() + arrays[1].sum()
 
 
-def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> None:
+def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) -> None:
     torch = require("torch")
     inside, outside = torch.full((3, 4), 2.0), torch.full((4,), 2.0)
     for clip in (clip_by_norm, clip_by_global_norm):
@@ -402,7 +402,7 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
         assert outside.tolist() == [2.0] * 4
 
         def products(x: Any, y: Any, clip: Any = clip) -> Any:
-            # Both are made inside of the inner transformation, but the second is not of the outer one.
+            # Both are made inside the inner transformation, and the second one does not belong to the outer one.
             x, y = x * 1, y * 1
             with pytest.raises(TypeError, match=r"`inplace=True` .* at '1'"):
                 clip([x, y], 1.0, inplace=True)
@@ -411,7 +411,7 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
         slopes = torch.func.vmap(torch.func.grad(products), in_dims=(0, None))(inside, outside)
         assert slopes.tolist() == [[8.0] * 4] * 3
         clipped = torch.func.vmap(torch.func.grad(lambda x, clip=clip: _sum_of_clipped(clip, x)))(inside)
-        # Tensors that are all of the inner one are clipped, and do not grow with what they were.
+        # Tensors of the inner transformation alone are clipped, and keep their number of levels.
         assert float(clipped.abs().max()) < 1e-6
     torch.func.vmap(lambda x: clip_by_norm([x, 2 * x], 1.0, inplace=True))(inside)
     assert inside.tolist() == [[0.5] * 4] * 3
@@ -419,14 +419,14 @@ def test_torch_in_place_in_a_transformation_of_what_is_outside(require: Any) -> 
 
 @pytest.fixture(params=["eager", "inductor"])
 def compiled(require: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """torch.compile as a whole, with a backend: the second is what users have, and decides what is computed anew."""
+    """Compile a whole function with a backend; users have the second backend, which decides what is recomputed."""
     torch = require("torch")
     compiler = os.environ.get("CXX", "g++")
     if request.param == "inductor" and not shutil.which(compiler):
         pytest.skip(f"inductor needs a C++ compiler, and there is no {compiler}")
     torch.compiler.reset()
     with warnings.catch_warnings():
-        # Dynamo traces through the caches of array-api-compat and says so; other warnings are torch's own.
+        # Dynamo warns that it traces through the caches of array-api-compat. The other warnings are torch's own.
         warnings.simplefilter("ignore")
         yield functools.partial(torch.compile, backend=request.param, fullgraph=True)
 
@@ -488,13 +488,13 @@ def test_torch_compiles_few_times_for_many_sizes(require: Any, norm_type: float,
             x = torch.linspace(-1, 1, size, dtype=getattr(torch, dtype))
             torch.testing.assert_close(function(x), clip(x))
 
-    # Joined with others or not, and as many elements as 10 or 20 bits count.
+    # Small arrays are joined and large ones are not; 10 or 20 bits count the elements.
     assert counter.frame_count <= 3
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 @pytest.mark.parametrize(("norm_type", "dtype"), [(2, "float32"), (1, "float32"), (3, "float32"), (2, "float64")])
-def test_torch_recorded_as_it_is_computed(require: Any, threshold: float, norm_type: float, dtype: str) -> None:
+def test_torch_records_what_it_computes(require: Any, threshold: float, norm_type: float, dtype: str) -> None:
     torch = require("torch")
     fx = importlib.import_module("torch.fx.experimental.proxy_tensor")
     x = torch.tensor([0.0, 1.0, 0.0], dtype=getattr(torch, dtype))
@@ -503,7 +503,7 @@ def test_torch_recorded_as_it_is_computed(require: Any, threshold: float, norm_t
         return clip_by_global_norm([x], threshold, norm_type=norm_type)[0][0]
 
     with warnings.catch_warnings():
-        # Of torch's own, about what it was told to do and about itself.
+        # torch's own warnings about its options and its internals.
         warnings.simplefilter("ignore")
         recorded = [torch.jit.trace(clip, (x,)), fx.make_fx(clip)(x), fx.make_fx(clip, tracing_mode="symbolic")(x)]
     for function in recorded:
@@ -512,7 +512,7 @@ def test_torch_recorded_as_it_is_computed(require: Any, threshold: float, norm_t
 
 
 @pytest.mark.parametrize(("norm_type", "dtype"), [(2, "float32"), (1, "float32"), (3, "float32"), (2, "float64")])
-def test_torch_export_with_sizes_left_open(require: Any, norm_type: float, dtype: str) -> None:
+def test_torch_export_with_symbolic_sizes(require: Any, norm_type: float, dtype: str) -> None:
     torch = require("torch")
 
     class Clip(torch.nn.Module):
@@ -523,7 +523,7 @@ def test_torch_export_with_sizes_left_open(require: Any, norm_type: float, dtype
     array = functools.partial(torch.ones, dtype=getattr(torch, dtype))
     size = torch.export.Dim("size", min=2, max=100_000)
     with warnings.catch_warnings():
-        # Of torch's own, in what it calls.
+        # torch's own warnings in code that it calls.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=FutureWarning)
         exported = torch.export.export(
@@ -575,9 +575,9 @@ def test_torch_compiled_under_autocast_changes_nothing(require: Any, compiled: A
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("threshold", [5e-324, 1e-310, 1e-45, 1e-8, 0.1])
-def test_torch_without_looking_gives_what_looking_does(require: Any, dtype: str, threshold: float) -> None:
+def test_torch_lazy_and_eager_results_agree(require: Any, dtype: str, threshold: float) -> None:
     torch = require("torch")
-    # As large as they can be, and with a norm that neither way of reckoning rounds.
+    # The largest numbers of the dtype, with a norm that both ways compute without rounding.
     unit = 2.0 ** (math.frexp(torch.finfo(getattr(torch, dtype)).max)[1] - 4)
     x = torch.tensor([3 * unit, -4 * unit], dtype=getattr(torch, dtype))
     clipped, total = clip_by_global_norm([x.clone().requires_grad_()], threshold)
@@ -617,7 +617,7 @@ def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
 
 
 def test_dask_tasks_whose_keys_are_numbers(require: Any) -> None:
-    # Such as the norm type and the thresholds of a clip.
+    # For example, the norm type and the thresholds of a clip.
     array, dask = require("dask.array"), require("dask")
     for number in (2, 3, 0.5):
         values = dask.delayed(lambda: np.array([3.0, 4.0]))(dask_key_name=number)

@@ -1,4 +1,4 @@
-"""Compiled loops: where they are used, what they give, and what happens where they cannot be made."""
+"""Check compiled loops: when they are used, their results, and what happens if they cannot be compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 
 
 def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh interpreter, where a folder comes first among those of modules."""
+    """Run a program in a fresh interpreter that looks for modules in a folder first."""
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": path, **variables}
     command = [sys.executable, "-c", program]
@@ -74,7 +74,7 @@ print("numba" in sys.modules)
 
 
 @pytest.mark.parametrize("broken", ["raise ImportError('too old')", "__version__ = '0.1'"])
-def test_one_warning_where_numba_does_not_work(broken: str, tmp_path: Path) -> None:
+def test_broken_numba_gives_one_warning(broken: str, tmp_path: Path) -> None:
     tmp_path.joinpath("numba.py").write_text(broken, encoding="utf-8")
     program = """
 import numpy, gradclip_spec
@@ -86,7 +86,7 @@ for _ in range(3):
     assert done.stderr.count("because numba does not work here") == 1
 
 
-def test_a_folder_that_cannot_be_written_into_only_costs_time(tmp_path: Path) -> None:
+def test_cache_folder_that_is_read_only_gives_one_warning(tmp_path: Path) -> None:
     if kernels.load_compiled() is None:
         pytest.skip("numba is not installed")
     program = """

@@ -1,4 +1,4 @@
-"""What a clip in place takes beside the gradients: less than 1 % of them and 16 MB."""
+"""Check the memory that a clip in place allocates: at most 1 % of the gradients and 16 MiB."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 DTYPES = ["float16", "bfloat16", "float32"]
 
 
-#: The others are run with GRADCLIP_DEEP=1.
+#: GRADCLIP_DEEP=1 runs the other shapes, too.
 CHOSEN = list(SHAPES) if "GRADCLIP_DEEP" in os.environ else ["a hundred"]
 LAYOUTS = ["transposed", "every other column", "axes moved"][: 3 if "GRADCLIP_DEEP" in os.environ else 2]
 
 
 def clip_globally(grads: Any) -> Any:
-    """All three operations have a result of one form."""
+    """Clip by global norm and return the gradients alone, as the other operations do."""
     return clip_by_global_norm(grads, 0.5, inplace=True)[0]
 
 
@@ -44,7 +44,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
-    """Gradients that every operation has something to clip of."""
+    """Return gradients that every operation clips."""
     if dtype == "bfloat16":
         ml_dtypes = pytest.importorskip("ml_dtypes")
         return [np.full(shape, 0.5, ml_dtypes.bfloat16) for shape in SHAPES[shapes]]
@@ -100,11 +100,11 @@ def test_numpy_views(layout: str, dtype: str, operation: str) -> None:
     assert_little_more(OPERATIONS[operation], [views[layout]])
 
 
-def largest_extent() -> int:
-    """Return the largest number of bytes of memory that this process has ever had."""
+def read_peak_memory() -> int:
+    """Return the peak memory of this process in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # What `getrusage` says here is not below the extent of the process that started this one.
+        # `getrusage` includes the peak of the parent process here.
         (line,) = (line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     import resource
@@ -113,27 +113,27 @@ def largest_extent() -> int:
 
 
 def peak_of_torch(shapes: str, dtype: str) -> None:
-    """Print by how many bytes the largest extent of this process exceeds what it was before the clips."""
+    """Print by how many bytes the clips raise the peak memory of this process."""
     import torch
 
     grads = [torch.full(shape, 0.5, dtype=getattr(torch, dtype)) for shape in SHAPES[shapes]]
     warm = [torch.full((1 << 18,), 0.5, dtype=getattr(torch, dtype)) for _ in range(3)]
     for operation in OPERATIONS.values():
         operation(warm)
-    before = largest_extent()
+    before = read_peak_memory()
     for operation in OPERATIONS.values():
         operation(grads)
-    after = largest_extent()
+    after = read_peak_memory()
     assert float(grads[0].flatten()[0]) < 0.5
     print(after - before, sum(x.nbytes for x in grads))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the largest extent of a process is not to be had here")
+@pytest.mark.skipif(sys.platform == "win32", reason="this system does not report the peak memory of a process")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", list(SHAPES))
 def test_torch(require: Any, shapes: str, dtype: str) -> None:
     require("torch")
-    # The extent of a process never shrinks, so that each measurement needs one of its own.
+    # The peak of a process never shrinks, so that each measurement needs a process of its own.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, __file__, shapes, dtype]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

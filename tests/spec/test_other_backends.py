@@ -1,6 +1,6 @@
-"""Array libraries that the reference has no word about: they follow the standard, and that is enough.
+"""Check array libraries for which the reference has no code: the array API standard is enough.
 
-What works on which library, and what does not, is in BACKENDS.md.
+BACKENDS.md says what works on which library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXTREMES = [[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e30, 1e25], [1e-30, 1e-30], [m
 
 
 def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
-    """Gradients with many zeros."""
+    """Return gradients with many zeros."""
     random = np.random.default_rng(0)
     return [
         (random.standard_normal(shape) * (random.random(shape) < 0.3)).astype(dtype) for shape in [(30, 40), (500,)]
@@ -26,7 +26,7 @@ def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
 
 
 def assert_same(got: Any, wanted: Any, read: Any, ulps: int) -> None:
-    """Assert that arrays of another library hold what NumPy's hold, to so many roundings."""
+    """Assert that arrays of another library equal NumPy's within a number of roundings."""
     __tracebackhide__ = True
     for x, y in zip(got, wanted, strict=True):
         if y is None:
@@ -37,7 +37,7 @@ def assert_same(got: Any, wanted: Any, read: Any, ulps: int) -> None:
 
 
 def check(make: Any, read: Any, dtype: str) -> None:
-    """Everything that the reference does, beside the same on NumPy."""
+    """Run all functions of the reference, and compare the results with NumPy's."""
     __tracebackhide__ = True
     values = [*gradients(dtype), None]
     arrays = [None if x is None else make(x) for x in values]
@@ -48,7 +48,7 @@ def check(make: Any, read: Any, dtype: str) -> None:
     for norm_type in (0.5, 1, 2, 3, math.inf):
         got = [*clip_by_norm(arrays, 1.25, norm_type=norm_type), global_norm(arrays, norm_type=norm_type)]
         wanted = [*clip_by_norm(values, 1.25, norm_type=norm_type), global_norm(values, norm_type=norm_type)]
-        # Powers are each library's own, and with them either result of float64 may be off by 3 ulp.
+        # Each library computes powers in its own way: either result of float64 may be off by 3 ulp.
         assert_same(got, wanted, read, 6 if dtype == "float64" and norm_type in (0.5, 3) else 2)
     assert_same(clip_by_value(arrays, 0.5, -0.25), clip_by_value(values, 0.5, -0.25), read, 0)
     flags = {"weight": True, "bias": False}
@@ -75,9 +75,9 @@ def test_sparse(require: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "norm_type"), [("float64", 2), ("float32", 1), ("float32", 3)])
-def test_sparse_takes_time_for_the_elements_that_it_holds(require: Any, dtype: str, norm_type: float) -> None:
+def test_sparse_takes_time_only_for_stored_elements(require: Any, dtype: str, norm_type: float) -> None:
     sparse = require("sparse")
-    # Of this many elements nothing can be done for each.
+    # So many elements cannot be processed one by one.
     shape, places = (1 << 20, 1 << 20), np.array([[5, 1 << 19], [7, 3]])
     array = sparse.COO(places, np.array([3.0, -4.0], dtype), shape=shape)
 

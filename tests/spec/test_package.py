@@ -1,4 +1,4 @@
-"""The package as such: its public names, what importing it costs, and what it imports."""
+"""Check the public names of the package, and what importing it loads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_public_names() -> None:
         assert "Source:" in public.__doc__, f"{name} names no source"
 
 
-def test_every_module_names_what_it_offers() -> None:
+def test_every_module_lists_its_public_names() -> None:
     for module in pkgutil.iter_modules(gradclip_spec.__path__):
         if not module.ispkg:
             loaded = importlib.import_module(f"gradclip_spec.{module.name}")
@@ -61,7 +61,7 @@ def test_signatures() -> None:
 
 def run(program: str) -> str:
     """Return what a program prints in a fresh interpreter."""
-    # Compiled modules are kept, as they are where the package is installed.
+    # Compiled modules are kept, as in an installation.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, env=environment
@@ -70,7 +70,7 @@ def run(program: str) -> str:
 
 
 def test_importing_loads_numpy_and_array_api_compat_alone() -> None:
-    # What takes long to import, a framework or a compiler, is imported by the first call that needs it.
+    # Frameworks and compilers take long to import: the first call that needs one imports it.
     program = """
 import sys, numpy
 before = set(sys.modules)

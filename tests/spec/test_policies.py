@@ -1,4 +1,4 @@
-"""The policy objects: called on pairs, compared, printed, pickled."""
+"""Check the policy objects: they are called on pairs, compared, printed and pickled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradclip_spec import ClipByGlobalNorm, ClipByNorm, ClipByValue
 
 @dataclass(eq=False)
 class Parameter:
-    """A parameter as Paddle has them."""
+    """A parameter with the attributes of Paddle's."""
 
     need_clip: bool = True
 
@@ -64,7 +64,7 @@ def test_bad_arguments_are_refused_at_once() -> None:
     ("pairs", "error", "got"),
     [
         ([(1, 2, 3)], ValueError, "3 elements"),
-        # Two gradients of two elements each, which are no pairs.
+        # Two gradients of two elements each: they could be mistaken for pairs.
         ([np.array([3.0, 4.0]), np.array([6.0, 8.0])], TypeError, "ndarray"),
         ({"ab": np.ones(2)}, TypeError, "dict"),
         (["ab"], TypeError, "str"),
@@ -72,7 +72,7 @@ def test_bad_arguments_are_refused_at_once() -> None:
         ([("weight", [np.ones(2)])], TypeError, "list"),
     ],
 )
-def test_what_is_no_list_of_pairs(pairs: Any, error: Any, got: str) -> None:
+def test_anything_but_pairs_is_refused(pairs: Any, error: Any, got: str) -> None:
     for policy, _, _ in POLICIES:
         with pytest.raises(error, match=f"(pairs|each gradient).* {got}"):
             policy(pairs)

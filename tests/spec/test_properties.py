@@ -1,4 +1,4 @@
-"""Properties that hold for any gradients of any library, drawn by the strategies of the array API's own test suite."""
+"""Check properties of gradients drawn by Hypothesis: they hold for any gradients of any library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMATS = {
 
 
 def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
-    """Have a property tried at once: on fewer examples where each is compiled, or a graph, of its own."""
+    """Try a property on drawn examples; on fewer where each example is compiled or makes a graph."""
     count = 40 if backend.eager else 8
 
     def tried(function: Callable[..., None]) -> None:
@@ -44,7 +44,7 @@ def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = ma
     """Draw a list of arrays of one dtype, some empty, and None."""
     dtype = draw(st.sampled_from([dtype for dtype in backend.dtypes if largest > 2.0**15 or dtype != "float16"]))
     limit = min(largest, FORMATS[dtype][2])
-    # JAX computes with subnormal numbers as with zero.
+    # JAX treats subnormal numbers as zero.
     drawn_in = {"width": 64 if dtype == "float64" else 32, "allow_subnormal": backend.name != "jax"}
     elements = st.floats(-limit, limit, **drawn_in)
     if not finite:
@@ -58,13 +58,13 @@ def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = ma
 
 
 def flat(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
-    """All elements of all arrays in float64."""
+    """Return all elements of all arrays in float64."""
     parts = [backend.read(array).astype(np.float64).ravel() for array in arrays if array is not None]
     return np.concatenate([*parts, np.empty(0)])
 
 
 def number(backend: Any, total: Any) -> float:
-    """Read a norm; the norm of no array at all is NumPy's."""
+    """Read a norm; the norm of an empty list is a NumPy scalar."""
     return float(total if isinstance(total, np.ndarray) else backend.read(total))
 
 
@@ -74,17 +74,17 @@ def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
         dtype, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
         precision, smallest, _ = FORMATS[dtype]
-        # A subnormal element is off by up to half its own last place, however small the others are.
+        # A subnormal element is off by up to half of its last place, whatever the other elements are.
         slack = smallest * math.sqrt(flat(backend, arrays).size)
 
-        # Computed in float64, where the scaled-down elements cannot overflow but their squares may.
+        # The expected norm is computed in float64 from scaled elements: unscaled squares could overflow.
         after = flat(backend, clipped)
         largest = float(np.max(np.abs(after), initial=0.0)) or 1.0
         norm = largest * math.sqrt(float(np.sum((after / largest) ** 2)))
         assert norm <= threshold * (1 + 4 * precision) + slack or threshold >= number(backend, total)
 
 
-def test_what_is_not_above_the_threshold_comes_back_itself(backend: Any) -> None:
+def test_arrays_within_the_threshold_are_returned_themselves(backend: Any) -> None:
     @holds(backend, gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
@@ -119,7 +119,7 @@ def test_powers_of_two_scale_through(backend: Any) -> None:
         total = number(backend, global_norm(arrays))
         scaled = number(backend, global_norm([None if array is None else array * factor for array in arrays]))
 
-        # Each element may lose up to one last place of the subnormal numbers, and the norm be rounded once more.
+        # Each element may lose one last place of the subnormal numbers, and the norm is rounded once more.
         smallest = 2.0**-126 if backend.name == "jax" else max(FORMATS[dtype][1], 2.0**-149)
         lost = smallest * max(factor, 1) * math.sqrt(flat(backend, arrays).size)
         assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
@@ -147,12 +147,12 @@ def test_value_is_minimum_of_maximum(backend: Any) -> None:
         clipped = clip_by_value(arrays, upper, lower)
 
         with np.errstate(over="ignore"):
-            # Rounded to the gradients' dtype, as the bounds are.
+            # The bounds are rounded to the gradients' dtype, too.
             expected = backend.array(np.minimum(np.maximum(flat(backend, arrays), lower), upper), dtype)
         assert np.array_equal(flat(backend, clipped), flat(backend, [expected]), equal_nan=True)
 
 
-def test_nothing_comes_back_as_if_nan_had_not_been_there(backend: Any) -> None:
+def test_nan_reaches_every_result(backend: Any) -> None:
     @holds(backend, gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
     def check(drawn: Any, threshold: float, norm_type: float) -> None:
         _, arrays = drawn

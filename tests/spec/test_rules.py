@@ -1,4 +1,4 @@
-"""The rule book is well-formed, its page is in step with it, and what is not well-formed is refused."""
+"""Check that the rule book is well-formed, that SPEC.md matches it, and that malformed entries are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradclip_spec.rules.book import book
 
 ROOT = Path(__file__).parents[2]
 
-#: What an entry needs.
+#: The fields of the smallest valid entry.
 ENTRY: dict[str, Any] = {"id": "some-rule", "operations": ["value"], "level": "should", "statement": "It is so."}
 SOURCE = {"document": "001", "where": "1", "phrase": "It is so."}
 
@@ -27,7 +27,7 @@ def test_ids_are_operation_and_name() -> None:
         assert set(rule.name) <= set("abcdefghijklmnopqrstuvwxyz-"), rule.id
 
 
-def test_every_id_stands_once_and_every_theme_has_rules() -> None:
+def test_ids_are_unique_and_every_theme_has_rules() -> None:
     assert max(Counter(rule.id for rule in rules.load()).values()) == 1
     assert tuple(dict.fromkeys(rule.theme for rule in rules.load())) == rules.THEMES
 
@@ -48,7 +48,7 @@ def test_quotations_are_short_and_glossed() -> None:
         for source in rule.source:
             assert source.document in {"000", "001", "002", "003", "004"}, rule.id
             assert 0 < len(source.phrase.split()) <= 15, source
-            # Chinese has no spaces between its words, which are of two characters more often than not.
+            # Chinese has no spaces between words, and most words have two characters.
             assert sum(not character.isascii() for character in source.phrase) <= 40, source
             assert source.phrase.isascii() or source.gloss, f"{rule.id}: a quotation that is not English needs a gloss"
 
@@ -90,13 +90,13 @@ def test_a_repeated_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         rules.load.__wrapped__()
 
 
-def test_the_page_is_in_step_with_the_rules() -> None:
+def test_page_matches_the_rules() -> None:
     page = (ROOT / "SPEC.md").read_text(encoding="utf-8")
 
     assert page == book(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
 
 
-def test_the_page_holds_every_rule_with_its_quotations() -> None:
+def test_page_holds_every_rule_with_its_quotations() -> None:
     page = book()
     for rule in rules.load():
         assert page.count(f"**`{rule.id}`** ({rule.level})") == 1
@@ -104,7 +104,7 @@ def test_the_page_holds_every_rule_with_its_quotations() -> None:
         assert all(source.phrase in page for source in rule.source)
 
 
-def test_the_page_is_printed_in_utf_8_whatever_the_terminal() -> None:
+def test_page_is_printed_in_utf_8_on_any_terminal() -> None:
     command = [sys.executable, "-m", "gradclip_spec.rules"]
     printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONIOENCODING": "ascii"})
 

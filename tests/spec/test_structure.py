@@ -1,4 +1,4 @@
-"""Trees of gradients, and which of their arrays are included."""
+"""Check trees of gradients, and the selection of their arrays by `need_clip`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def four() -> Any:
     return np.array([4.0])
 
 
-def test_a_single_array_comes_back_as_one() -> None:
+def test_single_array_is_returned_as_an_array() -> None:
     clipped, total = clip_by_global_norm(four(), 2.0)
 
     assert isinstance(clipped, np.ndarray)
@@ -90,7 +90,7 @@ def test_nested_trees_take_nested_flags_and_paths(require: Any) -> None:
     assert dict(seen) == {"layer.weight": [3.0], "layer.bias": [4.0], "head.1": [4.0]}
 
 
-def test_containers_of_other_types_keep_theirs_where_they_are_flat(require: Any) -> None:
+def test_flat_containers_of_other_types_keep_their_type(require: Any) -> None:
     require("optree")
     pair, _ = clip_by_global_norm(Pair(three(), four()), 2.5)
     ordered, _ = clip_by_global_norm(OrderedDict(b=three(), a=four()), 2.5)
@@ -99,7 +99,7 @@ def test_containers_of_other_types_keep_theirs_where_they_are_flat(require: Any)
     assert (type(ordered), list(ordered), ordered["a"].tolist()) == (OrderedDict, ["b", "a"], [2.0])
 
 
-def test_a_flag_where_there_is_no_gradient_is_not_looked_at(require: Any) -> None:
+def test_flag_of_a_missing_gradient_is_ignored(require: Any) -> None:
     require("optree")
     for flag in (True, None):
         assert float(global_norm([three(), None], need_clip=iter([True, flag]))) == 3.0
@@ -108,13 +108,13 @@ def test_a_flag_where_there_is_no_gradient_is_not_looked_at(require: Any) -> Non
 
 
 def nested(value: Any, levels: int) -> Any:
-    """Return a value inside of so many lists."""
+    """Return a value nested in a number of lists."""
     for _ in range(levels):
         value = [value]
     return value
 
 
-def test_a_tree_that_is_nested_too_deep_is_refused() -> None:
+def test_tree_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(ValueError, match="`grads` is nested too deep"):
         global_norm(nested(three(), 2_000))
 
@@ -128,7 +128,7 @@ def test_flags_that_are_nested_too_deep_are_refused(grads: Any, flags: Any) -> N
         global_norm(made, need_clip=flags)
 
 
-def test_containers_of_others_without_optree_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_container_without_optree_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "optree", None)
@@ -142,7 +142,7 @@ def test_containers_of_others_without_optree_say_what_to_install(monkeypatch: py
             global_norm(grads)
 
 
-def test_an_array_that_stands_twice_is_scaled_in_both_places(backend: Any) -> None:
+def test_repeated_array_is_scaled_in_both_places(backend: Any) -> None:
     for dtype in backend.dtypes:
         array, other = backend.array([3.0], dtype), backend.array([3.0], backend.dtypes[0])
         for policy in (ClipByNorm(1.5), ClipByGlobalNorm(3.0)):
@@ -172,8 +172,8 @@ def test_excluded_arrays_may_be_integers() -> None:
 
 
 @pytest.mark.array_library("jax")
-def test_an_excluded_derivative_by_an_integer_does_not_decide_the_library(require: Any) -> None:
-    # JAX has an array of NumPy for it.
+def test_excluded_derivative_by_an_integer_does_not_select_the_library(require: Any) -> None:
+    # JAX represents it by a NumPy array.
     jax = require("jax")
     nothing = np.zeros(3, jax.dtypes.float0)
     for clip in (clip_by_norm, clip_by_value):
@@ -190,7 +190,7 @@ def test_an_excluded_derivative_by_an_integer_does_not_decide_the_library(requir
     assert clip_by_norm([nothing], 1.0, need_clip=[False])[0] is nothing
 
 
-def test_the_predicate_sees_paths_and_arrays_but_no_none() -> None:
+def test_predicate_gets_paths_and_arrays_but_never_none() -> None:
     seen = []
 
     def included(path: Any, array: Any) -> bool:
@@ -224,7 +224,7 @@ def test_flags_of_other_keys(keys: str) -> None:
 
 
 @pytest.mark.parametrize("flag", [1, None, "yes", 0.0])
-def test_flags_that_are_no_bool(flag: Any) -> None:
+def test_flags_that_are_not_bool(flag: Any) -> None:
     with pytest.raises(TypeError, match="True or False"):
         global_norm([three(), four()], need_clip=[True, flag])
     with pytest.raises(TypeError, match="True or False"):

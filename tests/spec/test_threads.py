@@ -1,4 +1,4 @@
-"""Large arrays on several threads: the same results as on one, and nothing that a thread of one's own may not do."""
+"""Check large arrays on several threads: the results are those of one thread, and no thread outlives its call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from gradclip_spec import clip_by_global_norm, global_norm
 from gradclip_spec.kernels import threads
 
-#: Elements that are worth a thread, in arrays that cannot be divided evenly.
+#: Shapes with enough elements for several threads, which cannot be divided evenly.
 SHAPES: list[tuple[int, ...]] = [(1_000_001,), (300, 401), (7,), (), (1_200_003,), (64, 64)]
 
 
 def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
-    """Return arrays of these shapes, with a part of one that does not lie in one piece."""
+    """Return arrays of these shapes, and a view of one that is not contiguous."""
     random = np.random.default_rng(5)
     arrays = [np.asarray(random.standard_normal(shape).astype(dtype)) for shape in SHAPES]
     return [*arrays, random.standard_normal((70, 30, 40)).astype(dtype)[:, ::2, 1:]]
@@ -30,7 +30,7 @@ def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
 
 @pytest.fixture(params=["compiled", "plain"])
 def loops(request: pytest.FixtureRequest, use_loops: Any) -> str:
-    """Run a test with compiled loops, and without."""
+    """Run a test with compiled loops and with plain ones."""
     use_loops(request.param)
     return str(request.param)
 
@@ -49,7 +49,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
     assert len(seen) == 1
 
 
-def test_work_is_really_spread() -> None:
+def test_work_is_spread_over_threads() -> None:
     names: dict[int, str] = {}
     meeting = threading.Barrier(3, timeout=60)
 
@@ -64,7 +64,7 @@ def test_work_is_really_spread() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("sizes", [[], [100], [0, 0], [1000, 0, 0], [0, 1000], [1] * 7, [1, 1000, 1], [1 << 21, 5, 7]])
-def test_each_part_is_worked_on_once(sizes: list[int], count: int) -> None:
+def test_each_part_is_processed_once(sizes: list[int], count: int) -> None:
     done: list[int] = []
     threads.spread(lambda first, last: done.extend(range(first, last)), sizes, count)
     assert sorted(done) == list(range(len(sizes)))
@@ -87,26 +87,26 @@ def test_an_error_is_raised_after_all_threads_have_ended(failing: int) -> None:
     assert threading.active_count() == 1 or not any("work_on" in str(x) for x in threading.enumerate())
 
 
-def test_overflow_warns_of_nothing_in_any_thread(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overflow_gives_no_warning_in_any_thread(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     grads = [np.full(1_500_000, 1e30, np.float32) for _ in range(4)]
     assert float(global_norm(grads)) == pytest.approx(1e30 * 6_000_000**0.5, rel=2.0**-23)
     grads[3][-1] = np.inf
-    # NaN where infinity meets zero, in the last thread.
+    # In the last thread, infinity times zero is NaN.
     clipped, _ = clip_by_global_norm(grads, 1.0)
     assert np.isnan(clipped[3][-1])
 
 
-def test_two_threads_never_write_to_one_element(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_two_threads_write_to_one_element(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for count in ("1", "4"):
         monkeypatch.setenv("OMP_NUM_THREADS", count)
         memory = np.full((1 << 22) + 2, 2.0, np.float32)
         clip_by_global_norm([memory[: (1 << 21) + 1], memory[1 << 21 :]], 1.0, inplace=True)
-        # The element that both hold is scaled twice.
+        # The element that both arrays hold is scaled twice.
         assert memory[1 << 21] == pytest.approx(memory[0] ** 2 / 2, rel=1e-6)
 
 
-def test_other_threads_start_none() -> None:
+def test_other_threads_start_no_threads() -> None:
     counts: list[int] = []
     thread = threading.Thread(target=lambda: counts.append(threads.count_available()))
     thread.start()
@@ -115,13 +115,13 @@ def test_other_threads_start_none() -> None:
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("3", 3), ("4,2", 4), (" 2 , 1", 2)])
-def test_as_many_as_the_environment_says(value: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_the_number_of_threads(value: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert threads.count_available() == count
 
 
 @pytest.mark.parametrize("value", ["", "0", "²", "many", ",2"])
-def test_values_that_are_no_number_of_threads_are_ignored(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_numbers_of_threads_are_ignored(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     default = threads.count_available()
     monkeypatch.setenv("OMP_NUM_THREADS", value)
@@ -129,14 +129,14 @@ def test_values_that_are_no_number_of_threads_are_ignored(value: str, monkeypatc
 
 
 @pytest.mark.parametrize(("text", "cores"), [("200000 100000", 2), ("150000 100000", 2), ("max 100000", None)])
-def test_the_quota_of_a_container(text: str, cores: int | None, tmp_path: Path) -> None:
+def test_quota_of_a_container_limits_the_threads(text: str, cores: int | None, tmp_path: Path) -> None:
     file = tmp_path / "cpu.max"
     file.write_text(text, encoding="ascii")
     assert threads._read_quota(file) == (cores or 1 << 20)
     assert threads._read_quota(tmp_path / "none") == 1 << 20
 
 
-def test_clips_where_no_thread_can_be_started(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_works_if_no_thread_can_be_started(loops: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
 
     def refuse(thread: threading.Thread) -> None:
@@ -191,8 +191,8 @@ atexit.register(lambda: print("same" if float(global_norm(grads)) == expected el
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("program", [FORKING, AT_EXIT], ids=["fork", "exit"])
-def test_a_forked_process_and_one_that_ends_clip_too(program: str) -> None:
-    # In a process of its own, because libraries with threads, once imported, warn of every fork.
+def test_forked_process_and_ending_process_can_clip(program: str) -> None:
+    # This runs in a process of its own: libraries with threads warn of every fork once they are imported.
     environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""`gradclip_spec.torch`: torch's own two functions, option by option, and where torch's go wrong."""
+"""Check `gradclip_spec.torch` against torch's own two functions, option by option, and where torch's fail."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def make(lists: Any, dtype: str) -> list[Any]:
 
 
 def agree(ours: list[Any], others: list[Any]) -> None:
-    """Assert that gradients agree to some roundings."""
+    """Assert that gradients agree within a few roundings."""
     __tracebackhide__ = True
     for x, y in zip(ours, others, strict=True):
         assert (x.grad is None) == (y.grad is None)
         if x.grad is not None:
             if not x.grad.isnan().any() and y.grad.isnan().any():
-                # In float16, torch's 1e-6 is not there beside a zero norm, and zero over zero is NaN.
+                # In float16, torch's 1e-6 rounds to zero. Beside a zero norm, the quotient is NaN.
                 continue
             eps = torch.finfo(x.dtype).eps
             torch.testing.assert_close(x.grad, y.grad, rtol=4 * eps, atol=4 * float(eps), equal_nan=True)
@@ -62,7 +62,7 @@ def test_clip_grad_norm_agrees_with_torchs(
     options = {"norm_type": norm_type, "error_if_nonfinite": error_if_nonfinite, "foreach": foreach}
     sizes = [x.grad.numel() for x in ours if x.grad is not None]
     if 0 in sizes and norm_type in (math.inf, "inf"):
-        # torch knows no largest element of none.
+        # torch has no maximum of an empty tensor.
         return
     refused = ""
     try:
@@ -107,7 +107,7 @@ def test_safe_where_torch_overflows() -> None:
         assert float(ours.grad[0]) == pytest.approx(min(values[0], 0.5**0.5))
 
 
-def test_one_parameter_a_generator_and_an_empty_one() -> None:
+def test_single_parameter_generator_and_empty_list() -> None:
     (one,) = make([[3.0, 4.0]], "float32")
     assert float(door.clip_grad_norm_(one, 1.0)) == 5.0
     assert one.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
@@ -128,7 +128,7 @@ def test_negative_thresholds_are_refused() -> None:
     assert parameters[0].grad.tolist() == [3.0, 4.0]
 
 
-# What of torch is private: each of these fails when torch changes it.
+# Private APIs of torch: each test fails when torch changes one.
 
 
 def test_private_transformations_and_levels() -> None:

@@ -1,4 +1,4 @@
-"""Torch tensors in a training loop, and those that are not plain: what cannot be clipped is refused before all."""
+"""Check torch tensors in a training loop, and special tensors: those that cannot be clipped are refused first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 CLIPS: list[Callable[..., Any]] = [clip_by_norm, clip_by_global_norm, clip_by_value]
 
 
-def test_a_training_loop_as_with_torch_itself() -> None:
+def test_training_loop_equals_that_of_torch() -> None:
     losses: dict[bool, list[float]] = {}
     for ours in (True, False):
         torch.manual_seed(3)
@@ -96,7 +96,7 @@ def test_parameters_are_refused(clip: Callable[..., Any], inplace: bool) -> None
 
 
 @pytest.mark.parametrize("clip", CLIPS)
-def test_in_place_where_torch_itself_would(clip: Any) -> None:
+def test_in_place_works_where_torch_allows_it(clip: Any) -> None:
     with torch.no_grad():
         clip([_leaf()], 1.0, inplace=True)
     with torch.inference_mode():
@@ -107,7 +107,7 @@ def test_in_place_where_torch_itself_would(clip: Any) -> None:
     product.sum().backward()
     assert parameter.grad is not None
     with pytest.raises(TypeError, match=r"at '0'"):
-        # Its coefficient would have to be recorded.
+        # Autograd would have to record the coefficient.
         clip([torch.ones(2, 3).unbind()[0], _leaf() * 2], 1.0, inplace=True)
     whole = torch.ones(4, 6, 5)
     for view in (whole[::2, 1:], whole.transpose(0, 2), whole[:, :1].permute(2, 1, 0), whole[..., 0], whole[:0, ::2]):
@@ -148,13 +148,13 @@ def test_nested_tensors_are_refused(clip: Any, layout: Any) -> None:
         clip([first, nested], 1.0, inplace=True)
 
     assert first.tolist() == [30.0]
-    # What the message names is what helps.
+    # The method that the message names makes the call succeed.
     assert clip_by_norm([first, *nested.unbind()], 9.0)[0].tolist() == [9.0]
     assert clip_by_norm([first, nested.to_padded_tensor(0.0)], 9.0)[1].shape == (2, 3)
 
 
 @pytest.mark.parametrize("clip", CLIPS)
-def test_in_place_each_tensor_comes_back_itself_beside_one_of_a_subclass(clip: Any) -> None:
+def test_in_place_returns_the_same_tensors_beside_a_subclass(clip: Any) -> None:
     class Named(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
         pass
 
@@ -167,15 +167,15 @@ def test_in_place_each_tensor_comes_back_itself_beside_one_of_a_subclass(clip: A
     assert float(grads[1].max()) <= 1.0
 
 
-#: The second is rounded by nearly half a unit in the last place in float32.
+#: Rounding the second coefficient to float32 costs nearly half a unit in the last place.
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
-def test_whichever_way_a_product_is_made(threshold: float) -> None:
+def test_version_counter_and_strides_are_right_for_any_coefficient(threshold: float) -> None:
     weight = torch.ones(1000, requires_grad=True)
     grad = torch.zeros(1000)
     grad[3] = 1.0
     loss = (weight * grad).sum()
     clip_by_global_norm([grad], threshold, inplace=True)
-    # Torch knows that it was written into.
+    # Torch's version counter shows that the tensor was written into.
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
     images = torch.zeros(1, 2, 3, 4).to(memory_format=torch.channels_last)
@@ -184,7 +184,7 @@ def test_whichever_way_a_product_is_made(threshold: float) -> None:
     assert clipped.stride() == images.stride()
 
 
-def test_half_precision_with_a_tiny_coefficient_in_little_memory() -> None:
+def test_tiny_coefficient_of_half_precision_takes_little_memory() -> None:
     for tensor in (torch.zeros(1 << 20, dtype=torch.bfloat16), torch.zeros(64, 64, dtype=torch.bfloat16).T[::2]):
         tensor[0] = 1.0
         norm = float(global_norm(tensor))
@@ -194,8 +194,8 @@ def test_half_precision_with_a_tiny_coefficient_in_little_memory() -> None:
 
 @pytest.mark.parametrize("size", [3, 20_000, 200_000])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_tensors_whose_sign_is_kept_apart(size: int, dtype: str) -> None:
-    # As the imaginary part of a conjugate is.
+def test_tensors_with_lazy_negation(size: int, dtype: str) -> None:
+    # The imaginary part of a conjugate is such a tensor.
     tensor = torch._neg_view(torch.full((size,), 2.0, dtype=getattr(torch, dtype)))
     assert tensor.is_neg()
 
@@ -205,7 +205,7 @@ def test_tensors_whose_sign_is_kept_apart(size: int, dtype: str) -> None:
     torch.testing.assert_close(clip_by_norm(tensor, math.sqrt(size)), -torch.ones_like(tensor.resolve_neg()))
 
 
-def test_a_norm_that_requires_grad_may_be_refused_where_warnings_are_errors() -> None:
+def test_norm_that_requires_grad_may_be_refused_if_warnings_are_errors() -> None:
     for value in (math.nan, 3.0):
         grads = [torch.tensor([value], requires_grad=True)]
         if math.isnan(value):
@@ -220,7 +220,7 @@ def test_a_norm_that_requires_grad_may_be_refused_where_warnings_are_errors() ->
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("threshold", [1.0, 1e-42, 1e-45])
 def test_coefficients_that_float32_does_not_hold(inplace: bool, threshold: float) -> None:
-    # Of one the rounding to float32 is nearly half a unit in the last place; the others are below its normal numbers.
+    # One coefficient is rounded to float32 by nearly half a unit. The others are below its normal numbers.
     values = np.asarray([1 + 2.0**-23, -2.0, 0.5], np.float32)
     norm = float(np.sqrt(np.sum(values.astype(float) ** 2)))
     wanted = (values.astype(float) * (threshold / norm)).astype(np.float32)
@@ -229,7 +229,7 @@ def test_coefficients_that_float32_does_not_hold(inplace: bool, threshold: float
     assert (np.abs(clipped.numpy().astype(float) - wanted) <= spacing).all()
 
 
-def test_the_norm_is_where_the_included_arrays_are() -> None:
+def test_norm_is_on_the_device_of_the_included_arrays() -> None:
     elsewhere = torch.empty(2, device="meta")
     for requires_grad in (False, True):
         grads = [elsewhere, torch.tensor([3.0, 4.0], requires_grad=requires_grad)]

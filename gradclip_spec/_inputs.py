@@ -5,65 +5,69 @@ the argument, says what was given, and says what to give instead. They run befor
 """
 
 import functools
+import itertools
 import math
 import numbers
 import reprlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, ValuesView
 from typing import Any, ParamSpec, TypeVar, cast
 
 import array_api_compat
 import numpy as np
 
-__all__ = [
-    "Tree",
-    "check_bounds",
-    "check_number",
-    "check_switches",
-    "explain_names",
-    "pick_each_type",
-]
+__all__ = ["Tree", "check_bounds", "check_number", "check_switches", "explain_names", "pick_each_type"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: What other libraries call an argument, and what it is called here.
+#: What other libraries call an argument, by what it is called here.
 _OTHER_NAMES = {
-    **dict.fromkeys(("max_norm", "max_grad_norm", "threshold", "c"), "clip_norm"),
-    **dict.fromkeys(("clip_value", "max_value", "clip_value_max", "max_delta", "upper"), "max"),
-    **dict.fromkeys(("min_value", "clip_value_min", "lower"), "min"),
-    **dict.fromkeys(("p", "ord", "norm"), "norm_type"),
-    **dict.fromkeys(("epsilon",), "eps"),
-    **dict.fromkeys(("in_place", "out"), "inplace"),
-    **dict.fromkeys(("check_isfinite", "error_on_nonfinite"), "error_if_nonfinite"),
-    **dict.fromkeys(("mask", "exclude", "need_clips", "param_filter"), "need_clip"),
+    "clip_norm": ("max_norm", "max_grad_norm", "threshold", "c"),
+    "max": ("clip_value", "max_value", "clip_value_max", "max_delta", "upper"),
+    "min": ("min_value", "clip_value_min", "lower"),
+    "norm_type": ("p", "ord", "norm"),
+    "eps": ("epsilon",),
+    "inplace": ("in_place", "out"),
+    "error_if_nonfinite": ("check_isfinite", "error_on_nonfinite"),
+    "need_clip": ("mask", "exclude", "need_clips", "param_filter"),
 }
 
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function answer a keyword of another library with its own name for it."""
     code = cast(Any, function).__code__
-    names = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+    names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not kwargs.keys() <= names:
-            raise TypeError(_explain(code.co_name, names, next(name for name in kwargs if name not in names)))
+        for name in kwargs:
+            if name not in names:
+                message = f"{code.co_name}() has no argument `{name}`; {_explain(names, name)}"
+                raise TypeError(message)
         return function(*args, **kwargs)
 
     return checked
 
 
-def _explain(function: str, names: Collection[str], name: str) -> str:
+def _explain(names: list[str], name: str) -> str:
     if name in ("grads", "parameters", "gradients", "t_list", "updates"):
-        return f"{function}() takes the gradients as its first argument, without a name; got `{name}=`"
+        return "the gradients are the first argument, without a name"
     if name == "foreach":
-        return f"{function}() has no argument `foreach`: it always works on all arrays together; leave it out"
-    own = _OTHER_NAMES.get(name)
-    hint = (
-        f"here it is called `{own}`" if own in names else f"it has {', '.join(f'`{each}`' for each in sorted(names))}"
-    )
-    return f"{function}() has no argument `{name}`; {hint}"
+        return "it always works on all arrays together; leave it out"
+    own = next((own for own in names if name in _OTHER_NAMES[own]), None)
+    return f"here it is called `{own}`" if own else f"it has {', '.join(f'`{each}`' for each in names)}"
+
+
+#: What each number must be, and what to give instead of one that is not.
+_WANTED = {
+    "clip_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
+    "max_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
+    "eps": ("a finite number that is zero or more", "leave it out for the plain formula"),
+    "norm_type": ("a number above zero", "use 2, 1 or float('inf')"),
+    "max": ("a number", ""),
+    "min": ("a number", ""),
+}
 
 
 def check_number(name: str, value: Any) -> float:
@@ -72,10 +76,8 @@ def check_number(name: str, value: Any) -> float:
     # A bool is a number to Python; as a threshold it is a mistake, usually one argument too far to the left.
     # A duration is one to NumPy.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
-        message = (
-            f"`{name}` must be {wanted}, got {value!r} of type {type(value).__name__}; convert it with float(), "
-            f"outside of what is traced"
-        )
+        got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of what is traced"
+        message = f"`{name}` must be {wanted}, got {got}"
         raise TypeError(message)
     try:
         # Zero without a sign, which would be that of every element.
@@ -97,30 +99,16 @@ def check_number(name: str, value: Any) -> float:
     return math.inf if name == "norm_type" and number > 2.0**60 else number
 
 
-_WANTED = {
-    **dict.fromkeys(
-        ("clip_norm", "max_norm"), ("a number that is zero or more", "infinity is the threshold that clips nothing")
-    ),
-    "eps": ("a finite number that is zero or more", "leave it out for the plain formula"),
-    "norm_type": ("a number above zero", "use 2, 1 or float('inf')"),
-    **dict.fromkeys(("max", "min"), ("a number", "")),
-}
-
-
 def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     """Return the lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
     upper = check_number("max", max)
-    if min is None and not max >= 0:
-        message = (
-            f"`max` must be zero or more when `min` is left to be its negative, got {_show(max)}; give `min` as well"
-        )
-        raise ValueError(message)
     lower = -upper if min is None else check_number("min", min)
+    if min is None and not max >= 0:
+        message = f"`max` must be zero or more when `min` is left to be its negative, got {_show(max)}; give both"
+        raise ValueError(message)
     if min is not None and not min <= max:
-        message = (
-            f"`min` must be at most `max` and neither may be NaN, got min={_show(min)} and max={_show(max)}; `max` "
-            f"comes first"
-        )
+        got = f"min={_show(min)} and max={_show(max)}; `max` comes first"
+        message = f"`min` must be at most `max` and neither may be NaN, got {got}"
         raise ValueError(message)
     return lower, upper
 
@@ -149,17 +137,10 @@ class Tree:
     """
 
     def __init__(self, grads: Any, need_clip: Any) -> None:
-        self._grads = grads
+        self._grads = list(grads) if isinstance(grads, Iterator | ValuesView) else grads
         self._structure: Any = None
-        if isinstance(grads, Iterator | ValuesView):
-            self._grads = grads = list(grads)
-        kind = type(grads)
-        # Flat, which nearly everyone has.
-        self._flat = kind in (list, tuple, dict) and all(
-            map(_is_leaf, pick_each_type(grads.values() if kind is dict else grads))
-        )
         #: Arrays, and None where there is no gradient.
-        self.leaves = list(grads.values() if kind is dict else grads) if self._flat else self._flatten()
+        self.leaves = self._flatten()
         existing = [index for index, leaf in enumerate(self.leaves) if leaf is not None]
         #: The indices of the leaves that are included.
         self.indices = existing if need_clip is None else self._choose(existing, need_clip)
@@ -178,40 +159,40 @@ class Tree:
             leaves = list(self.leaves)
             for index, array in zip(self.indices, arrays, strict=True):
                 leaves[index] = array
-        if self._flat and type(self._grads) is list:
-            return leaves
         if self._structure is not None:
             return self._structure.unflatten(leaves)
-        return _fill(self._grads, leaves) if self._flat else _rebuild(self._grads, iter(leaves))
+        return _rebuild(self._grads, iter(leaves))
 
-    def describe(self, index: int) -> str:
+    def name(self, index: int) -> str:
+        """Return words for a leaf that an error is about."""
+        path = self._describe(index)
+        return f"the gradient at {path!r}" if path else "the gradient"
+
+    def _describe(self, index: int) -> str:
         """Return where a leaf stands: the keys and indices that lead to it, with dots between."""
-        return self._paths[index]
+        return ".".join(map(str, self._paths[index]))
 
     @functools.cached_property
-    def _paths(self) -> list[str]:
-        if self._structure is not None:
-            return [".".join(map(str, path)) for path in self._structure.paths()]
-        return [".".join(map(str, path)) for path in _list_paths(self._grads)]
+    def _paths(self) -> list[tuple[Any, ...]]:
+        return [path for path, _ in self._list_items(self._grads)]
 
     def _flatten(self) -> list[Any]:
         try:
-            leaves = list(_list_leaves(self._grads))
-            strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
-            return self._flatten_others(strange[0], leaves[0] is not self._grads) if strange else leaves
+            leaves = _list_leaves(self._grads)
         except RecursionError:
             message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
             raise ValueError(message) from None
-
-    def _flatten_others(self, strange: Any, holds: bool) -> list[Any]:
+        strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
+        if not strange:
+            return leaves
         try:
             import optree
         except ImportError:
-            kind = type(strange).__name__
+            kind = type(strange[0]).__name__
             message = (
                 f"`grads` must be an array, or a list, tuple or dict of arrays and None, nested or not; it "
-                f"{'holds' if holds else 'is'} {'an' if kind[0] in 'aeiou' else 'a'} {kind}; make a number an array, "
-                f"or install optree for other containers: pip install 'gradclip-spec[trees]'"
+                f"{'is' if strange[0] is self._grads else 'holds'} {'an' if kind[0] in 'aeiou' else 'a'} {kind}; make "
+                f"a number an array, or install optree for other containers: pip install 'gradclip-spec[trees]'"
             )
             raise TypeError(message) from None
         leaves, self._structure = optree.tree_flatten(self._grads, none_is_leaf=True)
@@ -219,41 +200,54 @@ class Tree:
 
     def _choose(self, existing: list[int], need_clip: Any) -> list[int]:
         if callable(need_clip):
-            return [
-                index
-                for index in existing
-                if _check_flag(
-                    need_clip(self.describe(index), self.leaves[index]), f"`need_clip` of {self.name(index)}"
-                )
-            ]
-        if isinstance(need_clip, set | frozenset) and all(isinstance(name, str) for name in need_clip):
-            return self._exclude(existing, need_clip)
-        try:
-            if self._structure is not None:
-                flags = self._structure.flatten_up_to(need_clip)
-            else:
-                flags = list(_list_flags(self._grads, need_clip))
-        except (ValueError, TypeError, RecursionError) as error:
-            message = (
-                f"`need_clip` must have the structure of the gradients, with True or False for each array: {error}"
-            )
-            raise ValueError(message) from error
-        return [index for index in existing if _check_flag(flags[index], f"the flag of {self.name(index)}")]
+            flags = {index: need_clip(self._describe(index), self.leaves[index]) for index in existing}
+        elif isinstance(need_clip, set | frozenset) and all(isinstance(name, str) for name in need_clip):
+            flags = self._exclude(need_clip)
+        else:
+            flags = self._match(need_clip)
+        for index in existing:
+            if not isinstance(flags[index], bool | np.bool_):
+                got = f"{reprlib.repr(flags[index])} of type {type(flags[index]).__name__}"
+                message = f"`need_clip` of {self.name(index)} must be True or False, got {got}"
+                raise TypeError(message)
+        return [index for index in existing if flags[index]]
 
-    def _exclude(self, existing: list[int], names: Collection[str]) -> list[int]:
-        """Return the indices of the leaves that neither have one of the names nor stand below one that has."""
-        excluded = {name: {i for i in existing if f"{self.describe(i)}.".startswith(f"{name}.")} for name in names}
+    def _exclude(self, names: Collection[str]) -> dict[int, bool]:
+        """Return False for the leaves that have one of the names, or stand below one that has."""
+        paths = [self._describe(index) for index in range(len(self.leaves))]
+        below = {
+            name: {index for index, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")} for name in names
+        }
         for name in sorted(names):
-            if not excluded[name] and name not in self._paths:
-                some = ", ".join(map(repr, self._paths[:5])) + (", ..." if len(self._paths) > 5 else "")
+            if not below[name]:
+                some = ", ".join(map(repr, paths[:5])) + (", ..." if len(paths) > 5 else "")
                 message = f"`need_clip` names {name!r} to be excluded, and no gradient is called that; there are {some}"
                 raise ValueError(message)
-        return [index for index in existing if not any(index in each for each in excluded.values())]
+        excluded = set().union(*below.values())
+        return {index: index not in excluded for index in range(len(paths))}
 
-    def name(self, index: int) -> str:
-        """Return words for a leaf that an error is about."""
-        path = self.describe(index)
-        return f"the gradient at {path!r}" if path else "the gradient"
+    def _match(self, flags: Any) -> dict[int, Any]:
+        """Return the flag that stands where each leaf does."""
+        flags = list(flags) if isinstance(flags, Iterator | ValuesView) else flags
+        try:
+            by_path = dict(self._list_items(flags))
+        except RecursionError:
+            by_path = {}
+        if by_path.keys() != set(self._paths):
+            message = (
+                f"`need_clip` must have the structure of the gradients, with True or False for each array; keys or "
+                f"lengths differ, got {reprlib.repr(flags)}"
+            )
+            raise ValueError(message)
+        return {index: by_path[path] for index, path in enumerate(self._paths)}
+
+    def _list_items(self, tree: Any) -> Iterable[tuple[Any, Any]]:
+        if self._structure is None:
+            return _list_items(tree)
+        import optree
+
+        paths, leaves, _ = optree.tree_flatten_with_path(tree, none_is_leaf=True)
+        return zip(paths, leaves, strict=True)
 
 
 def pick_each_type(values: Collection[Any]) -> list[Any]:
@@ -265,74 +259,45 @@ def _is_leaf(value: Any) -> bool:
     return value is None or bool(array_api_compat.is_array_api_obj(value))
 
 
-def _list_children(node: Any) -> list[Any] | None:
-    """Return what a container holds, None of anything else."""
-    kind = type(node)
-    if kind in (list, tuple) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-        return list(node)
-    return list(node.values()) if kind in (dict, OrderedDict, defaultdict) else None
+def _is_container(kind: type) -> bool:
+    known = (list, tuple, dict, OrderedDict, defaultdict)
+    return kind in known or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def _list_leaves(node: Any) -> Iterator[Any]:
-    children = None if _is_leaf(node) else _list_children(node)
-    if children is None:
-        yield node
+def _list_children(node: Any) -> list[Any]:
+    return list(node.values() if isinstance(node, dict) else node)
+
+
+def _list_leaves(node: Any) -> list[Any]:
+    if not _is_container(type(node)):
+        return [node]
+    children = _list_children(node)
+    if not any(map(_is_container, set(map(type, children)))):
+        # Thousands, most often.
+        return children
+    return [leaf for child in children for leaf in _list_leaves(child)]
+
+
+def _list_items(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield each leaf after the keys and indices that lead to it."""
+    if not _is_container(type(node)):
+        yield path, node
         return
-    for child in children:
-        yield from _list_leaves(child)
-
-
-def _list_keys(node: Any) -> Sequence[Any]:
-    return list(node) if isinstance(node, dict) else getattr(node, "_fields", range(len(node)))
-
-
-def _list_paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    children = None if _is_leaf(node) else _list_children(node)
-    if children is None:
-        yield path
-        return
-    for key, child in zip(_list_keys(node), children, strict=True):
-        yield from _list_paths(child, (*path, key))
+    keys = node if isinstance(node, dict) else getattr(node, "_fields", itertools.count())
+    for key, child in zip(keys, _list_children(node), strict=False):
+        yield from _list_items(child, (*path, key))
 
 
 def _rebuild(node: Any, leaves: Iterator[Any]) -> Any:
-    children = None if _is_leaf(node) else _list_children(node)
-    return next(leaves) if children is None else _fill(node, [_rebuild(child, leaves) for child in children])
-
-
-def _fill(node: Any, children: list[Any]) -> Any:
-    """Return a container like another, of other children."""
-    if type(node) is defaultdict:
+    """Return a tree like another, of other leaves."""
+    kind = type(node)
+    if not _is_container(kind):
+        return next(leaves)
+    if kind is list and not any(map(_is_container, set(map(type, node)))):
+        return list(itertools.islice(leaves, len(node)))
+    children = [_rebuild(child, leaves) for child in _list_children(node)]
+    if kind is defaultdict:
         return defaultdict(node.default_factory, zip(node, children, strict=True))
     if isinstance(node, dict):
-        return type(node)(zip(node, children, strict=True))
-    return type(node)(*children) if hasattr(node, "_fields") else type(node)(children)
-
-
-def _list_flags(node: Any, flags: Any) -> Iterator[Any]:
-    children = None if _is_leaf(node) else _list_children(node)
-    if children is None:
-        yield flags
-        return
-    if isinstance(node, dict):
-        if not isinstance(flags, dict) or flags.keys() != node.keys():
-            message = f"the gradients have the keys {list(node)}, got {reprlib.repr(flags)}"
-            raise ValueError(message)
-        flags = [flags[key] for key in node]
-    listed = list(flags) if isinstance(flags, list | tuple | Iterator | ValuesView) else None
-    if listed is None or len(listed) != len(children):
-        got = reprlib.repr(flags) if listed is None else f"one of length {len(listed)}"
-        message = f"the sequence of gradients has the length {len(children)}, got {got}"
-        raise ValueError(message)
-    for child, flag in zip(children, listed, strict=True):
-        yield from _list_flags(child, flag)
-
-
-def _check_flag(value: Any, what: str) -> bool:
-    if isinstance(value, list | tuple | dict):
-        message = f"`need_clip` must have the structure of the gradients, got {reprlib.repr(value)} for one array"
-        raise ValueError(message)
-    if not isinstance(value, bool | np.bool_):
-        message = f"{what} must be True or False, got {reprlib.repr(value)} of type {type(value).__name__}"
-        raise TypeError(message)
-    return bool(value)
+        return kind(zip(node, children, strict=True))
+    return kind(*children) if hasattr(kind, "_fields") else kind(children)

@@ -72,7 +72,17 @@ class ClipByValue(_Policy):
 
 
 @dataclass(frozen=True)
-class ClipByNorm(_Policy):
+class _ByThreshold(_Policy):
+    """A clip with a fixed threshold."""
+
+    clip_norm: float
+
+    def __post_init__(self) -> None:
+        """Refuse a bad threshold here, far from the training loop."""
+        check_number("clip_norm", self.clip_norm)
+
+
+class ClipByNorm(_ByThreshold):
     """Clip each gradient by its own norm, with a fixed threshold.
 
     Parameters
@@ -100,18 +110,11 @@ class ClipByNorm(_Policy):
     [('weight', array([0.6, 0.8])), ('bias', array([0.5]))]
     """
 
-    clip_norm: float
-
-    def __post_init__(self) -> None:
-        """Refuse a bad threshold here, far from the training loop."""
-        check_number("clip_norm", self.clip_norm)
-
     def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
         return clip_by_norm(gradients, self.clip_norm, need_clip=flags)
 
 
-@dataclass(frozen=True)
-class ClipByGlobalNorm(_Policy):
+class ClipByGlobalNorm(_ByThreshold):
     """Clip all gradients by their common norm, with a fixed threshold.
 
     Parameters
@@ -142,29 +145,23 @@ class ClipByGlobalNorm(_Policy):
     [('weight', array([0.6])), ('bias', array([0.8]))]
     """
 
-    clip_norm: float
-
-    def __post_init__(self) -> None:
-        """Refuse a bad threshold here, far from the training loop."""
-        check_number("clip_norm", self.clip_norm)
-
     def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
         return clip_by_global_norm(gradients, self.clip_norm, need_clip=flags)[0]
 
 
 def _take_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
-    wanted = "a policy is called on pairs (parameter, gradient), got"
+    wanted, hint = "a policy is called on pairs (parameter, gradient), got", "give e.g. zip(parameters, gradients)"
     if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
-        message = f"{wanted} a {type(pairs).__name__}; give e.g. the items of a dict, or zip(parameters, gradients)"
+        message = f"{wanted} a {type(pairs).__name__}; {hint}, or the items of a dict"
         raise TypeError(message)
     listed = list(pairs)
     for pair in listed:
         # An array of two rows can be taken apart, too.
         if not isinstance(pair, tuple | list):
-            message = f"{wanted} a {type(pair).__name__} among them; give e.g. zip(parameters, gradients)"
+            message = f"{wanted} a {type(pair).__name__} among them; {hint}"
             raise TypeError(message)
         if len(pair) != 2:
-            message = f"{wanted} one of {len(pair)} elements; give e.g. zip(parameters, gradients)"
+            message = f"{wanted} one of {len(pair)} elements; {hint}"
             raise ValueError(message)
     parameters, gradients = [pair[0] for pair in listed], [pair[1] for pair in listed]
     for gradient in pick_each_type(gradients):

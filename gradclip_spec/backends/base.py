@@ -202,20 +202,16 @@ class Backend:
     def _divide(self, clip_norm: float, norm: Norm) -> list[Array]:
         """Return numbers, zero or normal, whose product is `clip_norm / norm` if that is at most 1.
 
-        All but one are powers of two. Two to `exponent - norm.exponent` may be out of range, and is split. `missing`:
-        power of two by which the threshold lies below the middle of the exponent range. `first` takes as much of the
-        remaining exponent as keeps quotient * first normal; `second` takes the rest.
+        All but one are powers of two: two to `exponent - norm.exponent` may lie below every float, and is cut in three.
         """
-        xp, precision, largest = self.xp, self.format.precision, self.format.largest
+        xp, precision = self.xp, self.format.precision
         fraction, exponent = math.frexp(clip_norm)
-        missing = min(exponent + largest // 2, 0)
-        power = xp.clip(exponent - missing - norm.exponent, -2.0 * largest, largest / 2)
-        share = 3.0 / 4 * largest
-        first = power_of_two(xp, xp.clip(power, -share, largest / 2), precision)
-        second = power_of_two(xp, xp.clip(power + share, self.format.negligible_exponent, 0.0), precision)
+        power = xp.clip(exponent - norm.exponent, -2.3 * self.format.largest, self.format.largest / 2)
+        third = xp.floor(power / 3)
+        step = power_of_two(xp, third, precision)
         divisor = xp.where(norm.high == 0, xp.ones_like(norm.high), norm.high)
         quotient = divide(xp, xp.full_like(divisor, fraction), divisor, norm.low, precision)
-        return [quotient * first, second, *([xp.full_like(divisor, 2.0**missing)] if missing else [])]
+        return [quotient * power_of_two(xp, power - 2 * third, precision), step, step]
 
     def _add_eps(self, norm: Norm, eps: float) -> Norm:
         """Return the norm and `eps` together, with the exponent of the larger."""

@@ -1,10 +1,11 @@
 """Clips of arrays whose memory can be read and written: the few numbers that decide are Python's.
 
-A norm is a float, where squares of narrower elements were added in float64, or it is not finite; any other norm is an
-exact `Fraction`. So is the coefficient that is made of it, and comparing it with a threshold rounds nothing.
+A norm is a float, where squares of narrower elements were added in float64, or it is not finite; any other norm is a
+`Fraction`. So is the coefficient that is made of it, and comparing it with a threshold rounds nothing.
 """
 
 import contextlib
+import decimal
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -24,10 +25,12 @@ Number = float | Fraction
 
 #: Sums between these neither overflowed nor lost squares that underflow: beside them, `2**-1022` does not count.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
+#: More digits than any norm needs.
+_DIGITS = decimal.Context(prec=40)
 
 
-class InMemory:
-    """What NumPy arrays and torch tensors on the CPU have in common; with the methods of a `kernels.Memory`."""
+class InMemory(kernels.Memory):
+    """What NumPy arrays and torch tensors on the CPU have in common."""
 
     eager: bool | None = True
     has_float64 = True
@@ -50,40 +53,54 @@ class InMemory:
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
         """Return the p-norm of all elements of all arrays."""
-        if norm_type in (1, 2):
-            (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)  # type: ignore[arg-type]
-            if norm_type == 2 and not self.wide:
-                return math.sqrt(math.fsum(parts))
-            return self._finish(arrays, parts, int(norm_type))
-        largest = kernels.find_largest(self, arrays)  # type: ignore[arg-type]
-        if not 0 < largest < math.inf:
-            return largest
-        if norm_type == math.inf:
-            return Fraction(largest)
-        views = self.view([x for x, size in zip(arrays, self.measure(arrays), strict=True) if size])  # type: ignore[attr-defined]
-        return _take_root(plain.sum_other_powers(views, norm_type, largest), norm_type, largest)
+        return self._take_root(self.summarize(arrays, norm_type), norm_type)
 
     def norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
         """Return the p-norm of each array."""
         if norm_type not in (1, 2):
             return [self.norm([array], norm_type) for array in arrays]
-        sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide, each=True)  # type: ignore[arg-type]
-        return [self._finish([x], parts, int(norm_type)) for x, parts in zip(arrays, sums, strict=True)]
+        sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide, each=True)
+        powers = (self._check_range([x], parts, int(norm_type)) for x, parts in zip(arrays, sums, strict=True))
+        return [self._take_root(each, norm_type) for each in powers]
 
-    def _finish(self, arrays: Sequence[Array], parts: list[float], power: int) -> Number:
-        """Return the norm whose powers add up from these parts; sum them anew, scaled, if they have left the range."""
-        if not self.wide:
-            total = math.fsum(parts)
-            return math.sqrt(total) if power == 2 else total
-        if _SMALLEST < sum(parts) < _LARGEST:
-            return _root_exactly(parts, power)
-        largest = kernels.find_largest(self, arrays)  # type: ignore[arg-type]
+    def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
+        """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
+        if norm_type in (1, 2):
+            (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)
+            return self._check_range(arrays, parts, int(norm_type))
+        largest = kernels.find_largest(self, arrays)
+        if not 0 < largest < math.inf or norm_type == math.inf:
+            return PowerSum(largest, 0.0, 1.0, 0.0)
+        views = self.view([x for x, size in zip(arrays, self.measure(arrays), strict=True) if size])
+        unit = plain.find_unit(norm_type, largest)
+        return _add_up(plain.sum_other_powers(views, norm_type, unit), unit)
+
+    def _check_range(self, arrays: Sequence[Array], parts: list[float], power: int) -> PowerSum:
+        """Return the sum of powers that add up from these parts; sum them anew, scaled, if they have left the range."""
+        if not self.wide or _SMALLEST < sum(parts) < _LARGEST:
+            return _add_up(parts)
+        largest = kernels.find_largest(self, arrays)
         if not 0 < largest < math.inf:
-            return largest
+            return PowerSum(largest, 0.0, 1.0, 0.0)
         # Within what a float can be.
-        exponent = max(min(math.frexp(largest)[1], 1023), -1000)
-        (parts,) = kernels.sum_powers(self, arrays, power, True, 2.0**-exponent)  # type: ignore[arg-type]
-        return _root_exactly(parts, power) * Fraction(2) ** exponent
+        exponent = max(min(math.frexp(largest)[1], 1000), -1000)
+        (parts,) = kernels.sum_powers(self, arrays, power, True, 2.0**-exponent)
+        return _add_up(parts, exponent=exponent)
+
+    def _take_root(self, powers: PowerSum, norm_type: float) -> Number:
+        """Return the norm of which powers were summed: to `2**-120` of itself if p is 2, exactly if it is 1."""
+        high, low, divisor, exponent = powers
+        if not 0 < high < math.inf:
+            return float(high)
+        if norm_type == 2 and not self.wide:
+            return math.sqrt(high)
+        root = total = Fraction(high) + Fraction(low)
+        if norm_type == 2:
+            root = _root_exactly(total)
+        elif norm_type not in (1, math.inf):
+            digits = _DIGITS.add(decimal.Decimal(high), decimal.Decimal(low))
+            root = Fraction(_DIGITS.power(digits, _DIGITS.divide(1, decimal.Decimal(norm_type))))
+        return root * Fraction(divisor) * Fraction(2) ** int(exponent)
 
     def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`; of each norm in a list."""
@@ -98,40 +115,22 @@ class InMemory:
         """Return each array multiplied by one coefficient, or itself if that is 1."""
         if coefficient == 1:
             return list(arrays)
-        factor = (coefficient, 0.0, 1.0) if isinstance(coefficient, float) else _split(coefficient)
         targets = arrays if inplace else self.make_like(arrays)
-        kernels.scale(self, arrays, targets, [factor] * len(arrays))  # type: ignore[arg-type]
+        kernels.scale(self, arrays, targets, [_split(coefficient)] * len(arrays))
         return list(targets)
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by its own coefficient, or itself if that is 1."""
-        results = list(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != 1]
         some = [arrays[index] for index in changed]
         targets = some if inplace else self.make_like(some)
-        kernels.scale(self, some, targets, [_split(coefficients[index]) for index in changed])  # type: ignore[arg-type]
-        for index, target in zip(changed, targets, strict=True):
-            results[index] = target
-        return results
+        kernels.scale(self, some, targets, [_split(coefficients[index]) for index in changed])
+        results = dict(zip(changed, targets, strict=True))
+        return [results.get(index, array) for index, array in enumerate(arrays)]
 
     def total(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
         return self.xp.asarray(round_norm(norm, self.wide))
-
-    def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
-        norm = self.norm(arrays, norm_type)
-        if isinstance(norm, float):
-            exponent = math.frexp(norm)[1] if 0 < norm < math.inf else 0
-            norm = Fraction(norm) if math.isfinite(norm) else norm
-        if not isinstance(norm, Fraction) or norm_type == math.inf:
-            return PowerSum(float(round_norm(norm, True)), 0.0, 1.0, 0.0)
-        exponent = max(min(_find_exponent(norm), 1000), -900)
-        share = norm / Fraction(2) ** exponent
-        if norm_type not in (1, 2):
-            return PowerSum(1.0, 0.0, float(share), exponent) if share else PowerSum(0.0, 0.0, 1.0, 0.0)
-        power = share ** int(norm_type)
-        return PowerSum(float(power), float(power - Fraction(float(power))), 1.0, exponent)
 
     def adopt(self, norm: Norm) -> Number:
         """Return a norm that was made elsewhere."""
@@ -149,44 +148,27 @@ def round_norm(norm: Number, wide: bool) -> Array:
         return np.asarray(math.inf, np.float64 if wide else np.float32)
 
 
-def _find_exponent(number: Fraction) -> int:
-    return number.numerator.bit_length() - number.denominator.bit_length()
-
-
-def _root_exactly(parts: Sequence[float], power: int) -> Fraction:
-    """Return the root of a sum of squares, to `2**-120` of itself, or a sum of magnitudes, exactly."""
+def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0) -> PowerSum:
+    """Return the sum of powers that adds up from parts, as two floats."""
     high = math.fsum(parts)
-    total = Fraction(high) + Fraction(math.fsum([*parts, -high]))
-    if power == 1 or not total:
-        return total
+    return PowerSum(high, math.fsum([*parts, -high]) if high < math.inf else 0.0, divisor, exponent)
+
+
+def _root_exactly(number: Fraction) -> Fraction:
+    """Return the square root of a number above zero, to `2**-120` of itself; exactly if it is a fraction too."""
     # A power of two is under it: `numerator * 2**shift` has at least 256 bits, and `2**shift / denominator` has a root.
-    shift = max(256 - total.numerator.bit_length(), 0)
-    shift += (total.denominator.bit_length() - 1 + shift) % 2
-    half = (total.denominator.bit_length() - 1 + shift) // 2
-    return Fraction(math.isqrt(total.numerator << shift), 1 << half)
+    shift = max(256 - number.numerator.bit_length(), 0)
+    shift += (number.denominator.bit_length() - 1 + shift) % 2
+    half = (number.denominator.bit_length() - 1 + shift) // 2
+    return Fraction(math.isqrt(number.numerator << shift), 1 << half)
 
 
-def _take_root(parts: Sequence[float], norm_type: float, largest: float) -> Number:
-    """Return the p-th root of a sum of powers of what was divided by the largest magnitude, or by a power of two."""
-    fraction, exponent = math.frexp(largest)
-    high = np.float64(math.fsum(parts))
-    low = math.fsum([*parts, -high])
-    result = high ** (1 / norm_type)
-    # One step of Newton's: `1 / norm_type` is rounded, and the error of that grows with the logarithm of the sum.
-    correction = result * (((high - result**norm_type) + low) / (norm_type * high))
-    if not np.isfinite(result):
-        return math.inf
-    if not np.isfinite(correction):
-        correction = np.float64(0.0)
-    root = Fraction(float(result)) + Fraction(float(correction))
-    return root * Fraction(2 * fraction if norm_type > 50 else 1.0) * Fraction(2) ** (exponent - 1)
-
-
-def _split(coefficient: Number) -> tuple[float, float, float]:
+def _split(coefficient: Number) -> kernels.Factor:
     """Return a coefficient as a pair of floats and a power of two: a pair needs some bits above the smallest float."""
     if isinstance(coefficient, float):
         return coefficient, 0.0, 1.0
-    shift = max(0, min(1074, -900 - _find_exponent(coefficient)))
+    exponent = coefficient.numerator.bit_length() - coefficient.denominator.bit_length()
+    shift = max(0, min(1074, -900 - exponent))
     scaled = coefficient * 2**shift
     high = float(scaled)
     return high, float(scaled - Fraction(high)), 2.0**-shift

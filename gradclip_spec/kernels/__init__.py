@@ -1,9 +1,10 @@
 """Sums, maxima and products over the memory of many arrays, by compiled loops where numba is installed and gains.
 
-Whoever calls passes its arrays and a `Memory` that tells where they lie. Whether a loop is compiled depends on the
-number of arrays and elements alone, never on earlier calls, so that equal calls have equal results.
+Whoever calls is a `Memory`, which tells where arrays lie. Whether a loop is compiled depends on the number of arrays
+and elements alone, never on earlier calls, so that equal calls have equal results.
 """
 
+import ctypes
 import functools
 import importlib.util
 import math
@@ -16,9 +17,11 @@ import numpy as np
 
 from gradclip_spec.kernels import plain, threads
 
-__all__ = ["Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
+__all__ = ["Factor", "Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
 
 Array = Any
+#: A number `(high + low) * power`, where the last is a power of two.
+Factor = tuple[float, float, float]
 
 #: From so many elements, or arrays, on the compiled loops gain.
 MANY_ELEMENTS = 1 << 14
@@ -54,7 +57,7 @@ def load_compiled() -> Any:
 
         # What cannot be compiled for this machine fails here.
         nothing = np.zeros(0, np.int64)
-        compiled.find_largest(np.float16, nothing, nothing, np.zeros(0), 0, 0)
+        compiled.find_largest(np.float16, nothing, nothing, nothing, 0, 0)
     except Exception as error:  # noqa: BLE001 - numba raises errors of many kinds, and the plain loops serve instead
         message = (
             f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
@@ -66,34 +69,32 @@ def load_compiled() -> Any:
 
 
 def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
-    """Return the addresses of the first elements of NumPy arrays; to be called where loops are compiled.
+    """Return the addresses of the first elements of NumPy arrays.
 
-    NumPy takes a microsecond to tell one. In CPython the address stands in the array's object, after the header that
+    NumPy takes two microseconds to tell one. In CPython the address stands in the array's object, after the header that
     all objects have (`PyArrayObject` of NumPy's C API).
     """
-    addresses = np.fromiter(map(id, arrays), np.int64, len(arrays)) + object.__basicsize__
+    header, read = object.__basicsize__, ctypes.c_size_t.from_address
     if _objects_hold_addresses():
-        load_compiled().follow_addresses(addresses)
-        return list(addresses.tolist())
+        return [read(id(x) + header).value for x in arrays]
     return [x.__array_interface__["data"][0] for x in arrays]
 
 
 @functools.cache
 def _objects_hold_addresses() -> bool:
     probe = np.arange(7)[3:]
-    if sys.implementation.name != "cpython" or object.__basicsize__ != 16:
+    if sys.implementation.name != "cpython" or type(probe).__basicsize__ < object.__basicsize__ + 8:
         return False
-    address = np.asarray([id(probe) + 16], np.int64)
-    load_compiled().follow_addresses(address)
-    return bool(address[0] == probe.__array_interface__["data"][0])
+    address = ctypes.c_size_t.from_address(id(probe) + object.__basicsize__).value
+    return bool(address == probe.__array_interface__["data"][0])
 
 
 class _Chunks:
     """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
 
-    def __init__(self, name: str, indices: list[int], addresses: list[int], sizes: list[int]) -> None:
+    def __init__(self, name: str, owners: list[int], addresses: list[int], sizes: list[int]) -> None:
         self.kind = load_compiled().KINDS[name]
-        self.starts, self.sizes, self.owners = (np.asarray(x, np.int64) for x in (addresses, sizes, indices))
+        self.starts, self.sizes, self.owners = (np.asarray(x, np.int64) for x in (addresses, sizes, owners))
         if max(sizes) > plain.CHUNK:
             counts = -(-self.sizes // plain.CHUNK)
             within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -120,21 +121,25 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     if memory.shared_out is not None and memory.shared_out[0] is arrays:
         return memory.shared_out[1:]
     sizes = memory.measure(arrays)
-    if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
+    if _are_few(sizes) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
-    groups: dict[str, list[tuple[int, int]]] = {}
+    groups: dict[str, tuple[list[int], list[int], list[int]]] = {}
     rest = []
     for index, (size, (name, address)) in enumerate(zip(sizes, memory.locate(arrays), strict=True)):
         if size and address:
-            groups.setdefault(name, []).append((index, address))
+            group = groups.setdefault(name, ([], [], []))
+            group[0].append(index)
+            group[1].append(address)
+            group[2].append(size)
         elif size:
             rest.append(index)
-    chunks = []
-    for name, pairs in groups.items():
-        indices = [index for index, _ in pairs]
-        chunks.append(_Chunks(name, indices, [address for _, address in pairs], [sizes[index] for index in indices]))
+    chunks = [_Chunks(name, *group) for name, group in groups.items()]
     memory.shared_out = arrays, chunks, rest
     return chunks, rest
+
+
+def _are_few(sizes: list[int]) -> bool:
+    return len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS
 
 
 def sum_powers(
@@ -148,16 +153,16 @@ def sum_powers(
     compiled, rest = _share_out(memory, arrays)
     parts: list[list[float]] = [[] for _ in arrays] if each else [[]]
     for chunks in compiled:
-        sums, rests = np.empty(chunks.sizes.size), np.zeros(chunks.sizes.size)
+        sums = np.zeros((2, chunks.sizes.size))
         if exact:
-            chunks.run("sum_exactly", memory.count_threads(), power, factor, sums, rests)
+            chunks.run("sum_exactly", memory.count_threads(), power, factor, *sums)
         else:
-            chunks.run("sum_plainly", memory.count_threads(), power, sums)
+            chunks.run("sum_plainly", memory.count_threads(), power, sums[0])
         if each:
-            for owner, number, low in zip(chunks.owners.tolist(), sums.tolist(), rests.tolist(), strict=True):
-                parts[owner] += (number, low)
+            for owner, pair in zip(chunks.owners.tolist(), sums.T.tolist(), strict=True):
+                parts[owner] += pair
         else:
-            parts[0] += sums.tolist() + (rests.tolist() if exact else [])
+            parts[0] += sums[: 1 + exact].ravel().tolist()
     for place, some in [(i, [i]) for i in rest] if each else [(0, rest)] if rest else []:
         parts[place] += plain.sum_powers(memory.view([arrays[index] for index in some]), power, exact, factor)
     return parts
@@ -168,16 +173,14 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     compiled, rest = _share_out(memory, arrays)
     found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
     for chunks in compiled:
-        results = np.empty(chunks.sizes.size)
+        results = np.empty(chunks.sizes.size, np.int64)
         chunks.run("find_largest", memory.count_threads(), results)
-        found += results.tolist()
+        found += results.view(np.float64).tolist()
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
-def scale(
-    memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[tuple[float, float, float]]
-) -> None:
-    """Write each array times its factor `(high + low) * power`, a power of two, into another, which may be itself.
+def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[Factor]) -> None:
+    """Write each array times its factor into another, which may be itself.
 
     Compiled, elements are off by at most 0.51 units in the last place. Else those of narrower arrays by 0.51 if there
     are few elements, and by 1.5 if not; those of float64 by 1.5.
@@ -187,14 +190,11 @@ def scale(
     if others != rest:
         # What does not lie in one piece has another layout than its target.
         compiled, outs, rest = [], [], list(range(len(sources)))
-    columns = np.asarray(factors, np.float64).T.copy()
+    table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):
-        if out is chunks:
-            count = 1 if chunks.overlap() else memory.count_threads()
-            chunks.run("scale", count, *columns, chunks.owners)
-        else:
-            chunks.run("copy_scaled", memory.count_threads(), out.starts, *columns, chunks.owners)
-    precise = len(sources) < MANY_ARRAYS and sum(memory.measure(sources)) < MANY_ELEMENTS
+        count = 1 if out is chunks and chunks.overlap() else memory.count_threads()
+        chunks.run("scale", count, out.starts, table, chunks.owners)
+    precise = _are_few(memory.measure(sources))
     views = memory.view([sources[index] for index in rest])
     results = views if targets is sources else memory.view([targets[index] for index in rest])
     for index, source, target in zip(rest, views, results, strict=True):

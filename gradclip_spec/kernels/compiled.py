@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["KINDS", "copy_scaled", "find_largest", "follow_addresses", "scale", "sum_exactly", "sum_plainly"]
+__all__ = ["KINDS", "find_largest", "scale", "sum_exactly", "sum_plainly"]
 
 #: What stands for a dtype in the signature of a loop. NumPy has no bfloat16; its bits have the size of a uint16.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
@@ -53,15 +53,10 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def _emit(function: Callable[..., Any]) -> Any:
-    """Make a function that returns a signature, and what generates the code, callable in loops."""
-    return intrinsic(function)
-
-
-def _inline(function: Callable[..., Any]) -> Any:
-    """Compile a function into whoever calls it."""
-    return numba.njit(function, inline="always")
-
+#: Makes a function that returns a signature, and what generates the code, callable in loops.
+_emit: Callable[[Callable[..., Any]], Any] = intrinsic
+#: Compiles a function into whoever calls it.
+_inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 _I16, _I32 = ir.IntType(16), ir.IntType(32)
@@ -136,33 +131,6 @@ def _bits(context: Any, x: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@_emit
-def _float(context: Any, bits: Any) -> Any:
-    """Return the float64 of some bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], _DOUBLE)
-
-    return types.float64(types.int64), generate
-
-
-@_emit
-def _follow(context: Any, address: Any) -> Any:
-    """Return the address that is kept at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()))
-
-    return types.int64(types.int64), generate
-
-
-@_loop()
-def follow_addresses(addresses: Any) -> None:
-    """Replace each address by the one that is kept there."""
-    for index in range(addresses.size):
-        addresses[index] = _follow(addresses[index])
-
-
 @_loop(fastmath={"reassoc", "contract", "nsz"})
 def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first: int, last: int) -> None:
     """Sum the squares (`power` 2) or magnitudes (1) of each chunk in float64, in any order.
@@ -228,47 +196,30 @@ def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]
 
 @_loop()
 def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, last: int) -> None:
-    """Find the largest magnitude of each chunk; NaN if an element is NaN. Nothing is rounded."""
+    """Find the bits of the largest magnitude of each chunk, as float64; those of NaN if an element is NaN."""
     for chunk in range(first, last):
         address, found = starts[chunk], 0
         for index in range(sizes[chunk]):
             found = max(found, _bits(abs(_read(kind, address, index))))
-        results[chunk] = _float(found)
+        results[chunk] = found
 
 
 @_loop()
-def scale(
-    kind: Any, starts: Any, sizes: Any, highs: Any, lows: Any, powers: Any, owners: Any, first: int, last: int
-) -> None:
-    """Multiply the elements of each chunk in place; see `copy_scaled`."""
-    for chunk in range(first, last):
-        owner = owners[chunk]
-        _scale(kind, starts[chunk], starts[chunk], sizes[chunk], highs[owner], lows[owner], powers[owner])
-
-
-@_loop()
-def copy_scaled(
-    kind: Any,
-    starts: Any,
-    sizes: Any,
-    targets: Any,
-    highs: Any,
-    lows: Any,
-    powers: Any,
-    owners: Any,
-    first: int,
-    last: int,
-) -> None:
-    """Write the elements of each chunk, times the coefficient `(high + low) * power` of its owner, into another chunk.
+def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners: Any, first: int, last: int) -> None:
+    """Write the elements of each chunk, times the factor `(high + low) * power` of its owner, to where a target starts.
 
     Of narrower elements the product with `high` is made in float64 and rounded to float32, and then to the dtype. That
     is off by `2**-53 + 2**-24` of itself beside half a unit of float16 and bfloat16, by `2**-53` beside half a unit of
-    float32. Of float64, `high + low` is the coefficient to `2**-106` and the product of two words is rounded once. (A
+    float32. Of float64, `high + low` is the factor to `2**-106` and the product of two words is rounded once. (A
     result that is subnormal in float64 is rounded twice, which may take it to 0.75 units.)
     """
     for chunk in range(first, last):
-        owner = owners[chunk]
-        _scale(kind, starts[chunk], targets[chunk], sizes[chunk], highs[owner], lows[owner], powers[owner])
+        start, target, size, owner = starts[chunk], targets[chunk], sizes[chunk], owners[chunk]
+        if start == target:
+            # Told that both are one, the compiler need not expect that they overlap.
+            _scale(kind, start, start, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
+        else:
+            _scale(kind, start, target, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
 
 
 @_inline

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CHUNK", "View", "find_largest", "scale", "sum_other_powers", "sum_powers"]
+__all__ = ["CHUNK", "View", "find_largest", "find_unit", "scale", "sum_other_powers", "sum_powers"]
 
 View = np.ndarray[Any, Any]
 
@@ -104,21 +104,18 @@ def sum_exactly(x: View, power: int) -> list[float]:
     return [*np.sum(high, axis=1).tolist(), *np.sum(low, axis=1).tolist()]
 
 
-def sum_other_powers(views: Sequence[View], power: float, largest: float) -> list[float]:
-    """Return numbers whose sum is that of `(|x| / largest) ** power`, each power off by what NumPy's `power` is.
+def find_unit(power: float, largest: float) -> float:
+    """Return what magnitudes are divided by before they are raised to a power.
 
-    The largest magnitude, above zero, is replaced by the power of two below it, which divides without rounding, where
-    no sum can overflow for that; else the quotient's rounding is multiplied by `power`, and divided by it again when
-    the root is taken.
+    A power of two near the largest, above zero, which divides without rounding, where no sum can overflow for that;
+    else the largest itself: the quotient's rounding is multiplied by `power`, and divided by it again by the root.
     """
-    fraction, exponent = math.frexp(largest)
-    numbers = []
-    for parts in pack(views):
-        ratios = np.abs(np.ldexp(widen(parts), 1 - exponent))
-        if power > 50:
-            ratios /= 2 * fraction
-        numbers += sum_exactly(np.power(ratios, power), 1)
-    return numbers
+    return largest if power > 50 else math.ldexp(1.0, math.frexp(largest)[1] - 1)
+
+
+def sum_other_powers(views: Sequence[View], power: float, unit: float) -> list[float]:
+    """Return numbers whose sum is that of `(|x| / unit) ** power`, each power off by what NumPy's `power` is."""
+    return [number for parts in pack(views) for number in sum_exactly(np.power(np.abs(widen(parts)) / unit, power), 1)]
 
 
 def find_largest(x: View) -> float:

@@ -1,7 +1,5 @@
 """Work shared out among threads of Python, for loops that let go of its lock."""
 
-import collections
-import contextvars
 import functools
 import itertools
 import os
@@ -53,40 +51,29 @@ def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
         work(0, len(sizes))
         return
     cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads), "right").tolist()
-    ranges = collections.deque(itertools.pairwise([0, *cuts, len(sizes)]))
+    own, *others = itertools.pairwise([0, *cuts, len(sizes)])
     errors: list[BaseException] = []
 
-    def work_on() -> None:
-        while True:
-            try:
-                part = ranges.popleft()
-            except IndexError:
-                return
-            try:
-                work(*part)
-            except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
-                ranges.clear()
-                errors.append(error)
+    def work_on(first: int, last: int) -> None:
+        try:
+            work(first, last)
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
+            errors.append(error)
 
     helpers: list[threading.Thread] = []
     try:
-        for _ in range(threads - 1):
-            # In a copy of the context, where NumPy keeps what it does about overflow.
-            helper = threading.Thread(target=contextvars.copy_context().run, args=(work_on,), daemon=True)
+        for part in others:
+            helper = threading.Thread(target=work_on, args=part, daemon=True)
             try:
                 helper.start()
+                helpers.append(helper)
             except RuntimeError:
-                # No memory for another thread, or the interpreter shuts down: this thread does the rest.
-                break
-            helpers.append(helper)
-        work_on()
+                # No memory for another thread, or the interpreter shuts down.
+                work_on(*part)
+        work_on(*own)
     finally:
-        ranges.clear()
         for helper in helpers:
             helper.join()
     if errors:
-        try:
-            raise errors[0]
-        finally:
-            # The traceback holds this frame, which would keep the error, and with it the arrays.
-            errors.clear()
+        # Taken out, because the traceback holds this frame, which would keep the error, and with it the arrays.
+        raise errors.pop(0)

@@ -7,7 +7,7 @@ import math
 from typing import cast
 
 from gradclip_spec._arithmetic import round_to
-from gradclip_spec._inputs import Tree, check_bounds, check_number, check_switches, explain_names
+from gradclip_spec._inputs import Tree, check_bounds, check_number, explain_names
 from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
 from gradclip_spec.backends import choose_backend
 
@@ -78,7 +78,6 @@ def clip_by_value(
     {'bias': array([0. , 0.5])}
     """
     lower, upper = check_bounds(max, min)
-    check_switches(inplace=inplace)
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     with backend.context():
@@ -150,7 +149,6 @@ def clip_by_norm(
     clip_norm = check_number("clip_norm", clip_norm)
     norm_type = check_number("norm_type", norm_type)
     eps = check_number("eps", eps)
-    check_switches(inplace=inplace)
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     arrays = tree.pick_once() if inplace else tree.included
@@ -291,7 +289,6 @@ def clip_by_global_norm(
     clip_norm = check_number("clip_norm", clip_norm)
     norm_type = check_number("norm_type", norm_type)
     eps = check_number("eps", eps)
-    check_switches(error_if_nonfinite=error_if_nonfinite, inplace=inplace)
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     with backend.context():

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import array_api_compat
 import numpy as np
 
-__all__ = ["Tree", "check_bounds", "check_number", "check_switches", "explain_names", "pick_each_type"]
+__all__ = ["Tree", "check_bounds", "check_number", "explain_names"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,15 +35,21 @@ _OTHER_NAMES = {
 
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function answer a keyword of another library with its own name for it."""
+    """Make a function answer a keyword of another library with its own name for it, and refuse switches of other types.
+
+    One that is not True or False, but merely counts as such, is a mistake.
+    """
     code = cast(Any, function).__code__
     names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
+        for name, value in kwargs.items():
             if name not in names:
                 message = f"{code.co_name}() has no argument `{name}`; {_explain(names, name)}"
+                raise TypeError(message)
+            if name in ("inplace", "error_if_nonfinite") and not isinstance(value, bool):
+                message = f"`{name}` must be True or False, got {value!r}"
                 raise TypeError(message)
         return function(*args, **kwargs)
 
@@ -113,14 +119,6 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     return lower, upper
 
 
-def check_switches(**switches: Any) -> None:
-    """Refuse a switch that is not True or False, but something that merely counts as such."""
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            message = f"`{name}` must be True or False, got {value!r}"
-            raise TypeError(message)
-
-
 def _show(value: Any) -> str:
     try:
         return repr(value)
@@ -139,8 +137,16 @@ class Tree:
     def __init__(self, grads: Any, need_clip: Any) -> None:
         self._grads = list(grads) if isinstance(grads, Iterator | ValuesView) else grads
         self._structure: Any = None
-        #: Arrays, and None where there is no gradient.
-        self.leaves = self._flatten()
+        try:
+            #: Arrays, and None where there is no gradient.
+            self.leaves = _list_leaves(self._grads)
+        except RecursionError:
+            message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
+            raise ValueError(message) from None
+        for leaf in {type(leaf): leaf for leaf in self.leaves}.values():
+            if leaf is not None and not array_api_compat.is_array_api_obj(leaf):
+                self.leaves = self._flatten_others(leaf)
+                break
         existing = [index for index, leaf in enumerate(self.leaves) if leaf is not None]
         #: The indices of the leaves that are included.
         self.indices = existing if need_clip is None else self._choose(existing, need_clip)
@@ -176,23 +182,15 @@ class Tree:
     def _paths(self) -> list[tuple[Any, ...]]:
         return [path for path, _ in self._list_items(self._grads)]
 
-    def _flatten(self) -> list[Any]:
-        try:
-            leaves = _list_leaves(self._grads)
-        except RecursionError:
-            message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
-            raise ValueError(message) from None
-        strange = [leaf for leaf in pick_each_type(leaves) if not _is_leaf(leaf)]
-        if not strange:
-            return leaves
+    def _flatten_others(self, strange: Any) -> list[Any]:
         try:
             import optree
         except ImportError:
-            kind = type(strange[0]).__name__
+            kind = type(strange).__name__
             message = (
                 f"`grads` must be an array, or a list, tuple or dict of arrays and None, nested or not; it "
-                f"{'is' if strange[0] is self._grads else 'holds'} {'an' if kind[0] in 'aeiou' else 'a'} {kind}; make "
-                f"a number an array, or install optree for other containers: pip install 'gradclip-spec[trees]'"
+                f"{'is' if strange is self._grads else 'holds'} {'an' if kind[0] in 'aeiou' else 'a'} {kind}; make a "
+                f"number an array, or install optree for other containers: pip install 'gradclip-spec[trees]'"
             )
             raise TypeError(message) from None
         leaves, self._structure = optree.tree_flatten(self._grads, none_is_leaf=True)
@@ -250,28 +248,19 @@ class Tree:
         return zip(paths, leaves, strict=True)
 
 
-def pick_each_type(values: Collection[Any]) -> list[Any]:
-    """Return the first value of each type: a model has thousands of gradients, and one type of them."""
-    return [next(value for value in values if type(value) is kind) for kind in set(map(type, values))]
-
-
-def _is_leaf(value: Any) -> bool:
-    return value is None or bool(array_api_compat.is_array_api_obj(value))
-
-
-def _is_container(kind: type) -> bool:
+def _holds(kind: Any) -> bool:
     known = (list, tuple, dict, OrderedDict, defaultdict)
     return kind in known or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def _list_children(node: Any) -> list[Any]:
-    return list(node.values() if isinstance(node, dict) else node)
+#: Whether a type is one of a container that is taken apart here.
+_is_container: Callable[[Any], bool] = functools.cache(_holds)
 
 
 def _list_leaves(node: Any) -> list[Any]:
     if not _is_container(type(node)):
         return [node]
-    children = _list_children(node)
+    children = list(node.values() if isinstance(node, dict) else node)
     if not any(map(_is_container, set(map(type, children)))):
         # Thousands, most often.
         return children
@@ -284,7 +273,7 @@ def _list_items(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
         yield path, node
         return
     keys = node if isinstance(node, dict) else getattr(node, "_fields", itertools.count())
-    for key, child in zip(keys, _list_children(node), strict=False):
+    for key, child in zip(keys, node.values() if isinstance(node, dict) else node, strict=False):
         yield from _list_items(child, (*path, key))
 
 
@@ -293,9 +282,9 @@ def _rebuild(node: Any, leaves: Iterator[Any]) -> Any:
     kind = type(node)
     if not _is_container(kind):
         return next(leaves)
-    if kind is list and not any(map(_is_container, set(map(type, node)))):
-        return list(itertools.islice(leaves, len(node)))
-    children = [_rebuild(child, leaves) for child in _list_children(node)]
+    children = list(node.values() if isinstance(node, dict) else node)
+    nested = any(map(_is_container, set(map(type, children))))
+    children = [_rebuild(child, leaves) if nested else next(leaves) for child in children]
     if kind is defaultdict:
         return defaultdict(node.default_factory, zip(node, children, strict=True))
     if isinstance(node, dict):

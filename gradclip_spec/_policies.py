@@ -7,7 +7,7 @@ from typing import Any
 import array_api_compat
 
 from gradclip_spec._clip import clip_by_global_norm, clip_by_norm, clip_by_value
-from gradclip_spec._inputs import check_bounds, check_number, pick_each_type
+from gradclip_spec._inputs import check_bounds, check_number
 from gradclip_spec._typing import Array
 
 __all__ = ["ClipByGlobalNorm", "ClipByNorm", "ClipByValue"]
@@ -164,7 +164,7 @@ def _take_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
             message = f"{wanted} one of {len(pair)} elements; {hint}"
             raise ValueError(message)
     parameters, gradients = [pair[0] for pair in listed], [pair[1] for pair in listed]
-    for gradient in pick_each_type(gradients):
+    for gradient in {type(gradient): gradient for gradient in gradients}.values():
         if gradient is not None and not array_api_compat.is_array_api_obj(gradient):
             message = f"each gradient must be an array or None, got a {type(gradient).__name__}; pair each array"
             raise TypeError(message)

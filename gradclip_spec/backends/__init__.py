@@ -11,14 +11,14 @@ from typing import Any
 import array_api_compat
 
 from gradclip_spec._arithmetic import FORMATS
-from gradclip_spec._inputs import Tree, pick_each_type
+from gradclip_spec._inputs import Tree
 from gradclip_spec.backends.base import Backend
 from gradclip_spec.backends.numpy import NumPy, Sparse
 
 __all__ = ["choose_backend"]
 
 
-def choose_backend(tree: Tree, inplace: bool = False) -> Backend:
+def choose_backend(tree: Tree, inplace: bool = False) -> Any:
     """Return the backend of the included arrays of a tree; it is NumPy's if there is no array at all.
 
     Raises
@@ -30,46 +30,34 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Backend:
     backend = _make_backend(tree)
     if not FORMATS.keys() >= set(backend.dtypes.values()):
         index = next(i for i, x in enumerate(tree.included) if backend.dtypes[x.dtype] not in FORMATS)
-        message = (
-            f"gradients must be of dtype {', '.join(FORMATS)}, got {backend.dtypes[tree.included[index].dtype]} "
-            f"({tree.name(tree.indices[index])}); convert it first, or exclude it with `need_clip`"
-        )
+        got = f"{backend.dtypes[tree.included[index].dtype]} ({tree.name(tree.indices[index])}); convert it first"
+        message = f"gradients must be of dtype {', '.join(FORMATS)}, got {got}, or exclude it with `need_clip`"
         raise TypeError(message)
-    refusal = backend.find_refusal(tree.included)
-    if refusal:
-        message = (
-            f"gradients must be plain dense arrays, {tree.name(tree.indices[refusal[0]])} is {refusal[1]} first, or "
-            f"exclude it with `need_clip`"
-        )
-        raise TypeError(message)
-    refusal = backend.find_read_only(tree.included) if inplace else None
-    if refusal:
-        message = (
-            f"`inplace=True` needs arrays that can be written into; {tree.name(tree.indices[refusal[0]])} (a "
-            f"{_name_type(tree.included[refusal[0]])}) cannot, because {refusal[1]}; use `inplace=False`"
-        )
+    problem = backend.find_problem(tree.included, inplace)
+    if problem:
+        message = f"{problem[1].format(tree.name(tree.indices[problem[0]]))}, or exclude it with `need_clip`"
         raise TypeError(message)
     return backend
 
 
-def _make_backend(tree: Tree) -> Backend:
+def _make_backend(tree: Tree) -> Any:
     existing = [leaf for leaf in tree.leaves if leaf is not None]
     if len(tree.included) < len(existing):
         # The derivative by an integer, as JAX has it, is an array of NumPy that holds nothing.
         existing = [x for x in existing if getattr(getattr(x, "dtype", None), "names", None) != ("float0",)] or existing
-    representatives = pick_each_type(existing)
+    representatives = list({type(x): x for x in existing}.values())
     for x in representatives:
         if not array_api_compat.is_array_api_obj(x):
+            name = tree.name(next(i for i, leaf in enumerate(tree.leaves) if leaf is x))
+            hint = "make a number an array, take a container apart or register it with optree"
             message = (
-                f"gradients must be arrays of a library that array-api-compat knows, or None; "
-                f"{tree.name(next(i for i, leaf in enumerate(tree.leaves) if leaf is x))} is a {_name_type(x)}; make a "
-                f"number an array, take a container apart or register it with optree"
+                f"gradients must be arrays that array-api-compat knows, or None; {name} is a {_name_type(x)}; {hint}"
             )
             raise TypeError(message)
     namespaces = {array_api_compat.array_namespace(x) for x in representatives}
     if len(namespaces) > 1:
-        places = (next(i for i, leaf in enumerate(tree.leaves) if leaf is x) for x in representatives)
-        kinds = " and ".join(f"a {_name_type(tree.leaves[i])} ({tree.name(i)})" for i in sorted(places))
+        places = sorted(next(i for i, leaf in enumerate(tree.leaves) if leaf is x) for x in representatives)
+        kinds = " and ".join(f"a {_name_type(tree.leaves[i])} ({tree.name(i)})" for i in places)
         message = f"gradients must all be of one array library, got {kinds}; convert them to one first"
         raise TypeError(message)
     if not namespaces:
@@ -99,12 +87,16 @@ def _make_backend(tree: Tree) -> Backend:
     return kind(xp, tree.included, device)
 
 
-def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Backend:
+def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
     """Return the backend of torch tensors; `device` is where a norm over none of them is."""
-    from gradclip_spec.backends import torch
+    import torch
 
-    if torch.may_be_read(tensors):
-        return torch.InMemoryTorch(xp, tensors)
+    from gradclip_spec.backends.torch import InMemoryTorch, Torch
+    from gradclip_spec.backends.torch_private import is_watched
+
+    plain = not torch.compiler.is_compiling() and {type(x) for x in tensors} == {torch.Tensor} and not is_watched()
+    if plain and all(x.is_cpu and x.layout is torch.strided and not (x.requires_grad or x.is_nested) for x in tensors):
+        return InMemoryTorch(xp, tensors)
     if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
         from gradclip_spec.backends import torch_blocks
 
@@ -112,8 +104,8 @@ def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Backend:
             shards = [x.to_local() for x in tensors]
             return torch_blocks.Shards(xp, tensors, _choose_torch(xp, shards, device))
         if len({x.device for x in tensors}) > 1:
-            return torch_blocks.Devices(xp, tensors, torch.Torch(xp, tensors))
-    return torch.Torch(xp, tensors, device)
+            return torch_blocks.Devices(xp, tensors, Torch(xp, tensors))
+    return Torch(xp, tensors, device)
 
 
 def _name_type(x: Any) -> str:

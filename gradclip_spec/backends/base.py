@@ -23,9 +23,11 @@ import numpy as np
 from gradclip_spec._arithmetic import FORMATS, divide, drop_nonfinite, name_dtype, power_of_two, two_sum, unstack
 from gradclip_spec._norms import Norm, PowerSum, join, pack, simple_root, sum_of_powers, take_root
 
-__all__ = ["Backend", "Coefficient", "group_by"]
+__all__ = ["NO_WRITING", "Backend", "Coefficient", "group_by"]
 
 Array = Any
+#: What is said of an array that cannot be written into, and why it cannot.
+NO_WRITING = "`inplace=True` needs arrays that can be written into, and {} cannot be, because {}; use `inplace=False`"
 
 
 class Coefficient(NamedTuple):
@@ -79,14 +81,11 @@ class Backend:
         """Return whether there is float64 on the device."""
         return _supports_float64(self.xp, self.device)
 
-    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which array is no dense array of numbers, what it is, and the method that makes it one."""
-        return None
-
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which array cannot be written into, and why."""
-        reason = "arrays of its library cannot be written into"
-        return next(((i, reason) for i, x in enumerate(arrays) if not array_api_compat.is_writeable_array(x)), None)
+    def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
+        """Return which array cannot be clipped, or not in place, and why, with a gap for its name."""
+        reason = NO_WRITING.format("{}", "arrays of its library cannot be written into")
+        some = (index for index, x in enumerate(arrays) if inplace and not array_api_compat.is_writeable_array(x))
+        return next(((index, reason) for index in some), None)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""

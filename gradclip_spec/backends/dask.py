@@ -34,16 +34,12 @@ class Dask(Backend):
         super().__init__(xp, arrays)
         self.choose = choose
 
-    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which array has chunks that are refused, and what they are."""
+    def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
+        """Return which array has chunks that are refused; no array can be written into."""
         for index, x in enumerate(arrays):
             if isinstance(x._meta, np.ma.MaskedArray):
-                return index, "a masked array; fill what is masked (`filled`)"
-        return None
-
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return that no array can be written into."""
-        return (0, "arrays of its library cannot be written into") if arrays else None
+                return index, "{} is a masked array; fill what is masked (`filled`) first"
+        return super().find_problem(arrays, inplace)
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
         """Return each index alone, so that no array waits for another."""

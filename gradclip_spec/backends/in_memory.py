@@ -18,13 +18,15 @@ from gradclip_spec._arithmetic import name_dtype
 from gradclip_spec._norms import Norm, PowerSum
 from gradclip_spec.kernels import plain
 
-__all__ = ["InMemory", "round_norm"]
+__all__ = ["ONE", "InMemory"]
 
 Array = Any
 Number = float | Fraction
 
 #: Sums between these neither overflowed nor lost squares that underflow: beside them, `2**-1022` does not count.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
+#: The coefficient that leaves arrays as they are.
+ONE: kernels.Factor = (1.0, 0.0, 1.0)
 #: More digits than any norm needs.
 _DIGITS = decimal.Context(prec=40)
 
@@ -44,8 +46,11 @@ class InMemory(kernels.Memory):
         self.total_dtype = xp.float64 if self.wide else xp.float32
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return new arrays like others, of any content."""
-        raise NotImplementedError
+        """Return new arrays of the layout of others, of any content."""
+        return list(map(self.xp.empty_like, arrays))
+
+    def record_writing(self, arrays: Sequence[Array]) -> None:
+        """Let the library know that arrays were written into."""
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""
@@ -53,6 +58,9 @@ class InMemory(kernels.Memory):
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
         """Return the p-norm of all elements of all arrays."""
+        if norm_type == 2 and not self.wide:
+            (parts,) = kernels.sum_powers(self, arrays, 2, False)
+            return math.sqrt(math.fsum(parts))
         return self._take_root(self.summarize(arrays, norm_type), norm_type)
 
     def norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
@@ -108,29 +116,37 @@ class InMemory(kernels.Memory):
             return [self.coefficient(each, clip_norm, eps) for each in norm]
         divisor = norm + (eps if isinstance(norm, float) else Fraction(eps))
         if divisor <= clip_norm:
-            return 1.0
-        return clip_norm / divisor if isinstance(divisor, float) else Fraction(clip_norm) / divisor
+            return ONE
+        return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by one coefficient, or itself if that is 1."""
-        if coefficient == 1:
+        if coefficient == ONE:
             return list(arrays)
         targets = arrays if inplace else self.make_like(arrays)
-        kernels.scale(self, arrays, targets, [_split(coefficient)] * len(arrays))
+        kernels.scale(self, arrays, targets, [coefficient] * len(arrays))
+        if inplace:
+            self.record_writing(arrays)
         return list(targets)
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by its own coefficient, or itself if that is 1."""
-        changed = [index for index, coefficient in enumerate(coefficients) if coefficient != 1]
+        changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
         some = [arrays[index] for index in changed]
         targets = some if inplace else self.make_like(some)
-        kernels.scale(self, some, targets, [_split(coefficients[index]) for index in changed])
+        kernels.scale(self, some, targets, [coefficients[index] for index in changed])
+        if inplace:
+            self.record_writing(some)
         results = dict(zip(changed, targets, strict=True))
         return [results.get(index, array) for index, array in enumerate(arrays)]
 
     def total(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
-        return self.xp.asarray(round_norm(norm, self.wide))
+        try:
+            number = float(norm)
+        except OverflowError:
+            number = math.inf
+        return self.xp.asarray(np.asarray(number, np.float64 if self.wide else np.float32), device="cpu")
 
     def adopt(self, norm: Norm) -> Number:
         """Return a norm that was made elsewhere."""
@@ -138,14 +154,6 @@ class InMemory(kernels.Memory):
         if not math.isfinite(high):
             return high
         return (Fraction(high) + Fraction(low)) * Fraction(2) ** int(exponent)
-
-
-def round_norm(norm: Number, wide: bool) -> Array:
-    """Return a norm as a NumPy array without dimensions, of float64 or float32."""
-    try:
-        return np.asarray(float(norm), np.float64 if wide else np.float32)
-    except OverflowError:
-        return np.asarray(math.inf, np.float64 if wide else np.float32)
 
 
 def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0) -> PowerSum:
@@ -163,10 +171,8 @@ def _root_exactly(number: Fraction) -> Fraction:
     return Fraction(math.isqrt(number.numerator << shift), 1 << half)
 
 
-def _split(coefficient: Number) -> kernels.Factor:
+def _split(coefficient: Fraction) -> kernels.Factor:
     """Return a coefficient as a pair of floats and a power of two: a pair needs some bits above the smallest float."""
-    if isinstance(coefficient, float):
-        return coefficient, 0.0, 1.0
     exponent = coefficient.numerator.bit_length() - coefficient.denominator.bit_length()
     shift = max(0, min(1074, -900 - exponent))
     scaled = coefficient * 2**shift

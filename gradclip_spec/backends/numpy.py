@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import kernels
-from gradclip_spec.backends.base import Backend
+from gradclip_spec.backends.base import NO_WRITING, Backend
 from gradclip_spec.backends.in_memory import InMemory
-from gradclip_spec.kernels import threads
 
 __all__ = ["NumPy", "Sparse"]
 
@@ -19,18 +18,17 @@ Array = Any
 class NumPy(InMemory, Backend):
     """NumPy arrays, those of ml_dtypes' bfloat16 too."""
 
-    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which array is masked: whether masked elements count would depend on how they are read."""
+    def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
+        """Return which array is masked, or read-only, as NumPy's scalars are."""
         # The module is slow to import, and who has a masked array has imported it.
-        module = sys.modules.get("numpy.ma")
-        if module is None or not any(issubclass(kind, module.MaskedArray) for kind in set(map(type, arrays))):
-            return None
-        index = next(index for index, x in enumerate(arrays) if isinstance(x, module.MaskedArray))
-        return index, "a masked array; fill what is masked (`filled`)"
-
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which array is read-only; NumPy's scalars are."""
-        return next(((index, "it is read-only") for index, x in enumerate(arrays) if not x.flags.writeable), None)
+        masked = sys.modules["numpy.ma"].MaskedArray if "numpy.ma" in sys.modules else ()
+        for index, x in enumerate(arrays):
+            if isinstance(x, masked):
+                # Whether masked elements count would depend on how they are read.
+                return index, "{} is a masked array; fill what is masked (`filled`) first"
+            if inplace and not x.flags.writeable:
+                return index, NO_WRITING.format("{}", "it is read-only")
+        return None
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""
@@ -39,10 +37,6 @@ class NumPy(InMemory, Backend):
         out = x if inplace else np.empty_like(x)
         np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
         return out
-
-    def make_like(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return new arrays of the layout of others."""
-        return list(map(np.empty_like, arrays))
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
@@ -57,26 +51,18 @@ class NumPy(InMemory, Backend):
         for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
             yield self.dtypes[x.dtype], address if x.flags.forc and x.dtype.isnative else 0
 
-    def count_threads(self) -> int:
-        """Return how many threads may work."""
-        return threads.count_available()
-
 
 class Sparse(NumPy):
     """Arrays of sparse that keep their elements as `data` (COO, GCXS) and have zeros elsewhere."""
 
-    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
+    def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return which array has no `data`, or something else than zeros where it holds no element."""
         for index, x in enumerate(arrays):
             if not isinstance(getattr(x, "data", None), np.ndarray):
-                return index, "a sparse array without `data`; convert it (`asformat('coo')`)"
+                return index, "{} is a sparse array without `data`; convert it (`asformat('coo')`) first"
             if x.fill_value != 0:
-                return index, "a sparse array filled with something else than zeros; call `todense`"
-        return None
-
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return that no array can be written into."""
-        return (0, "arrays of its library cannot be written into") if arrays else None
+                return index, "{} is a sparse array filled with something else than zeros; call `todense` first"
+        return Backend.find_problem(self, arrays, inplace)
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""

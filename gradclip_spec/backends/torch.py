@@ -1,7 +1,6 @@
 """The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
 
 import contextlib
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,25 +8,13 @@ import numpy as np
 
 from gradclip_spec._arithmetic import FORMATS
 from gradclip_spec.backends import torch_private
-from gradclip_spec.backends.base import Backend, Coefficient
-from gradclip_spec.backends.in_memory import InMemory, round_norm
-from gradclip_spec.kernels import threads
+from gradclip_spec.backends.base import NO_WRITING, Backend, Coefficient
+from gradclip_spec.backends.in_memory import InMemory
 
-__all__ = ["InMemoryTorch", "Torch", "may_be_read"]
+__all__ = ["InMemoryTorch", "Torch"]
 
 Tensor = Any
 Array = np.ndarray[Any, Any]
-
-
-def may_be_read(tensors: Sequence[Tensor]) -> bool:
-    """Return whether all are plain tensors on the CPU, and nobody traces, transforms, records or differentiates."""
-    import torch
-
-    if torch.compiler.is_compiling() or {type(x) for x in tensors} != {torch.Tensor}:
-        return False
-    if torch_private.is_transformed() or torch_private.is_recorded() or torch_private.is_differentiated_forward():
-        return False
-    return all(x.is_cpu and not x.requires_grad for x in tensors)
 
 
 class Torch(Backend):
@@ -46,57 +33,48 @@ class Torch(Backend):
         on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
         return torch.autocast(on[0], enabled=False) if on else contextlib.nullcontext()
 
-    def find_refusal(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
-        """Return which tensor is a parameter, sparse or of another layout, nested or masked."""
+    def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
+        """Return which tensor is a parameter, of another layout, nested or masked, or cannot be written into."""
         import torch
 
-        plain = set(map(type, arrays)) == {torch.Tensor} and set(map(operator.attrgetter("layout"), arrays)) == {
-            torch.strided
-        }
-        if plain and not any(map(operator.attrgetter("is_nested"), arrays)):
-            # Thousands of tensors, most often.
-            return None
         for index, x in enumerate(arrays):
-            if type(x) is not torch.Tensor:
-                if isinstance(x, torch.nn.Parameter):
-                    return index, "a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
-                if isinstance(x, torch.masked.MaskedTensor):
-                    return index, "a masked tensor; fill what is masked (`to_tensor`)"
+            if isinstance(x, torch.nn.Parameter):
+                return index, "{} is a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
+            if isinstance(x, torch.masked.MaskedTensor):
+                return index, "{} is a masked tensor; fill what is masked (`to_tensor`) first"
             if x.is_nested:
-                return index, "a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
+                return index, "{} is a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
             if x.layout != torch.strided:
-                return index, f"a tensor of layout {x.layout}; call its method `to_dense`"
-        return None
+                return index, f"{{}} is a tensor of layout {x.layout}; call its method `to_dense` first"
+        return self._find_read_only(arrays) if inplace and not torch.compiler.is_compiling() else None
 
-    def find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:  # noqa: PLR0911 - one for each reason
+    def _find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
         """Return which tensor torch does not surely write into, and why: it would say no in the middle of the work."""
         import torch
 
-        if torch.compiler.is_compiling():
-            return None
         # A tensor from outside of a transformation cannot hold what comes of those inside.
         levels = [torch_private.list_levels(x) for x in arrays] if torch_private.is_transformed() else []
         every = set().union(*levels)
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
         inference = torch.is_inference_mode_enabled()
-        odd = any(map(torch.Tensor.is_neg, arrays)) or any(map(torch.Tensor.is_inference, arrays))
-        if not levels and not recorded and not odd and all(map(torch.Tensor.is_contiguous, arrays)):
-            return None
         for index, x in enumerate(arrays):
+            reason = ""
             if not x.is_contiguous() and _elements_may_overlap(x):
-                return index, "its elements share memory"
-            if x.is_neg():
-                return index, "it has the negative bit"
-            if not inference and x.is_inference():
-                return index, "it is an inference tensor"
-            if levels and levels[index] != every:
-                return index, "it is from outside of a transformation that others are inside of"
-            if recorded and x.requires_grad and x.is_leaf:
-                return index, "it is a leaf that requires grad (of a parameter, pass its `grad`)"
-            # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way to
-            # ask which; refuse all views.
-            if recorded and torch_private.is_view(x):
-                return index, "it is a view beside what requires grad"
+                reason = "its elements share memory"
+            elif x.is_neg():
+                reason = "it has the negative bit"
+            elif not inference and x.is_inference():
+                reason = "it is an inference tensor"
+            elif levels and levels[index] != every:
+                reason = "it is from outside of a transformation that others are inside of"
+            elif recorded and x.requires_grad and x.is_leaf:
+                reason = "it is a leaf that requires grad (of a parameter, pass its `grad`)"
+            elif recorded and torch_private.is_view(x):
+                # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way
+                # to ask which; refuse all views.
+                reason = "it is a view beside what requires grad"
+            if reason:
+                return index, NO_WRITING.format("{}", reason)
         return None
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -142,44 +120,35 @@ class InMemoryTorch(InMemory, Torch):
     """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
 
     eager = True
+    # torch's own threads keep spinning for a while.
+    threads_of_others = 2
+
+    def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
+        """Return which tensor cannot be written into; nothing else is wrong with what may be read."""
+        import torch
+
+        plain = set(map(type, arrays)) == {torch.Tensor}
+        odd = any(map(torch.Tensor.is_neg, arrays)) or any(map(torch.Tensor.is_inference, arrays))
+        if plain and not (inplace and (odd or not all(map(torch.Tensor.is_contiguous, arrays)))):
+            return None
+        return super().find_problem(arrays, inplace)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context without NumPy's warnings: nothing is computed by torch."""
         return np.errstate(all="ignore")
 
-    def scale(self, arrays: Sequence[Tensor], coefficient: Any, inplace: bool) -> list[Tensor]:
-        """Return each tensor multiplied by one coefficient, or itself if that is 1."""
-        return self._record(super().scale(arrays, coefficient, inplace), inplace)
-
-    def scale_each(self, arrays: Sequence[Tensor], coefficients: Any, inplace: bool) -> list[Tensor]:
-        """Return each tensor multiplied by its own coefficient, or itself if that is 1."""
-        return self._record(super().scale_each(arrays, coefficients, inplace), inplace)
-
-    def _record(self, tensors: list[Tensor], inplace: bool) -> list[Tensor]:
+    def record_writing(self, arrays: Sequence[Tensor]) -> None:
         """Let torch know that tensors were written into."""
         import torch
 
-        if inplace and tensors:
-            torch.autograd.graph.increment_version(tensors)
-        return tensors
+        if arrays:
+            torch.autograd.graph.increment_version(arrays)
 
     def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
         """Return a tensor within bounds, itself if it is."""
         if lower <= x.min() and x.max() <= upper:
             return x
         return super().clip(x, lower, upper, inplace)
-
-    def make_like(self, arrays: Sequence[Tensor]) -> list[Tensor]:
-        """Return new tensors of the layout of others."""
-        import torch
-
-        return list(map(torch.empty_like, arrays))
-
-    def total(self, norm: Any) -> Tensor:
-        """Return a norm as one rounded number, a tensor without dimensions."""
-        import torch
-
-        return torch.as_tensor(round_norm(norm, self.wide), device="cpu")
 
     def measure(self, arrays: Sequence[Tensor]) -> list[int]:
         """Return the number of elements of each tensor."""
@@ -193,10 +162,6 @@ class InMemoryTorch(InMemory, Torch):
         """Yield the name of the dtype and the address of each tensor that lies in one piece, in order."""
         for x in arrays:
             yield self.dtypes[x.dtype], x.data_ptr() if x.is_contiguous() and not x.is_neg() else 0
-
-    def count_threads(self) -> int:
-        """Return how many threads may work: half of the cores, because torch's own keep spinning for a while."""
-        return max(1, threads.count_available() // 2)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradclip_spec._norms import PowerSum
 from gradclip_spec.backends.base import Backend, Coefficient, group_by
+from gradclip_spec.backends.in_memory import ONE
 
 __all__ = ["Devices", "Shards", "are_dtensors"]
 
@@ -53,28 +54,20 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     return True
 
 
-class _Blocks(Backend):
-    """Tensors in blocks: `local` is the backend of torch that works on one block, or on all of them."""
+class _Blocks:
+    """Tensors in blocks: `local` is the backend of torch that works on one block, or on all of them.
+
+    What is not said here is done by it. All processes have the same numbers in the end, and decide alike.
+    """
 
     def __init__(self, xp: Any, arrays: Sequence[Array], local: Any) -> None:
-        self.local = local
-        #: All processes have the same numbers in the end, and decide alike.
-        self.eager = local.eager
-        super().__init__(xp, arrays)
+        self.xp, self.local = xp, local
+        #: Where the numbers of all blocks meet.
+        self.device = arrays[0].device
 
-    def context(self) -> Any:
-        """Return the context of one block."""
-        return self.local.context()
-
-    def find_refusal(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return what torch's own backend refuses."""
-        refusal: tuple[int, str] | None = self.local.find_refusal(arrays)
-        return refusal
-
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return into which tensor torch does not write."""
-        refusal: tuple[int, str] | None = self.local.find_read_only(arrays)
-        return refusal
+    def __getattr__(self, name: str) -> Any:
+        """Return what the backend of one block has."""
+        return getattr(self.local, name)
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the norm of all blocks together."""
@@ -97,13 +90,9 @@ class _Blocks(Backend):
         """Return the four numbers of each block, one row a block."""
         raise NotImplementedError
 
-    def total(self, norm: Any) -> Array:
-        """Return a norm as one rounded number."""
-        return self.local.total(norm)
-
-    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
-        """Return the coefficient as it is made of plain tensors."""
-        return self.local.coefficient(norm, clip_norm, eps)
+    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
+        """Return each array multiplied by one coefficient."""
+        raise NotImplementedError
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return the only array of a group multiplied by its coefficient."""
@@ -113,14 +102,14 @@ class _Blocks(Backend):
 class Shards(_Blocks):
     """DTensors: what treats each element by itself is done on the shards."""
 
-    def find_read_only(self, arrays: Sequence[Array]) -> tuple[int, str] | None:
-        """Return which DTensor or shard cannot be written into."""
+    def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
+        """Return which DTensor or shard cannot be clipped."""
         import torch
 
         with torch.no_grad():
-            refusal = super().find_read_only([x.to_local() for x in arrays])
+            problem: tuple[int, str] | None = self.local.find_problem([x.to_local() for x in arrays], inplace)
         # The strides of a DTensor are what it was told, not those of its shard.
-        return refusal or super().find_read_only(arrays)
+        return problem or self.local.find_problem(arrays, inplace)
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of the shards, one row a process and way of sharding, on every process."""
@@ -148,7 +137,7 @@ class Shards(_Blocks):
         """Return each DTensor multiplied by one coefficient."""
         results = []
         if self.eager:
-            if coefficient == 1:
+            if coefficient == ONE:
                 return list(arrays)
             products = self.local.scale([x.to_local() for x in arrays], coefficient, inplace)
         else:
@@ -188,10 +177,6 @@ class Devices(_Blocks):
         factors = {device: [factor.to(device) for factor in coefficient.factors] for device in devices}
         pairs = ((x, Coefficient(factors[x.device], coefficient.unchanged)) for x in arrays)
         return [self.local.scale([x], each, inplace)[0] for x, each in pairs]
-
-    def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return a tensor within bounds."""
-        return self.local.clip(x, lower, upper, inplace)
 
 
 def _to_tensors(powers: PowerSum, device: Any) -> list[Any]:

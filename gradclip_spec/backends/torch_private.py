@@ -6,14 +6,7 @@ Tried with torch 2.6 to 2.13.
 import contextlib
 from typing import Any
 
-__all__ = [
-    "disable_autocast",
-    "is_differentiated_forward",
-    "is_recorded",
-    "is_transformed",
-    "is_view",
-    "list_levels",
-]
+__all__ = ["disable_autocast", "is_transformed", "is_view", "is_watched", "list_levels"]
 
 Tensor = Any
 
@@ -36,18 +29,13 @@ def list_levels(tensor: Tensor) -> set[int]:
     return levels
 
 
-def is_differentiated_forward() -> bool:
-    """Return whether derivatives are taken in forward mode."""
+def is_watched() -> bool:
+    """Return whether operations are transformed, differentiated in forward mode, or recorded to be done again."""
+    import torch
     from torch.autograd import forward_ad
 
-    return bool(forward_ad._current_level >= 0)
-
-
-def is_recorded() -> bool:
-    """Return whether someone records what is done, to do it again with other values."""
-    import torch
-
-    return bool(torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return bool(transformed or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
 
 
 def is_view(tensor: Tensor) -> bool:

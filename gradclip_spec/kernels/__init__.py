@@ -26,6 +26,8 @@ Factor = tuple[float, float, float]
 #: From so many elements, or arrays, on the compiled loops gain.
 MANY_ELEMENTS = 1 << 14
 MANY_ARRAYS = 32
+#: Elements below which starting threads takes longer than they save.
+LARGE = 1 << 21
 
 
 class Memory(Protocol):
@@ -33,6 +35,8 @@ class Memory(Protocol):
 
     #: The last list of arrays, and how it was shared out: a clip in place asks twice.
     shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
+    #: By what the number of threads is divided.
+    threads_of_others: int = 1
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
@@ -42,9 +46,6 @@ class Memory(Protocol):
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
         """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
-
-    def count_threads(self) -> int:
-        """Return how many threads may work."""
 
 
 @functools.cache
@@ -102,12 +103,15 @@ class _Chunks:
             self.sizes = np.minimum(np.repeat(self.sizes, counts) - within * plain.CHUNK, plain.CHUNK)
             self.owners = np.repeat(self.owners, counts)
 
-    def run(self, loop: str, count: int, *arguments: Any) -> None:
-        """Run a loop over all chunks, in threads."""
-        function = getattr(load_compiled(), loop)
-        threads.spread(
-            lambda first, last: function(self.kind, self.starts, self.sizes, *arguments, first, last), self.sizes, count
-        )
+        self.large = int(self.sizes.sum()) >= LARGE
+
+    def run(self, loop: str, divisor: int, *arguments: Any) -> None:
+        """Run a loop over all chunks, in as many threads as may work divided by a number."""
+        work = functools.partial(getattr(load_compiled(), loop), self.kind, self.starts, self.sizes, *arguments)
+        if self.large:
+            threads.spread(work, self.sizes, threads.count_available() // divisor)
+        else:
+            work(0, len(self.sizes))
 
     def overlap(self) -> bool:
         """Return whether two threads might write to one element."""
@@ -121,7 +125,7 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     if memory.shared_out is not None and memory.shared_out[0] is arrays:
         return memory.shared_out[1:]
     sizes = memory.measure(arrays)
-    if _are_few(sizes) or load_compiled() is None:
+    if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
     groups: dict[str, tuple[list[int], list[int], list[int]]] = {}
     rest = []
@@ -138,10 +142,6 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     return chunks, rest
 
 
-def _are_few(sizes: list[int]) -> bool:
-    return len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS
-
-
 def sum_powers(
     memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0, each: bool = False
 ) -> list[list[float]]:
@@ -155,9 +155,9 @@ def sum_powers(
     for chunks in compiled:
         sums = np.zeros((2, chunks.sizes.size))
         if exact:
-            chunks.run("sum_exactly", memory.count_threads(), power, factor, *sums)
+            chunks.run("sum_exactly", memory.threads_of_others, power, factor, *sums)
         else:
-            chunks.run("sum_plainly", memory.count_threads(), power, sums[0])
+            chunks.run("sum_plainly", memory.threads_of_others, power, sums[0])
         if each:
             for owner, pair in zip(chunks.owners.tolist(), sums.T.tolist(), strict=True):
                 parts[owner] += pair
@@ -174,7 +174,7 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
     for chunks in compiled:
         results = np.empty(chunks.sizes.size, np.int64)
-        chunks.run("find_largest", memory.count_threads(), results)
+        chunks.run("find_largest", memory.threads_of_others, results)
         found += results.view(np.float64).tolist()
     return math.nan if any(map(math.isnan, found)) else max(found)
 
@@ -192,10 +192,11 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         compiled, outs, rest = [], [], list(range(len(sources)))
     table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):
-        count = 1 if out is chunks and chunks.overlap() else memory.count_threads()
-        chunks.run("scale", count, out.starts, table, chunks.owners)
-    precise = _are_few(memory.measure(sources))
-    views = memory.view([sources[index] for index in rest])
-    results = views if targets is sources else memory.view([targets[index] for index in rest])
-    for index, source, target in zip(rest, views, results, strict=True):
-        plain.scale(source, target, *factors[index], precise)
+        alone = out is chunks and chunks.large and chunks.overlap()
+        chunks.run("scale", 1 << 20 if alone else memory.threads_of_others, out.starts, table, chunks.owners)
+    if rest:
+        precise = len(sources) < MANY_ARRAYS and sum(memory.measure(sources)) < MANY_ELEMENTS
+        views = memory.view([sources[index] for index in rest])
+        results = views if targets is sources else memory.view([targets[index] for index in rest])
+        for index, source, target in zip(rest, views, results, strict=True):
+            plain.scale(source, target, *factors[index], precise)

@@ -12,9 +12,6 @@ import numpy as np
 
 __all__ = ["count_available", "spread"]
 
-#: Elements below which starting threads takes longer than they save.
-_LARGE = 1 << 21
-
 
 def count_available() -> int:
     """Return how many threads may work: one a core, fewer where `OMP_NUM_THREADS` or a container's quota says so.
@@ -47,7 +44,7 @@ def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
     The first error of any thread is raised once all of them have ended.
     """
     total, threads = int(np.sum(sizes)), min(threads, len(sizes))
-    if threads < 2 or total < _LARGE:
+    if threads < 2:
         work(0, len(sizes))
         return
     cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads), "right").tolist()

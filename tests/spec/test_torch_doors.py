@@ -135,31 +135,31 @@ def test_private_transformations_and_levels() -> None:
     seen: list[Any] = []
 
     def look(x: Any) -> Any:
-        seen.append((torch_private.is_transformed(), len(torch_private.list_levels(x))))
+        seen.append((torch_private.is_transformed(), torch_private.is_watched(), len(torch_private.list_levels(x))))
         return x.sum()
 
     torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
-    assert seen == [(True, 2)]
+    assert seen == [(True, True, 2)]
     assert not torch_private.is_transformed()
     assert torch_private.list_levels(torch.ones(2)) == set()
 
 
 def test_private_forward_derivatives() -> None:
-    assert not torch_private.is_differentiated_forward()
+    assert not torch_private.is_watched()
     with torch.autograd.forward_ad.dual_level():
-        assert torch_private.is_differentiated_forward()
+        assert torch_private.is_watched()
 
 
 def test_private_recording() -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: list[bool] = []
-    assert not torch_private.is_recorded()
+    assert not torch_private.is_watched()
     with TorchDispatchMode():
-        assert torch_private.is_recorded()
+        assert torch_private.is_watched()
 
     def look(x: Any) -> Any:
-        seen.append(torch_private.is_recorded())
+        seen.append(torch_private.is_watched())
         return x * 2
 
     with warnings.catch_warnings():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import io
 import sys
+import tokenize
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,9 +45,30 @@ def test_imports_are_shallow_and_have_no_circle() -> None:
     assert {module: depth for module, depth in depths.items() if depth > 8} == {}
 
 
-def test_small_clip_runs_few_functions() -> None:
-    arrays = [np.array([3.0], np.float32), np.ones((3, 4), np.float32)]
-    gradclip_spec.clip_by_global_norm(arrays, 1.0)
+def count_lines(path: Path) -> int:
+    """Return the lines of a module that hold code: docstrings, comments and blank lines are no code."""
+    text = path.read_text(encoding="utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = (node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and node.body)
+    docstrings = (node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    nothing = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in nothing:
+            code.update(range(token.start[0], token.end[0] + 1))
+    for each in docstrings:
+        code.difference_update(range(each.lineno, (each.end_lineno or each.lineno) + 1))
+    return len(code)
+
+
+def test_code_is_short() -> None:
+    lines = {module: count_lines(path) for module, path in MODULES.items()}
+    assert sum(lines.values()) <= 2010, lines
+
+
+def functions_of(call: Callable[[], Any]) -> set[tuple[str, str]]:
+    """Return the functions of the package that a call runs through, by file and name, once all is imported."""
+    call()
     seen: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -55,8 +79,21 @@ def test_small_clip_runs_few_functions() -> None:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        gradclip_spec.clip_by_global_norm(arrays, 1.0)
+        call()
     finally:
         sys.setprofile(before)
+    return seen
+
+
+def test_small_clip_runs_few_functions() -> None:
+    arrays = [np.array([3.0], np.float32), np.ones((3, 4), np.float32)]
+    seen = functions_of(lambda: gradclip_spec.clip_by_global_norm(arrays, 1.0))
     assert len(seen) <= 30, sorted(seen)
     assert len({file for file, _ in seen}) <= 8
+
+
+def test_torch_clip_in_place_runs_few_functions(require: Any) -> None:
+    torch = require("torch")
+    seen = functions_of(lambda: gradclip_spec.clip_by_global_norm([torch.ones(200_000)], 1.0, inplace=True))
+    assert 20 < len(seen) <= 30, sorted(seen)
+    assert len({file for file, _ in seen}) <= 9

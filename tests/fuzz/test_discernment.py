@@ -16,10 +16,11 @@ from fuzzing.target import NAMES
 import gradclip_spec
 from gradclip_adapters import host, plain, wire
 from gradclip_conformance import cli
+from gradclip_conformance.cli import targets
 from gradclip_conformance.known import pins
 from gradclip_conformance.repro import script
 from gradclip_conformance.run import messages
-from gradclip_reports import reading
+from gradclip_reports import badge, ctrf, junit, markdown, markup, outcomes, reading, summary, terminal, values
 
 #: Each break is found in as many turns with seed 1; other seeds were not tried.
 TURNS = 6
@@ -51,6 +52,11 @@ def call_without_care(inputs: Any) -> Iterator[SimpleNamespace]:
     yield SimpleNamespace(warnings=())
 
 
+def keep(text: str) -> str:
+    """Return a text without escapes."""
+    return text
+
+
 def join_lines(paragraphs: Sequence[str]) -> str:
     """Return a docstring without escapes."""
     return '"""' + "\n".join(paragraphs) + '"""'
@@ -63,7 +69,23 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "answers": [(messages, "message_of", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
     "calls": [(host, "answer", answer_without_care)],
-    "records": [(reading, "_validator", lambda kind: NoSchema())],
+    "records": [
+        (reading, "_validator", lambda kind: NoSchema()),
+        (targets, "plain", keep),
+        (terminal, "plain", keep),
+        (markup, "plain_line", keep),
+        (values, "plain_line", keep),
+        (markdown, "escape_markdown", keep),
+        (markdown, "escape_html", keep),
+        (markdown, "code", lambda text, in_table=False: f"`{text}`"),
+        (markdown, "code_in_html", lambda text: f"<code>{text}</code>"),
+        (junit, "plain", keep),
+        (outcomes, "plain", keep),
+        (ctrf, "plain", keep),
+        (ctrf, "plain_line", keep),
+        (badge, "plain_line", keep),
+        (summary, "json_text", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
+    ],
     "scripts": [(script, "docstring_literal", join_lines)],
     "known_files": [(pins, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
     "own_files": [(script, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
@@ -83,7 +105,9 @@ def test_each_target_is_proved() -> None:
 @pytest.mark.parametrize(
     ("target", "place", "name", "broken"),
     [(target, *one) for target, breaks in BREAKS.items() for one in breaks],
-    ids=[f"{target}-{one[1]}" for target, breaks in BREAKS.items() for one in breaks],
+    ids=[
+        f"{target}-{one[0].__name__.rpartition('.')[2]}.{one[1]}" for target, breaks in BREAKS.items() for one in breaks
+    ],
 )
 def test_target_finds_what_is_broken(
     target: str, place: Any, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

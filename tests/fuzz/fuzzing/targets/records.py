@@ -7,6 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from gradclip_conformance.cli import gradclip
 from gradclip_reports.records import RecordError, read_runs
@@ -15,19 +16,50 @@ from gradclip_reports.render import FORMATS
 from ..documents import NAMES_OF, lines_of, with_footer
 from ..drawings import check_drawings, check_text, parse_strictly
 from ..guards import folder
-from ..mutation import change, named, to_text
+from ..mutation import change, every_path, named, to_text
 from ..target import Target, require
+from ..texts import attacks
 
 DOCUMENTS = {name: lines_of(name)[:-1] for name in NAMES_OF}
+for _, *_cells in DOCUMENTS.values():
+    # What is not as expected is shown in full.
+    for _number, _cell in enumerate(cell for cell in _cells if cell["status"] == "fail"):
+        _cell.update(quote=f"as documented {_number}", url=f"https://there/{_number}")
+#: The members of header and cell whose texts are shown to people.
+_HEADER = ("adapter", "framework", "suite", "environment")
+_CELL = ("subject", "rule", "case", "theme", "detail", "expected", "observed", "input", "quote", "url")
 #: What no JSON value says: bytes that are no text, a line that is cut, blank lines.
 BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
 
+
+def _texts_shown(name: str) -> SearchStrategy[Any]:
+    """Draw attacks in the place of several texts that are shown, each wherever it stands, so that they are drawn."""
+    by_member: dict[tuple[int, str], list[list[Any]]] = {}
+    for path in every_path(DOCUMENTS[name]):
+        number, *rest = path or [0]
+        if rest and rest[0] in (_CELL if number else _HEADER) and isinstance(_at(DOCUMENTS[name], path), str):
+            by_member.setdefault((min(number, 1), rest[0]), []).append(path)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "/".join(map(str, member)): st.tuples(st.sampled_from(paths), st.just("everywhere"), attacks()).map(list)
+            for member, paths in by_member.items()
+        },
+    ).map(lambda wanted: [name, list(wanted.values())])
+
+
+def _at(document: Any, path: list[Any]) -> Any:
+    for step in path:
+        document = document[step]
+    return document
+
+
 EXAMPLES = st.fixed_dictionaries(
     {
-        "document": named(DOCUMENTS),
+        "document": named(DOCUMENTS) | st.sampled_from(sorted(DOCUMENTS)).flatmap(_texts_shown),
         #: Whether a footer is made that agrees with what has been changed.
         "agrees": st.sampled_from((True, True, True, False)),
-        "bytes": st.sampled_from((-1, -1, -1, *range(len(BYTES)))),
+        "bytes": st.sampled_from((*(-1,) * 4 * len(BYTES), *range(len(BYTES)))),
         "at": st.integers(0, 20),
         "format": st.sampled_from(FORMATS),
     }

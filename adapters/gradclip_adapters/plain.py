@@ -248,7 +248,7 @@ def _read(
     """Return a reply with the results of a function; if they cannot be read, the reply says so."""
     try:
         clipped, norm = _split(result, passed)
-        (packed_norm,) = _pack([_on_the_wire(norm)], allowed)
+        (packed_norm,) = _pack([_on_the_wire(norm, allowed)], allowed)
         return Reply(_pack(clipped, allowed), packed_norm, same_object=_same(clipped, arrays))
     except MemoryError:
         raise
@@ -269,12 +269,16 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
     raise TypeError(message)
 
 
-def _on_the_wire(norm: Any) -> Any:
-    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm."""
+def _on_the_wire(norm: Any, allowed: int) -> Any:
+    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
+
+    What takes more than the allowed bytes stays as it is, and is refused by its size: an array without memory of its own
+    would get it here.
+    """
     # A Python int has no dtype; the sum over an empty list is one.
     if type(norm) is int:
         return float(norm)
-    if getattr(norm, "dtype", None) == np.longdouble:
+    if getattr(norm, "dtype", None) == np.longdouble and np.asarray(norm).nbytes <= allowed:
         with np.errstate(over="ignore"):
             return np.asarray(norm).astype(np.float64)
     return norm

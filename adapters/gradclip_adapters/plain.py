@@ -272,8 +272,8 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 def _on_the_wire(norm: Any, allowed: int) -> Any:
     """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
 
-    What takes more than the allowed bytes stays as it is, and is refused by its size: an array without memory of its own
-    would get it here.
+    What takes more than the allowed bytes stays as it is, and is refused by its size: here, an array without memory of
+    its own would get it.
     """
     # A Python int has no dtype; the sum over an empty list is one.
     if type(norm) is int:

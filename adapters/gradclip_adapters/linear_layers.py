@@ -1,9 +1,10 @@
 """Plan linear layers whose parameters get the gradients of a call, for frameworks that clip in an optimizer.
 
 An optimizer clips the gradients of parameters, and real parameters belong to layers. A matrix becomes the weight of a
-linear layer, and a vector becomes the bias. The loss `sum(parameter * G)` then gives the parameter exactly the gradient
-`G`. All parameters of one dtype are concatenated for this sum: one sum for each of them makes Paddle's static programs
-very slow. A row-sparse gradient becomes the weight of an embedding.
+linear layer, and a vector becomes the bias. Any other shape becomes a parameter by itself. The loss
+`sum(parameter * G)` then gives the parameter exactly the gradient `G`. All parameters of one dtype are concatenated for
+this sum: one sum for each of them makes Paddle's static programs very slow. A row-sparse gradient becomes the weight of
+an embedding.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .contract import Array, Gradient, Unsupported
+from .contract import Array, Gradient
 
-__all__ = ["JoinedGradients", "LinearLayer", "build_linear_layers", "join_by_dtype", "negate_values"]
+__all__ = ["JoinedGradients", "LinearLayer", "build_linear_layers", "join_by_dtype", "negate_values", "read_values"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class LinearLayer:
     out_features: int
     weight: Optional[int] = None
     bias: Optional[int] = None
+    #: The shape of a parameter that no linear layer holds; the parameter stands alone as the weight.
+    shape: Optional[Tuple[int, ...]] = None
 
 
 def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
@@ -34,11 +37,7 @@ def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...
 
     A vector that follows a matrix of the same width becomes the bias beside that weight. A layer may have only one
     gradient: its other parameter takes no part in the loss. A gradient that is None becomes a weight outside the loss.
-
-    Raises
-    ------
-    Unsupported
-        If a gradient is neither a matrix nor a vector.
+    A gradient that is neither a matrix nor a vector becomes a parameter of its own.
     """
     dtype = next((gradient.array.dtype for gradient in gradients if gradient.array), "float32")
     layers: List[LinearLayer] = []
@@ -57,14 +56,14 @@ def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...
         elif len(shape) == 1:
             layers.append(LinearLayer(dtype, 1, shape[0], bias=number))
         else:
-            message = "a linear layer holds 2-D weights and 1-D biases, not shape {}".format(shape)
-            raise Unsupported(message)
+            layers.append(LinearLayer(dtype, 0, 0, weight=number, shape=shape))
     return tuple(layers)
 
 
 def _has_room_for(layer: LinearLayer, number: int, gradients: Sequence[Gradient], width: int, dtype: str) -> bool:
     before = gradients[number - 1]
     weight_just_before = layer.weight == number - 1 and before.array is not None and before.rows is None
+    weight_just_before = weight_just_before and layer.shape is None
     return weight_just_before and layer.out_features == width and layer.dtype == dtype
 
 
@@ -82,10 +81,15 @@ def join_by_dtype(gradients: Sequence[Gradient]) -> Tuple[JoinedGradients, ...]:
     found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
     for number, gradient in enumerate(gradients):
         if gradient.array is not None and gradient.rows is None:
-            found.setdefault(gradient.array.dtype, {})[number] = gradient.array.numpy().ravel()
+            found.setdefault(gradient.array.dtype, {})[number] = read_values(gradient.array).ravel()
     return tuple(
         JoinedGradients(dtype, tuple(parts), np.concatenate(list(parts.values()))) for dtype, parts in found.items()
     )
+
+
+def read_values(array: Array) -> np.ndarray[Any, Any]:
+    """Return the elements as Paddle takes them: bfloat16 as its bits in unsigned 16-bit integers."""
+    return array.bits() if array.dtype == "bfloat16" else array.numpy()
 
 
 def negate_values(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:

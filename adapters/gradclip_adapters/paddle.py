@@ -13,13 +13,13 @@ import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
 from .arrays import build_tensors, in_threads
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
+from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from .linear_layers import read_values
 from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
 
 __all__ = ["PaddleAdapter"]
 
-#: The dtypes of the CPU kernels in version 3.3.1: none takes a 16-bit dtype, and `clip_by_norm` takes float32 only.
-SINGLE = ("float32",)
+#: The dtypes of gradients on a CPU: no class and no function names any, and none of their CPU kernels takes 16 bits.
 BOTH = ("float32", "float64")
 
 
@@ -41,23 +41,22 @@ class PaddleAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
+        if "threads" in call.options and "threads" not in entry.subject.features:
+            message = "Paddle's static mode, names and scopes belong to the whole process"
+            raise Unsupported(message)
         if "threads" in call.options:
             return in_threads(call, self.call)
-        _refuse_other_dtypes(call, entry.subject)
-        if entry.subject.operation == "clip_by_value" and any(gradient.rows is not None for gradient in call.gradients):
-            message = "of a gradient of some rows only, {} reads memory that nobody wrote: ".format(entry.subject.name)
-            message += "it raises OSError or kills the process, by chance (3.3.1)"
+        if "reused" in call.options:
+            message = "no earlier calls are made on the same tensors here"
             raise Unsupported(message)
-        options = options_of(call, *entry.options)
-        return entry.answer(call, options)
+        return entry.answer(call, dict(call.options))
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """An entry point of Paddle, the options that it takes, and the function that calls it."""
+    """An entry point of Paddle, and the function that calls it."""
 
     subject: Subject
-    options: Tuple[str, ...]
     answer: Callable[[Call, Dict[str, Any]], Reply]
 
 
@@ -67,21 +66,12 @@ class ClipClass:
 
     make: Callable[..., Any]
     operation: str
-    dtypes: Tuple[str, ...]
     options: Tuple[str, ...]
     fixed: Tuple[Tuple[str, Any], ...] = ()
 
     def __call__(self, options: Dict[str, Any]) -> Any:
-        """Return the clip object that the options of a call describe."""
-        return self.make(**{name: options[name] for name in self.options if name in options}, **dict(self.fixed))
-
-
-def _refuse_other_dtypes(call: Call, subject: Subject) -> None:
-    found = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
-    unknown = sorted(found - set(subject.dtypes))
-    if unknown:
-        message = "{} has no CPU kernel for {}".format(subject.name, ", ".join(unknown))
-        raise Unsupported(message)
+        """Return the clip object of these options; an option that the class does not know raises its TypeError."""
+        return self.make(**options, **dict(self.fixed))
 
 
 # Direct calls on (parameter, gradient) pairs
@@ -89,15 +79,20 @@ def _refuse_other_dtypes(call: Call, subject: Subject) -> None:
 
 def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
     """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
+    _refuse_compiled(options)
     gradients = build_tensors(call.gradients, make_tensor)
     parameters = build_tensors(call.gradients, lambda gradient: _make_parameter(gradient.array, gradient.need_clip))
     pairs = [
         (_make_parameter(None) if parameter is None else parameter, gradient)
         for parameter, gradient in zip(parameters, gradients)
     ]
+    if options.pop("as_single", False):
+        message = "the clips take pairs of a parameter and a gradient, and no gradient by itself"
+        raise Unsupported(message, "interface")
+    passed: Any = (pair for pair in pairs) if options.pop("as_generator", False) else pairs
     with framework_call(lambda: read_arrays(gradients)) as seen:
-        returned = clip_class(options)(pairs)
-    results = _restore_dropped(pairs, returned)
+        returned = clip_class(options)(passed)
+    results = [gradient for _, gradient in returned]
     same = tuple(result is gradient for result, gradient in zip(results, gradients))
     return Reply(
         gradients=read_arrays(results),
@@ -110,7 +105,10 @@ def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) ->
 def make_tensor(gradient: Gradient) -> Any:
     """Return a tensor with the values of a gradient, in the memory layout that the gradient asks for."""
     assert gradient.array is not None
-    values = gradient.array.numpy()
+    if gradient.rows is not None:
+        message = "only an embedding in an optimizer makes row-sparse gradients here"
+        raise Unsupported(message)
+    values = read_values(gradient.array)
     if gradient.layout == "contiguous" or values.ndim == 0:
         return paddle.to_tensor(values)
     # `to_tensor` copies into row-major order, so only a view has another layout.
@@ -120,8 +118,8 @@ def make_tensor(gradient: Gradient) -> Any:
         return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
     if gradient.layout == "sliced":
         return paddle.to_tensor(np.pad(values, 1, mode="edge"))[(slice(1, -1),) * values.ndim]
-    message = "no layout {!r} here".format(gradient.layout)
-    raise Unsupported(message)
+    message = "no tensor of Paddle has the layout {!r}".format(gradient.layout)
+    raise Unsupported(message, "interface")
 
 
 def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
@@ -129,15 +127,10 @@ def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
     return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 
-def _restore_dropped(pairs: Sequence[Any], returned: Sequence[Any]) -> List[Optional[Any]]:
-    """Return the returned gradients, with None where Paddle dropped a pair that had no gradient."""
-    rest, results = list(returned), []
-    for parameter, gradient in pairs:
-        if rest and (gradient is not None or rest[0][0] is parameter):
-            results.append(rest.pop(0)[1])
-        elif gradient is None:
-            results.append(None)
-    return results + [gradient for _, gradient in rest]
+def _refuse_compiled(options: Dict[str, Any]) -> None:
+    if options.pop("compiled", False):
+        message = "it is a function of dynamic mode; static programs have an entry point of their own"
+        raise Unsupported(message, "interface")
 
 
 # paddle.nn.utils
@@ -150,20 +143,22 @@ def _call_on_parameters(
 
     Return its result, the gradients afterwards and the warnings.
     """
+    _refuse_compiled(options)
     parameters: List[Any] = []
     for gradient in call.gradients:
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
             continue
-        parameters.append(_make_parameter(gradient.array))
+        # These functions look at no attribute, so that an excluded parameter shows it.
+        parameters.append(_make_parameter(gradient.array, gradient.need_clip))
         if gradient.array is not None:
-            parameters[-1].grad = paddle.to_tensor(gradient.array.numpy())
+            parameters[-1].grad = make_tensor(gradient)
 
     def gradients() -> Tuple[Optional[Array], ...]:
         return read_arrays([parameter.grad for parameter in parameters])
 
-    passed: Any = (parameter for parameter in parameters) if options.get("as_generator") else parameters
-    passed = parameters[0] if options.get("as_single") else passed
+    passed: Any = (parameter for parameter in parameters) if options.pop("as_generator", False) else parameters
+    passed = parameters[0] if options.pop("as_single", False) else passed
     with framework_call(gradients) as seen:
         returned = clip(passed)
     return returned, gradients(), seen.warnings
@@ -171,9 +166,8 @@ def _call_on_parameters(
 
 def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:
     """Call `paddle.nn.utils.clip_grad_norm_`."""
-    keywords = {name: options[name] for name in ("norm_type", "error_if_nonfinite") if name in options}
     norm, gradients, warnings = _call_on_parameters(
-        call, options, lambda passed: paddle.nn.utils.clip_grad_norm_(passed, options["clip_norm"], **keywords)
+        call, options, lambda passed: paddle.nn.utils.clip_grad_norm_(passed, options.pop("clip_norm"), **options)
     )
     return Reply(gradients=gradients, norm=read_arrays([norm])[0], inputs=gradients, warnings=warnings)
 
@@ -181,7 +175,7 @@ def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:
 def clip_grad_value(call: Call, options: Dict[str, Any]) -> Reply:
     """Call `paddle.nn.utils.clip_grad_value_`."""
     _, gradients, warnings = _call_on_parameters(
-        call, options, lambda passed: paddle.nn.utils.clip_grad_value_(passed, options["max"])
+        call, options, lambda passed: paddle.nn.utils.clip_grad_value_(passed, options.pop("max"), **options)
     )
     return Reply(gradients=gradients, inputs=gradients, warnings=warnings)
 
@@ -189,48 +183,41 @@ def clip_grad_value(call: Call, options: Dict[str, Any]) -> Reply:
 # The entry points
 
 CLASSES = {
-    "paddle.nn.ClipGradByValue": ClipClass(ClipGradByValue, "clip_by_value", BOTH, ("max", "min")),
-    "paddle.nn.ClipGradByNorm": ClipClass(ClipGradByNorm, "clip_by_norm", SINGLE, ("clip_norm",)),
-    "paddle.nn.ClipGradByGlobalNorm": ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", BOTH, ("clip_norm",)),
+    "paddle.nn.ClipGradByValue": ClipClass(ClipGradByValue, "clip_by_value", ("max", "min")),
+    "paddle.nn.ClipGradByNorm": ClipClass(ClipGradByNorm, "clip_by_norm", ("clip_norm",)),
+    "paddle.nn.ClipGradByGlobalNorm": ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",)),
 }
-AUTO_SKIP = ClipClass(
-    ClipGradByGlobalNorm, "clip_by_global_norm", BOTH, ("clip_norm",), fixed=(("auto_skip_clip", True),)
-)
+AUTO_SKIP = ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",), fixed=(("auto_skip_clip", True),))
 
 
 def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
-    found = ["excludes", "none_grads", *more]
-    if "min" in clip_class.options:
-        found.append("min_max")
-    if clip_class.dtypes == BOTH:
-        found.append("mixed_dtypes")
-    return tuple(found)
+    min_max = ("min_max",) if "min" in clip_class.options else ()
+    return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
 
 
 def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
     # ClipGradByGlobalNorm writes into most gradients and makes new tensors for zero-dimensional ones. Its documentation
-    # promises neither.
-    more = () if clip_class.make is ClipGradByGlobalNorm else ("functional",)
+    # promises neither. It asks for the length of the pairs, the others take any iterable.
+    more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
     features = _list_features(clip_class, "strided", "repeated", "threads", *more)
-    subject = Subject(name, clip_class.operation, clip_class.dtypes, features)
-    return EntryPoint(subject, clip_class.options, lambda call, options: call_on_pairs(clip_class, call, options))
+    subject = Subject(name, clip_class.operation, BOTH, features)
+    return EntryPoint(subject, lambda call, options: call_on_pairs(clip_class, call, options))
 
 
 def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
     steps = {False: step_dynamic, True: step_static}
     always = "compiled" in more
     # Only dynamic mode gives row-sparse gradients of embeddings.
-    ways = () if always else ("compiles", "sparse")
+    ways = () if always else ("compiles", "generator", "sparse")
     features = _list_features(clip_class, "optimizer", "learning_rate", *more, *ways)
     return EntryPoint(
-        Subject(name, clip_class.operation, clip_class.dtypes, features),
-        (*clip_class.options, "learning_rate", *(() if always else ("compiled",))),
-        lambda call, options: steps[always or options.get("compiled", False)](clip_class, call, options),
+        Subject(name, clip_class.operation, BOTH, features),
+        lambda call, options: steps[options.pop("compiled", always)](clip_class, call, options),
     )
 
 
 def _list_utils_entries() -> Iterator[EntryPoint]:
-    features = ("in_place", "none_grads", "generator", "single", "repeated", "threads")
+    features = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",
@@ -238,11 +225,8 @@ def _list_utils_entries() -> Iterator[EntryPoint]:
         ("returns_norm", "error_if_nonfinite", "norm_type", *features),
         norm_types=(1.0, 2.0, float("inf")),
     )
-    yield EntryPoint(
-        norms, ("clip_norm", "norm_type", "error_if_nonfinite", "as_generator", "as_single"), clip_grad_norm
-    )
-    values = Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, (*features, "mixed_dtypes"))
-    yield EntryPoint(values, ("max", "as_generator", "as_single"), clip_grad_value)
+    yield EntryPoint(norms, clip_grad_norm)
+    yield EntryPoint(Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features), clip_grad_value)
 
 
 def _list_entry_points() -> Iterator[EntryPoint]:

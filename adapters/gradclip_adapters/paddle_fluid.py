@@ -15,7 +15,7 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, options_of
+from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, text_of
 from .linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 
 __all__ = ["PaddleFluidAdapter"]
@@ -40,9 +40,9 @@ class PaddleFluidAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
+        _refuse_ways(call)
         _refuse_unsupported(call, entry.subject)
-        options = options_of(call, *entry.options)
-        return entry.answer(entry.clip_class, call, options)
+        return entry.answer(entry.clip_class, call, dict(call.options))
 
 
 @dataclass(frozen=True)
@@ -51,34 +51,52 @@ class ClipClass:
 
     make: Callable[..., Any]
     operation: str
-    #: The dtypes of the CPU kernels of 1.8.5: `clip_by_norm` takes float32 only, and so does the global norm.
-    dtypes: Tuple[str, ...]
     options: Tuple[str, ...]
 
     def __call__(self, options: Dict[str, Any], **more: Any) -> Any:
-        """Return the clip object that the options of a call describe."""
-        return self.make(**{name: options[name] for name in self.options if name in options}, **more)
+        """Return the clip object of these options; an option that the class does not know raises its TypeError."""
+        return self.make(**options, **more)
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """An entry point of fluid, the options that it takes, and the function that calls it."""
+    """An entry point of fluid, and the function that calls it."""
 
     subject: Subject
     clip_class: ClipClass
-    options: Tuple[str, ...]
     answer: Callable[[ClipClass, Call, Dict[str, Any]], Reply]
+
+
+def _refuse_ways(call: Call) -> None:
+    """Refuse the ways of a call that fluid's clips do not have.
+
+    Raises
+    ------
+    Unsupported
+        When the call asks for one.
+    """
+    if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
+        message = "fluid's gradients come from a backward pass: each once, in the layout that fluid gives it"
+        raise Unsupported(message, "interface")
+    if any(gradient.rows is not None for gradient in call.gradients) or "reused" in call.options:
+        message = "no row-sparse gradients, and no earlier calls on the same tensors, are made here"
+        raise Unsupported(message)
+    if "as_generator" in call.options or "as_single" in call.options:
+        message = "the program, or the optimizer, knows the parameters: nobody passes gradients"
+        raise Unsupported(message, "interface")
+    if "threads" in call.options:
+        message = "fluid's programs, scopes and names belong to the whole process"
+        raise Unsupported(message)
 
 
 def _refuse_unsupported(call: Call, subject: Subject) -> None:
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
-    unknown = sorted({array.dtype for array in arrays} - set(subject.dtypes))
-    if unknown:
-        message = "{} has no CPU kernel for {}".format(subject.name, ", ".join(unknown))
-        raise Unsupported(message)
+    if any(array.dtype == "bfloat16" for array in arrays):
+        message = "fluid 1.8 has no bfloat16"
+        raise Unsupported(message, "interface")
     if not arrays:
         message = "fluid needs a loss, and here no parameter takes part in one"
-        raise Unsupported(message)
+        raise Unsupported(message, "interface")
     if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
         message = "fluid builds a static program in time quadratic in its gradients; at most {} are tried".format(
             MOST_IN_A_PROGRAM
@@ -92,10 +110,10 @@ def _refuse_unsupported(call: Call, subject: Subject) -> None:
         raise Unsupported(message)
     if len({array.dtype for array in arrays}) > 1:
         message = "fluid's optimizers take parameters of one dtype"
-        raise Unsupported(message)
+        raise Unsupported(message, "interface")
     if any(array.shape == () for array in arrays):
         message = "fluid has no 0-d tensors"
-        raise Unsupported(message)
+        raise Unsupported(message, "interface")
 
 
 @contextlib.contextmanager
@@ -112,6 +130,26 @@ def _enter_guards(*guards: Any) -> Iterator[None]:
     finally:
         for guard in reversed(guards):
             guard.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def _make_gradients(dtype: str) -> Iterator[None]:
+    """Mark the lines that make the gradients; the CPU build has no kernels for those of float16.
+
+    Raises
+    ------
+    Unsupported
+        When fluid cannot make them.
+    """
+    try:
+        yield
+    except Exception as error:
+        if dtype != "float16":
+            raise
+        lines = [line.strip() for line in text_of(error).splitlines() if line.strip(" -")] or [""]
+        told = next((line for line in lines if "Error: " in line), lines[0])
+        message = "no backward pass makes such gradients: {:.300}".format(told)
+        raise Unsupported(message, "kernel") from error
 
 
 def _make_zero_attribute() -> Any:
@@ -143,12 +181,17 @@ def _build_loss(parameters: Sequence[Any], joined: JoinedGradients, data: Any) -
 
 def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD on `dygraph.Linear` layers, after a real `backward()`."""
-    if options.get("compiled"):
+    if options.pop("compiled", False):
         return step_static(clip_class, call, options)
     layers = build_linear_layers(call.gradients)
     with _enter_guards(fluid.dygraph.guard(fluid.CPUPlace())):
         every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
         for layer in layers:
+            if layer.shape is not None:
+                alone = fluid.layers.create_parameter(list(layer.shape), layer.dtype, attr=_make_zero_attribute())
+                every.append(alone)
+                by_number[layer.weight] = alone
+                continue
             linear = fluid.dygraph.Linear(
                 layer.in_features,
                 layer.out_features,
@@ -160,11 +203,12 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
             by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
         parameters = [by_number[number] for number in range(len(call.gradients))]
         (joined,) = join_by_dtype(call.gradients)
-        loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
-        loss.backward()
+        with _make_gradients(joined.dtype):
+            loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
+            loss.backward()
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
-                learning_rate=options.get("learning_rate", 1.0),
+                learning_rate=options.pop("learning_rate", 1.0),
                 parameter_list=every,
                 grad_clip=clip_class(options, **_build_predicate(parameters, call.gradients)),
             )
@@ -200,7 +244,9 @@ def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
             parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()))
         (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
-        yield Network(parameters, _build_loss(parameters, joined, data), {"gradients": joined.values})
+        with _make_gradients(joined.dtype):
+            loss = _build_loss(parameters, joined, data)
+        yield Network(parameters, loss, {"gradients": joined.values})
 
 
 def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
@@ -218,7 +264,7 @@ def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> R
     with _enter_static_network(call.gradients) as network:
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
-                learning_rate=options.get("learning_rate", 1.0),
+                learning_rate=options.pop("learning_rate", 1.0),
                 grad_clip=clip_class(options, **_build_predicate(network.parameters, call.gradients)),
             )
             optimizer.minimize(network.loss)
@@ -258,10 +304,13 @@ def _sort_by_parameter(
 
 # The entry points
 
+#: The dtypes of gradients: the documentation of the clips excludes neither, and the optimizers take both.
+DTYPES = ("float32", "float64")
+
 CLASSES = (
-    ClipClass(GradientClipByValue, "clip_by_value", ("float32", "float64"), ("max", "min")),
-    ClipClass(GradientClipByNorm, "clip_by_norm", ("float32",), ("clip_norm",)),
-    ClipClass(GradientClipByGlobalNorm, "clip_by_global_norm", ("float32",), ("clip_norm",)),
+    ClipClass(GradientClipByValue, "clip_by_value", ("max", "min")),
+    ClipClass(GradientClipByNorm, "clip_by_norm", ("clip_norm",)),
+    ClipClass(GradientClipByGlobalNorm, "clip_by_global_norm", ("clip_norm",)),
 )
 
 
@@ -275,10 +324,8 @@ def _list_entry_points() -> Iterator[EntryPoint]:
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
             name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
-            subject = Subject(name, clip_class.operation, clip_class.dtypes, common + more)
-            options = clip_class.options + (("learning_rate",) if "optimizer" in more else ())
-            options += ("compiled",) if "compiles" in more else ()
-            yield EntryPoint(subject, clip_class, options, answer)
+            subject = Subject(name, clip_class.operation, DTYPES, common + more)
+            yield EntryPoint(subject, clip_class, answer)
 
 
 ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

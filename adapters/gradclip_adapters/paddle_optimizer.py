@@ -13,8 +13,15 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 
-from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call
-from .linear_layers import JoinedGradients, LinearLayer, build_linear_layers, join_by_dtype, negate_values
+from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call, text_of
+from .linear_layers import (
+    JoinedGradients,
+    LinearLayer,
+    build_linear_layers,
+    join_by_dtype,
+    negate_values,
+    read_values,
+)
 
 __all__ = ["make_zero_attribute", "read_arrays", "step_dynamic", "step_static"]
 
@@ -62,6 +69,12 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
             parameters.by_number[layer.weight] = embedding.weight
             parameters.embeddings[layer.weight] = embedding
             continue
+        if layer.shape is not None:
+            assert layer.weight is not None
+            alone = paddle.create_parameter(list(layer.shape), layer.dtype, attr=attribute(layer.weight))
+            parameters.every.append(alone)
+            parameters.by_number[layer.weight] = alone
+            continue
         with _use_default_dtype(layer.dtype):
             linear = paddle.nn.Linear(
                 layer.in_features,
@@ -92,7 +105,7 @@ def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> 
     for number, embedding in parameters.embeddings.items():
         array, rows = gradients[number].array, gradients[number].rows
         assert array is not None
-        terms.append((embedding(paddle.to_tensor(rows)) * paddle.to_tensor(array.numpy())).sum().astype("float64"))
+        terms.append((embedding(paddle.to_tensor(rows)) * paddle.to_tensor(read_values(array))).sum().astype("float64"))
     return terms
 
 
@@ -111,21 +124,70 @@ def _build_loss(
     return sum(terms) if terms else None
 
 
+def refuse_shared(call: Call) -> None:
+    """Refuse what only gradients that a caller made by hand can have.
+
+    Raises
+    ------
+    Unsupported
+        When a gradient stands twice, or asks for a layout.
+    """
+    if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
+        message = "an optimizer gets its gradients from a backward pass: each once, in the layout that Paddle gives it"
+        raise Unsupported(message, "interface")
+
+
+def refuse_ways(options: Dict[str, Any]) -> None:
+    """Refuse the ways of passing parameters that a static program does not have.
+
+    Raises
+    ------
+    Unsupported
+        When the options ask for one.
+    """
+    if "as_generator" in options or "as_single" in options:
+        message = "a static program knows its parameters: nobody passes them"
+        raise Unsupported(message, "interface")
+
+
+@contextlib.contextmanager
+def _make_gradients(call: Call) -> Iterator[None]:
+    """Mark the lines that make the gradients; the CPU build has no kernels for those of 16 bits.
+
+    Raises
+    ------
+    Unsupported
+        When Paddle cannot make them.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not any(gradient.array and gradient.array.dtype.endswith("float16") for gradient in call.gradients):
+            raise
+        first = next((line for line in text_of(error).splitlines() if line.strip(" -")), type(error).__name__)
+        message = "no backward pass makes such gradients: {:.300}".format(first.strip())
+        raise Unsupported(message, "kernel") from error
+
+
 def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in dynamic mode, after a real `backward()`."""
+    refuse_shared(call)
     parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
     if not parameters.every:
         message = "an optimizer needs at least one parameter"
-        raise Unsupported(message)
+        raise Unsupported(message, "interface")
     joined = join_by_dtype(call.gradients)
-    rows = _build_row_losses(parameters, call.gradients)
-    loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
-    if loss is not None:
-        loss.backward()
+    with _make_gradients(call):
+        rows = _build_row_losses(parameters, call.gradients)
+        loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
+        if loss is not None:
+            loss.backward()
     ordered = [parameters.by_number[number] for number in range(len(call.gradients))]
+    every: Any = (one for one in parameters.every) if options.pop("as_generator", False) else parameters.every
+    every = parameters.every[0] if options.pop("as_single", False) else every
     with framework_call() as seen:
         optimizer = paddle.optimizer.SGD(
-            learning_rate=options.get("learning_rate", 1.0), parameters=parameters.every, grad_clip=make_clip(options)
+            learning_rate=options.pop("learning_rate", 1.0), parameters=every, grad_clip=make_clip(options)
         )
         optimizer.step()
     return Reply(
@@ -137,11 +199,16 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
 
 def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program."""
+    refuse_shared(call)
+    refuse_ways(options)
     layers = build_linear_layers(call.gradients)
     joined = join_by_dtype(call.gradients)
+    if any(gradient.rows is not None for gradient in call.gradients):
+        message = "row-sparse gradients of static programs are not made here"
+        raise Unsupported(message)
     if not joined:
         message = "a static program needs a loss, and here no parameter takes part in one"
-        raise Unsupported(message)
+        raise Unsupported(message, "interface")
     if len(call.gradients) > MOST_IN_A_PROGRAM:
         message = "Paddle prepares a static program in time that grows faster than the square of its gradients; "
         message += "at most {} are tried".format(MOST_IN_A_PROGRAM)
@@ -149,11 +216,12 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
     with _enter_static_program() as (program, startup):
         parameters = _build_layers(layers, call.gradients)
         data = [paddle.static.data(part.dtype, part.values.shape, part.dtype) for part in joined]
-        loss = _build_loss(parameters, joined, data)
+        with _make_gradients(call):
+            loss = _build_loss(parameters, joined, data)
         executor = paddle.static.Executor(paddle.CPUPlace())
         with framework_call() as seen:
             optimizer = paddle.optimizer.SGD(
-                learning_rate=options.get("learning_rate", 1.0), grad_clip=make_clip(options)
+                learning_rate=options.pop("learning_rate", 1.0), grad_clip=make_clip(options)
             )
             optimizer.minimize(loss)
             executor.run(startup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Gradient, Unsupported
+from gradclip_adapters.contract import Array, Gradient
 from gradclip_adapters.linear_layers import LinearLayer, build_linear_layers, join_by_dtype
 
 
@@ -57,9 +57,10 @@ def test_row_sparse_gradient_gets_no_bias() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1, 2, 3)])
-def test_other_ranks_are_unsupported(shape: tuple[int, ...]) -> None:
-    with pytest.raises(Unsupported, match="2-D weights and 1-D biases"):
-        build_linear_layers(make_gradients(shape))
+def test_other_ranks_become_parameters_of_their_own(shape: tuple[int, ...]) -> None:
+    layers = build_linear_layers(make_gradients(shape, (3,)))
+
+    assert layers == (LinearLayer("float32", 0, 0, weight=0, shape=shape), LinearLayer("float32", 1, 3, bias=1))
 
 
 def test_gradients_of_one_dtype_are_joined() -> None:

@@ -112,6 +112,10 @@ class TestExclusion:
 def test_none_keeps_its_place(subject: Subject) -> None:
     replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
 
+    if subject.name.endswith(("[called]", "[called, auto_skip_clip]")):
+        # Paddle drops the pair. The adapter does not put it back.
+        assert [np.shape(value) for value in replied] == [WEIGHT.shape, BIAS.shape]
+        return
     assert [value is None for value in replied] == [True, False, True, False]
     assert [np.shape(replied[1]), np.shape(replied[3])] == [WEIGHT.shape, BIAS.shape]
 
@@ -125,9 +129,11 @@ class TestOptimizer:
         assert half[1][0] == whole[1][0] / 2
 
     @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
-    def test_shape_without_a_linear_layer_is_unsupported(self, subject: Subject, shape: tuple[int, ...]) -> None:
-        with pytest.raises(Unsupported, match=r"2-D weights and 1-D biases"):
-            ask(subject, np.ones(shape, np.float32))
+    def test_shape_without_a_linear_layer_is_clipped(self, subject: Subject, shape: tuple[int, ...]) -> None:
+        (clipped,) = read_values(ask(subject, np.full(shape, 4, np.float32)).gradients)
+
+        assert np.shape(clipped) == shape
+        assert 0 < np.max(clipped) < 4
 
 
 @pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=get_name)
@@ -167,15 +173,13 @@ class TestRows:
         assert bias == [2.0 if of == "GlobalNorm" else 2.5, 0.0]
         assert read_values(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
 
-    def test_call_that_may_kill_the_process_is_unsupported(self) -> None:
-        subject = SUBJECTS["paddle.nn.ClipGradByValue [SGD, dynamic]"]
 
-        with pytest.raises(Unsupported, match="memory that nobody wrote"):
-            ADAPTER.call(Call(subject.name, (SOME_ROWS,), {"max": 1.0}))
+#: These refuse lists of several dtypes, or float64.
+REFUSING = ("ClipGradByNorm", "clip_grad_norm_")
 
 
 @pytest.mark.parametrize(
-    "subject", [subject for subject in WORKING if "mixed_dtypes" in subject.features], ids=get_name
+    "subject", [subject for subject in WORKING if not any(name in subject.name for name in REFUSING)], ids=get_name
 )
 def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
     reply = ask(subject, WEIGHT, BIAS.astype(np.float64))
@@ -185,12 +189,12 @@ def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
 class TestRefusal:
-    def test_dtype_without_a_kernel_is_unsupported(self, subject: Subject) -> None:
-        with pytest.raises(Unsupported, match="no CPU kernel for float16"):
+    def test_dtype_without_a_kernel_is_tried(self, subject: Subject) -> None:
+        with pytest.raises((FrameworkRaised, Unsupported), match=r"kernel|data type"):
             ask(subject, BIAS.astype(np.float16))
 
-    def test_unknown_option_is_unsupported(self, subject: Subject) -> None:
-        with pytest.raises(Unsupported, match="no option eps"):
+    def test_unknown_option_gives_paddles_error(self, subject: Subject) -> None:
+        with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
             ask(subject, BIAS, eps=1.0)
 
 

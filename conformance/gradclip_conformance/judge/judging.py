@@ -79,9 +79,9 @@ def explained(context: Context, answers: Sequence[Answer], formula: Formula, fou
 def _judge_no_answer(answer: Answer) -> Verdict | None:
     match answer:
         case Died(text):
-            return Verdict(Status.CRASH, text)
+            return Verdict(Status.CRASH, text, behaviour="crash")
         case TimedOut():
-            return Verdict(Status.TIMEOUT, answer.text)
+            return Verdict(Status.TIMEOUT, answer.text, behaviour="timeout")
         case Mistaken(text):
             return Verdict(Status.ERROR, f"The adapter itself failed: {text}")
         case NotSupported(text, kind):

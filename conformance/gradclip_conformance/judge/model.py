@@ -135,6 +135,9 @@ class Connection(Protocol):
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call, within `timeout` seconds."""
 
+    def renew(self) -> None:
+        """Let the next call come in a new process."""
+
     def close(self) -> None:
         """End the adapter."""
 

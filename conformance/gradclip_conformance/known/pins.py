@@ -11,7 +11,8 @@ A pin turns a `fail` with the pinned answer into `deviation`. A cell that passes
 `platform`                       a pattern of the record's platform (optional)
 `device`                         a pattern of the device, or of the devices, that the adapter names (optional)
 `mode`                           a pattern of the text in brackets at the end of a subject's name (optional)
-`observed`                       the words of `fingerprint`, or "formula"
+`observed`                       the words of `fingerprint`, "crash", "timeout", or "formula"; several words with " | "
+                                 between them where the answer depends on chance
 `formula`                        the formula that explains the answers, as in a claim; then `observed` is "formula"
 `reason`                         the framework's behaviour and its cause, in a sentence
 `url`                            the upstream thread, or "none found, <date>"
@@ -63,6 +64,12 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 #: The detail of a cell that has `changed` because it passes now contains these words.
 AGREES = "agrees now"
 
+#: What stands between the words of answers that depend on chance.
+CHANCE = " | "
+
+#: The statuses of calls that end the process; their words are these, too.
+DEADLY = (Status.CRASH, Status.TIMEOUT)
+
 #: The statuses that pins give to cells.
 FOUND = (Status.DEVIATION, Status.CHANGED)
 
@@ -98,6 +105,15 @@ class Deviation:
             and matches_any(self.cases, case)
             and matches(self.mode, mode_of(subject))
         )
+
+    def expects(self, behaviour: str) -> bool:
+        """Return whether an answer is the pinned one, or one of them."""
+        return any(same_behaviour(word, behaviour) for word in self.observed.split(CHANCE))
+
+    @property
+    def is_deadly(self) -> bool:
+        """Whether the pinned call may end or hang the process, so that it needs one of its own."""
+        return any(word in DEADLY for word in self.observed.split(CHANCE))
 
     @property
     def expired(self) -> bool:
@@ -227,8 +243,10 @@ def pinned(
     for known in deviations:
         if not known.speaks_of(case.id, subject.name):
             continue
-        if verdict.status == Status.FAIL:
-            if explains(known.formula) if known.formula else same_behaviour(known.observed, verdict.behaviour):
+        if verdict.status in DEADLY and not known.expects(verdict.behaviour):
+            return verdict
+        if verdict.status in (Status.FAIL, *DEADLY):
+            if explains(known.formula) if known.formula else known.expects(verdict.behaviour):
                 detail = f"{verdict.detail} Known: {known.reason}"
                 return verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
             detail = f"{verdict.detail} The pin says {known.observed!r}; the answer is {verdict.behaviour!r} now."

@@ -131,6 +131,10 @@ class HostProcess:
             self._end()
         return answer
 
+    def renew(self) -> None:
+        """End the process, so that the next call starts a new one."""
+        self._end()
+
     def close(self) -> None:
         """Say goodbye, and end the process whether it listens or not."""
         self._closed = True

@@ -56,6 +56,9 @@ class InProcess:
         except BaseException as error:  # noqa: BLE001 - nor may it end this process, as by SystemExit
             return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
 
+    def renew(self) -> None:
+        """Do nothing: all calls come in this process."""
+
     def close(self) -> None:
         """Do nothing: there is no process to end."""
 

@@ -93,6 +93,9 @@ class NeverLoaded:
     def close(self) -> None:
         """Do nothing: there is no process to end."""
 
+    def renew(self) -> None:
+        """Do nothing: there is no process to end."""
+
     def kill(self) -> None:
         """Do nothing: there is no process to end."""
 

@@ -167,6 +167,24 @@ def _verdict(
     deviations: Sequence[Deviation],
 ) -> Verdict:
     case, subject = planned.case, planned.subject
+    if any(known.is_deadly and known.speaks_of(case.id, subject.name) for known in deviations):
+        # The calls before it must not be to blame, and those after it must not suffer.
+        connection.renew()
+        try:
+            return _ask_and_judge(connection, planned, timeout, claims, deviations)
+        finally:
+            connection.renew()
+    return _ask_and_judge(connection, planned, timeout, claims, deviations)
+
+
+def _ask_and_judge(
+    connection: Connection,
+    planned: PlannedCell,
+    timeout: float,
+    claims: Sequence[Claim],
+    deviations: Sequence[Deviation],
+) -> Verdict:
+    case, subject = planned.case, planned.subject
     answers = [connection.ask(case.call(subject.name), timeout)]
     following = follow_up(case, answers[0])
     if following is not None:

@@ -60,6 +60,17 @@ class RotatesByOne(Clipper):
         return [*results[-1:], *results[:-1]]
 
 
+@caught_by("dtype-accepted", dtypes=("float16", "float32", "float64"))
+class RefusesDouble(Clipper):
+    """Raise for float64, as if there were no kernel for it."""
+
+    def take(self, grads: Gradients) -> Gradients:
+        if any(grad is not None and grad.dtype == np.float64 for grad in grads):
+            message = "no kernel for float64"
+            raise RuntimeError(message)
+        return super().take(grads)
+
+
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class DtypeOfTheFirst(Clipper):
     """Return all gradients in the dtype of the first one."""

@@ -61,6 +61,9 @@ class Connected:
     def close(self) -> None:
         """Do nothing."""
 
+    def renew(self) -> None:
+        """Do nothing: there is no process to end."""
+
     def kill(self) -> None:
         """Do nothing."""
 

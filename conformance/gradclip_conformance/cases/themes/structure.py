@@ -26,6 +26,7 @@ def cases() -> Iterator[Case]:
             yield from _layouts(operation, dtype)
             yield from _lists(operation, dtype)
             yield from _sparse(operation, dtype)
+            yield from _accepted(operation, dtype)
         yield from _mixed(operation)
     none_at_all = clipping_options("global-norm", 1.0)
     yield case(
@@ -133,6 +134,16 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
         clipping_options(operation, 1.0),
         expect("recorded"),
     )
+
+
+def _accepted(operation: str, dtype: str) -> Iterator[Case]:
+    rule, options = f"{operation}.dtype-accepted", clipping_options(operation, 1.0)
+    matrix, vector = tensor([2.0, -1.0, 0.0, 2.0], dtype, (2, 2)), tensor([4.0], dtype)
+    form = expect("structure", aspect="dtype")
+    yield case(rule, "alone", dtype, [matrix], options, form)
+    yield case(rule, "two-tensors", dtype, [matrix, vector], options, form)
+    rows = replace(matrix, rows=(1, 3), height=4)
+    yield case(rule, "rows-beside-dense", dtype, [rows, vector], options, form, ["sparse"])
 
 
 def _sparse(operation: str, dtype: str) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""What all benchmarks share: the workloads, and how two things are compared."""
+"""Give all benchmarks their workloads, and the timer that compares the reference with a peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from workloads import WORKLOADS
 
-#: Rounds of one measurement; the median of them counts.
+#: Rounds of one measurement; the result is their median.
 ROUNDS = 21
 
 
@@ -22,17 +22,17 @@ def workload(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[True, False], ids=["clipped", "unclipped"])
 def clipped(request: pytest.FixtureRequest) -> bool:
-    """Whether the threshold is below the norm."""
+    """Return whether the threshold is below the norm."""
     return bool(request.param)
 
 
 @pytest.fixture
 def compare(benchmark: Any) -> Callable[..., None]:
-    """Time the reference and a peer in turns, so that both meet the machine in the same moods.
+    """Time the reference and a peer in turns, so that both suffer the same disturbances of the machine.
 
-    The times of the reference are those that pytest-benchmark keeps; the peer is timed while the next round is made
-    ready. Beside them are kept its median, and the quartiles of the ratios of both in each round. `fresh` makes the
-    arguments of each round new, `names` say what is compared.
+    pytest-benchmark keeps the times of the reference. The peer is timed while the next round is set up. Its median is
+    kept, too, and so are the quartiles of the ratio of both in each round. `fresh` makes new arguments for each round,
+    and `names` describe the comparison.
     """
 
     def run(
@@ -53,7 +53,7 @@ def compare(benchmark: Any) -> Callable[..., None]:
 
         benchmark.pedantic(ours, setup=make_ready, rounds=rounds, warmup_rounds=2)
         benchmark.extra_info.update({key: str(value) for key, value in names.items()})
-        # The peer was timed in the rounds of warming up, too.
+        # The peer was timed in the warm-up rounds, too.
         seconds = seconds[-rounds:]
         ratios = [mine / peers for mine, peers in zip(benchmark.stats.stats.data, seconds, strict=True)]
         benchmark.extra_info["peer_median"] = statistics.median(seconds)

@@ -1,8 +1,8 @@
-"""From the results of pytest-benchmark to a table and a plot: how much of each peer's time the reference takes.
+"""Make a table and a plot of the results of pytest-benchmark: the reference's time as a share of each peer's.
 
-Run as `python benchmarks/table.py OUT RESULT.json...`: writes OUT.md, OUT.json and OUT.svg, and prints the table.
-A ratio is the median of those of all rounds, in each of which both were timed one after the other. It means something
-elsewhere, although not the same on every machine; milliseconds do not.
+`python benchmarks/table.py OUT RESULT.json...` writes OUT.md, OUT.json and OUT.svg, and prints the table. Each round
+times both, one after the other, and gives a ratio. The table shows the median of these ratios. A ratio can be compared
+with that of another machine, although it is not the same; milliseconds cannot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 __all__ = ["Comparison", "comparisons", "markdown"]
 
-#: The largest ratio that the project accepts of each peer.
+#: The largest ratio to each peer that the project accepts.
 MUST: dict[str, float] = {
     "np.linalg.norm, p = 1": 2.0,
     "np.linalg.norm, p = 2": 2.0,
@@ -33,7 +33,7 @@ MUST: dict[str, float] = {
     "memory floor (torch)": 1.2,
 }
 
-#: Where the memory floor of a peer's arrays was measured.
+#: The benchmark that measured the memory floor of a peer's arrays.
 FLOORS = {
     "torch clip_grad_norm_ (foreach)": "memory floor (torch)",
     "NumPy as people write it": "memory floor (NumPy)",
@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """The workload and how it was run."""
+        """Return the workload and its options."""
         return f"{self.workload}, {self.dtype}, {self.mode}, {'clipped' if self.clipped else 'nothing to clip'}"
 
 
@@ -69,7 +69,7 @@ def comparisons(results: Iterable[dict[str, Any]]) -> list[Comparison]:
         for benchmark in result["benchmarks"]:
             info = benchmark["extra_info"]
             if "peer" not in info:
-                # The first call of a process, which has none.
+                # The benchmark of the first call has no peer.
                 continue
             names = (info[name] for name in ("peer", "workload", "dtype", "mode"))
             ours, theirs = benchmark["stats"]["median"], info["peer_median"]
@@ -122,11 +122,11 @@ def _bounds(of_peer: list[Comparison], found: list[Comparison]) -> list[str]:
 
 
 def plot(found: list[Comparison], path: Path) -> None:
-    """One panel a peer, one bar a comparison, on a logarithmic scale around 1."""
+    """Draw one panel for each peer and one bar for each comparison, on a logarithmic scale around 1."""
     import matplotlib
 
     matplotlib.use("svg")
-    # The same results give the same file.
+    # Equal results give equal files.
     matplotlib.rcParams["svg.hashsalt"] = "gradclip-spec"
     from matplotlib import pyplot
 
@@ -164,7 +164,7 @@ def plot(found: list[Comparison], path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write and print."""
+    """Write the three files and print the table."""
     if len(arguments) < 2:
         print(__doc__)
         return 2

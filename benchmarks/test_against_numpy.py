@@ -1,4 +1,4 @@
-"""NumPy: what people write, and the reference, on the same arrays; and the memory floor."""
+"""Compare the reference with clips that people write in NumPy, and with the memory floor, on the same arrays."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
     if not large_tensors_only(workload):
         pytest.skip("the memory floor is asked of tensors over 64k elements")
     master = np.concatenate(arrays(workload), axis=None)
-    # Both work on the same memory, since how fast it is depends on the pages that the system has handed out.
+    # Both work on the same memory, because its speed depends on the pages that the system has assigned.
     flat, limit = np.empty_like(master), threshold(workload, True)
     grads = np.split(flat, np.cumsum([array.size for array in arrays(workload)])[:-1])
 
@@ -71,7 +71,7 @@ def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
         np.copyto(flat, master)
 
     def floor() -> None:
-        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        # One pass reads and one scales in place. The factor keeps all numbers within the range.
         np.dot(flat, flat)
         np.multiply(flat, np.float32(-1.0), out=flat)
 
@@ -90,7 +90,7 @@ def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
     )
 
 
-#: Workloads that leave nothing out between a small array and a large one.
+#: Workloads of all sizes between a small array and a large one.
 SOME = ("1 x 10,000", "1 x 25,000,000", "1,000 x 1,000")
 
 
@@ -139,7 +139,7 @@ def test_other_operations(compare: Callable[..., None], workload: str, operation
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_first_call(benchmark: Any, size: int) -> None:
-    """Time the first call of a process, beyond importing NumPy; with the extra, what is compiled is on disk."""
+    """Time the first call of a process after NumPy is imported; compiled loops of the extra `fast` are on disk."""
     program = (
         f"import numpy, time; x = numpy.ones({size}, numpy.float32); t = time.perf_counter(); import gradclip_spec; "
         "gradclip_spec.clip_by_global_norm([x], 1.0); print(time.perf_counter() - t)"

@@ -1,4 +1,4 @@
-"""JAX: `optax.clip_by_global_norm` and the reference under `jax.jit`: the time to run, and the time to compile."""
+"""Compare the reference with `optax.clip_by_global_norm` under `jax.jit`: the time to run and to compile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_run(compare: Callable[..., None], workload: str, clipped: bool) -> None
     limit = threshold(workload, clipped)
     ours, theirs = (jax.jit(clip(limit)).lower(grads).compile() for clip in (_ours, _theirs))
     compare(
-        # JAX answers before it has computed.
+        # JAX returns before it has computed the result.
         lambda: jax.block_until_ready(ours(grads)),
         lambda: jax.block_until_ready(theirs(grads)),
         peer="optax.clip_by_global_norm (jit)",

@@ -1,4 +1,4 @@
-"""Paddle: `ClipGradByGlobalNorm` called on its own tensors, the reference on NumPy beside it."""
+"""Compare Paddle's `ClipGradByGlobalNorm` on its own tensors with the reference on NumPy arrays."""
 
 from __future__ import annotations
 

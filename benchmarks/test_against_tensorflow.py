@@ -1,4 +1,4 @@
-"""TensorFlow: `tf.clip_by_global_norm` in a `tf.function` on its own tensors, the reference on NumPy beside it."""
+"""Compare `tf.clip_by_global_norm` in a `tf.function` on its own tensors with the reference on NumPy arrays."""
 
 from __future__ import annotations
 

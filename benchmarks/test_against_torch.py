@@ -1,4 +1,4 @@
-"""torch: `clip_grad_norm_` and the reference, in place, on the same torch tensors, with two threads."""
+"""Compare torch's `clip_grad_norm_` with the reference, in place, on the same tensors, with two threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed in this en
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
-    """As many threads on every machine."""
+    """Use the same number of threads on every machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -63,7 +63,7 @@ def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
         pytest.skip("the memory floor is asked of tensors over 64k elements")
     tensors = [torch.from_numpy(array) for array in arrays(workload)]
     master = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    # Both work on the same memory, since how fast it is depends on the pages that the system has handed out.
+    # Both work on the same memory, because its speed depends on the pages that the system has assigned.
     flat, limit = torch.empty_like(master), threshold(workload, True)
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 
@@ -71,7 +71,7 @@ def test_memory_floor(compare: Callable[..., None], workload: str) -> None:
         flat.copy_(master)
 
     def floor() -> None:
-        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        # One pass reads and one scales in place. The factor keeps all numbers within the range.
         torch.dot(flat, flat)
         flat.mul_(-1.0)
 

@@ -1,4 +1,4 @@
-"""The gradients that are clipped: as many, and of the sizes, as in real models."""
+"""Make the gradients of the benchmarks, with the numbers and sizes of those in real models."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
     "ResNet-50": _resnet50,
 }
 
-#: Those that are measured in float16 and bfloat16 too.
+#: Workloads that are measured in float16 and bfloat16, too.
 HALF_WORKLOADS = ("100 x 250,000", "ResNet-50")
 
 
@@ -73,11 +73,11 @@ def arrays(workload: str, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
 
 
 def threshold(workload: str, clipped: bool) -> float:
-    """Half the expected norm, or twice: so that there is something to clip, or nothing."""
+    """Return half or twice the expected norm, so that the clip scales or does nothing."""
     elements = sum(math.prod(shape) for shape in WORKLOADS[workload]())
     return math.sqrt(elements) * (0.5 if clipped else 2.0)
 
 
 def large_tensors_only(workload: str) -> bool:
-    """Whether every tensor has more than 64k elements, as the memory floor asks."""
+    """Return whether every tensor has more than 64k elements, which the memory floor assumes."""
     return all(math.prod(shape) > 65_536 for shape in WORKLOADS[workload]())

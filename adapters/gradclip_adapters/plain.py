@@ -272,8 +272,8 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 def _on_the_wire(norm: Any, allowed: int) -> Any:
     """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
 
-    What takes more than the allowed bytes stays as it is, and is refused by its size: here, an array without memory of
-    its own would get it.
+    A norm of more than the allowed bytes is not converted, and is refused later: a broadcast array has no memory of its
+    own, and the conversion would allocate it.
     """
     # A Python int has no dtype; the sum over an empty list is one.
     if type(norm) is int:

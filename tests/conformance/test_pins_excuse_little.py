@@ -225,9 +225,9 @@ def numbers_of_like_size(count: int) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("count", [20, 1000])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_pin_of_a_long_answer_forgives_the_rounding_of_another_machine(dtype: str, count: int, seed: int) -> None:
+def test_pin_of_a_long_answer_forgives_the_rounding_of_another_machine(dtype: str, count: int, seed: int) -> None:
     values, unit = numbers_of_like_size(count), 2.0 ** (1 - FORMATS[dtype].precision)
-    # Another order of the sum in the norm scales all numbers; then each of them is rounded to a neighbour, or not.
+    # Another order of summation changes the norm, and so scales all numbers. Each may then round to a neighbour.
     again = values * (1 + 2 * unit) * (1 + unit * np.random.default_rng(seed).choice([-1, 0, 1], count))
 
     assert same_behaviour(summary_of(values, dtype), summary_of(again, dtype))
@@ -236,7 +236,7 @@ def test_a_pin_of_a_long_answer_forgives_the_rounding_of_another_machine(dtype: 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("factor", [0.0, 2.0, -1.0])
 @pytest.mark.parametrize("place", [3, 500, 999])
-def test_a_pin_of_a_long_answer_excuses_no_wrong_element(dtype: str, factor: float, place: int) -> None:
+def test_pin_of_a_long_answer_excuses_no_wrong_element(dtype: str, factor: float, place: int) -> None:
     values = np.sign(numbers_of_like_size(1000))
     wrong = values.copy()
     wrong[place] *= factor
@@ -245,7 +245,7 @@ def test_a_pin_of_a_long_answer_excuses_no_wrong_element(dtype: str, factor: flo
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_a_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: str) -> None:
+def test_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: str) -> None:
     values = np.sign(numbers_of_like_size(1000))
     other = np.flatnonzero(values != values[500])[200]
     swapped = values.copy()
@@ -255,7 +255,7 @@ def test_a_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: s
 
 
 @pytest.mark.parametrize("number", ["one", "1.2.3", "", "0x1", "1e"])
-def test_a_summary_without_numbers_matches_none(number: str) -> None:
+def test_summary_without_numbers_matches_none(number: str) -> None:
     right = summary_of(numbers_of_like_size(20), "float32")
     broken = re.sub(r"along [^,]*", f"along {number}", right)
 

@@ -28,7 +28,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
 @pytest.mark.exam(sample=60)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
-    # None of them holds a lock: the call that comes between two lines always ends, on a busy machine later.
+    # No wrong clipper holds a lock, so that the call between two lines always ends, even on a busy machine.
     monkeypatch.setattr(arrays, "PATIENCE", 60.0)
     cells = run_cells(wrong)
 

@@ -1,8 +1,8 @@
 """Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
 
-Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means a find: its
-smallest example stands in a file. Move it to `tests/fuzz/found/TARGET/` under a name that says what it is: from then
-on it is a test.
+Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means a find: a file
+holds its smallest example. Move the file to `tests/fuzz/found/TARGET/`, under a name that describes it: from then on it
+is a test.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def report(found: Found | None) -> int:
 
 
 def _said(lines: list[str]) -> str:
-    """Return the line of a traceback that says what was raised, less the notes below it."""
+    """Return the line of a traceback that names the exception, without the notes below it."""
     raised = [line for line in lines if not line.startswith((" ", "Traceback", "Failing test case", ")"))]
     return raised[0][:300] if raised else lines[-1][:300]
 

@@ -1,6 +1,6 @@
-"""Play a host: say what a file says, whatever is asked. `python scripted_host.py FILE` needs nothing but Python.
+"""Play a host that follows a script, whatever it is asked. `python scripted_host.py FILE` needs only Python.
 
-The file holds a list of lists of acts, the first for the greeting and one for each call, by the call's number.
+The file holds lists of acts: the first list is for the greeting, and the others are for the calls, by their numbers.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def act(what: str, argument: Any) -> None:
-    """Do one thing."""
+    """Perform one act."""
     if what == "say":
         os.write(1, argument.encode("utf-8", "surrogatepass"))
     elif what == "bytes":
@@ -19,7 +19,7 @@ def act(what: str, argument: Any) -> None:
     elif what == "mutter":
         os.write(2, argument.encode("utf-8", "surrogatepass"))
     elif what in ("flood", "flood standard error"):
-        # Without an end of a line, as long as somebody reads.
+        # Write without a line break until the reader closes the pipe.
         for _ in range(argument):
             os.write(1 if what == "flood" else 2, b"x" * 2**20)
     elif what == "end":
@@ -40,7 +40,7 @@ def main() -> None:
         message = json.loads(line)
         if message["message"] == "bye":
             return
-        # Of a call that nobody foresaw there is nothing to say.
+        # The script has no answer to this call.
         number = message.get("number", 0)
         for what, argument in acts[number] if number < len(acts) else [("end", 0)]:
             act(what, argument)

@@ -1,4 +1,4 @@
-"""Prove that each target finds: with one escape, limit or check of its door taken away, a few turns are enough."""
+"""Prove that each target can find faults: without one escape, limit or check, a few turns find it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gradclip_conformance.repro import script
 from gradclip_conformance.run import messages
 from gradclip_reports import badge, ctrf, junit, markdown, markup, outcomes, reading, summary, terminal, values
 
-#: Each break is found in as many turns with seed 1; other seeds were not tried.
+#: With seed 1, this number of turns finds each break; other seeds were not tried.
 TURNS = 6
 
 
 class NoSchema:
-    """A schema that everything satisfies."""
+    """A schema that accepts everything."""
 
     def iter_errors(self, members: Any) -> list[Any]:
         """Return no errors."""
@@ -36,18 +36,18 @@ class NoSchema:
 
 
 def clip_too_far(grads: Any, clip_norm: Any, **options: Any) -> Any:
-    """Return what is clipped to a threshold that is a hundredth too small."""
+    """Clip to a threshold that is one percent too small."""
     return ORIGINAL(grads, clip_norm * 0.99 if isinstance(clip_norm, float) else clip_norm, **options)
 
 
 def answer_without_care(adapter: Any, message: Any) -> Any:
-    """Return an answer as a host would that trusts what it is asked."""
+    """Answer a message without checking it."""
     return wire.reply_to_json(adapter.call(wire.call_from_json(message)), message["number"])
 
 
 @contextlib.contextmanager
 def call_without_care(inputs: Any) -> Iterator[SimpleNamespace]:
-    """Let through what a function raises."""
+    """Let exceptions of a function pass."""
     del inputs
     yield SimpleNamespace(warnings=())
 
@@ -64,7 +64,7 @@ def join_lines(paragraphs: Sequence[str]) -> str:
 
 ORIGINAL = gradclip_spec.clip_by_norm
 
-#: For each target: the module and the name in it that are broken, and what stands there instead.
+#: For each target: the module and the name that the test breaks, and the replacement.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "answers": [(messages, "message_of", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
@@ -97,7 +97,7 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
 
 
 def test_each_target_is_proved() -> None:
-    """No target is left out."""
+    """Check that every target has a break."""
     assert set(BREAKS) == set(NAMES)
 
 
@@ -112,7 +112,7 @@ def test_each_target_is_proved() -> None:
 def test_target_finds_what_is_broken(
     target: str, place: Any, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few turns find it; without the break they find nothing, as other tests show."""
+    """Check that a few turns find the break; `test_fuzz` shows that they find nothing without it."""
     monkeypatch.setattr(place, name, broken)
 
     assert any(run_turn(target, seed=1, turn=turn, shrink=False)[1] for turn in range(TURNS))

@@ -15,7 +15,7 @@ EXAMPLES = 8
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_example_found_once_is_found_no_more(path: Path) -> None:
-    """An example that was a find passes."""
+    """Check that an example that was a find passes now."""
     kept = json.loads(path.read_text(encoding="utf-8"))
 
     check_example(load_target(path.parent.name), kept["example"])
@@ -23,7 +23,7 @@ def test_example_found_once_is_found_no_more(path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_target_finds_nothing_in_a_few_examples(name: str) -> None:
-    """A short turn of a fixed seed finds nothing."""
+    """Check that a short turn with a fixed seed finds nothing."""
     checked, found = run_turn(name, seed=0, turn=0, examples=EXAMPLES)
 
     assert found is None, f"{found.what}\n{json.dumps(found.example)}"

@@ -1,5 +1,5 @@
 """Fuzz everything that comes from outside; `python tests/fuzz/run.py --help` runs it.
 
-An example is a JSON value, from which a target makes its input by itself. So an example prints, keeps in a file, and
-replays with any version of hypothesis.
+An example is a JSON value, and the target makes its input from it. So an example can be printed, kept in a file, and
+replayed with any version of Hypothesis.
 """

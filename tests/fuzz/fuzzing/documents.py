@@ -1,4 +1,4 @@
-"""Valid documents to start from: made by the suite itself, so that they stay what it writes."""
+"""Make valid documents to start from. The suite itself writes them, so that they follow its format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES_OF = {
     "my_adapter.py": (("my subject", "clip_by_norm"),),
 }
 FEATURES = ("excludes", "none_grads", "returns_norm", "error_if_nonfinite", "norm_type")
-#: Few, and of every kind: values, a norm, a refusal, an error, a relation, a form.
+#: A few cases of every kind: values, a norm, a refusal, an error, a relation, a form.
 RULES = (
     "*.scaled-above/three-four-five/float32",
     "value.bounds/max-only/float32",
@@ -52,7 +52,7 @@ RULES = (
 
 
 class Halving(Adapter):
-    """An adapter of made-up subjects whose answers are wrong in a way that scripts can show: half of what went in."""
+    """An adapter of invented subjects that return half of each gradient: scripts can show this failure."""
 
     def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed", version: str = "1.0") -> None:
         self._subjects = [Subject(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
@@ -77,12 +77,12 @@ class Halving(Adapter):
 
 
 def subjects(adapter: str) -> Sequence[tuple[str, str]]:
-    """Return names and operations of an adapter's subjects."""
+    """Return the names and operations of an adapter's subjects."""
     return NAMES_OF[adapter]
 
 
 def deep_case(operation: str) -> Case:
-    """Return a case as the deep search finds them: its numbers stand in the record alone."""
+    """Return a case like those of the deep search, whose numbers stand only in the record."""
     rule = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}.get(
         operation, "global-norm.scaled-above"
     )
@@ -123,7 +123,7 @@ def lines_of(adapter: str, *, whole: bool = False) -> list[Any]:
 
 
 def with_footer(lines: Sequence[Any]) -> list[Any]:
-    """Return a header and cells with the footer that agrees with them, as far as they are cells."""
+    """Return a header and cells, with a footer that counts those that are cells."""
     cells = [line for line in lines[1:] if isinstance(line, dict)]
     pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
     footer = Footer(

@@ -1,4 +1,4 @@
-"""The suite's own functions behind the pipe of a host, called without a process."""
+"""Call the functions that read a host's pipe, without a process."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["Connected", "cases_like", "check_run", "described", "understood"]
 
 
 def understood(line: str, number: int, call: Call) -> Answer:
-    """Return what the suite makes of a line that answers a call."""
+    """Return the answer that the suite reads from a line."""
     return answer_of(line, number, call)
 
 
 def described(line: str) -> Description:
-    """Return what the suite makes of the first line of a host.
+    """Return the description that the suite reads from the first line of a host.
 
     Raises
     ------
     StartError
-        When it is not the first line of a host that has started.
+        When the line is not the greeting of a host that has started.
     """
     return host_process.HostProcess._described(SimpleNamespace(_end=lambda: None), line)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What must hold of every drawing of a record, whatever stands in it."""
+"""Check every drawing of a record against its format, whatever the record holds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
 _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}
 _OUR_HEADINGS = {"Not as expected", "Findings"}
-#: What a text from a record must never become; emphasis and code are our own.
+#: Elements that a text from a record must never become. Only our own templates use emphasis and code.
 _NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 def check_drawings(runs: Sequence[Run]) -> None:
-    """Draw runs in every format, and hold each drawing against its format."""
+    """Draw runs in every format, and check each drawing against its format."""
     drawn = {name: render(runs, name) for name in FORMATS}
     for text in (drawn["terminal"], terminal(runs, width=60), terminal(runs, width=200)):
         check_text(text, "the terminal")
@@ -37,7 +37,7 @@ def check_drawings(runs: Sequence[Run]) -> None:
         document = parse_strictly(drawn[name], name)
         check_text(drawn[name], name)
         if name != "json":
-            # Other programs show these texts. The JSON of our own holds the record as it is.
+            # Other programs show these texts. Our own JSON holds the record unchanged.
             check_texts(document, name)
     check_text(drawn["markdown"], "Markdown")
     check_markdown(drawn["markdown"])
@@ -52,13 +52,13 @@ def check_drawings(runs: Sequence[Run]) -> None:
 
 
 def check_text(text: str, where: str) -> None:
-    """Require that a text for people holds nothing that a terminal obeys."""
+    """Require that a text for people holds no control characters."""
     wrong = next((character for character in text if not character.isprintable() and character != "\n"), None)
     require(wrong is None, f"{where} shows the character {wrong!r}: {text[:400]!r}")
 
 
 def check_texts(document: Any, where: str) -> None:
-    """Require the same of each text in a document."""
+    """Require that no text in a document holds control characters."""
     if isinstance(document, str):
         check_text(document, where)
     elif isinstance(document, dict):
@@ -83,7 +83,7 @@ def parse_strictly(text: str, name: str) -> Any:
 
 
 def check_markdown(text: str) -> None:
-    """Require that tables keep their columns, and that nothing but our own markup is there."""
+    """Require that tables keep their columns, and that all markup is our own."""
     require("\r" not in text, "Markdown holds a carriage return")
     width = 0
     for line in text.split("\n"):

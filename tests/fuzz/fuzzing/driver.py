@@ -1,4 +1,4 @@
-"""Run targets in turns, each turn with a seed of its own, until the time is over or there is a find."""
+"""Run targets in turns, each with a seed of its own, until the time is over or there is a find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Found:
 
 @dataclass
 class State:
-    """How far a run has come; kept in a file, so that a run that was stopped goes on."""
+    """The progress of a run. A file keeps it, so that a stopped run can continue."""
 
     seed: int
     turns: int = 0
@@ -97,19 +97,19 @@ def run_turn(
 def fuzz(
     names: Sequence[str], state: State, seconds: float, told: Callable[[Found | None], None], *, keep_on: bool
 ) -> bool:
-    """Let targets take turns until so many seconds of the run are over; stop at the first find unless told to keep on.
+    """Run targets in turns for a number of seconds; stop at the first find unless told to keep on.
 
     The last round is completed, so that each target has the same number of turns.
 
     Parameters
     ----------
     told
-        Called after each turn with what was found.
+        Called after each turn with its result.
 
     Returns
     -------
     bool
-        Whether there was a find.
+        True if there was a find.
     """
     while True:
         turn, place = divmod(state.turns, len(names))

@@ -1,6 +1,6 @@
 """Watch an example: how long it takes, how much memory it needs, and what it writes.
 
-The limits are far above what any example needs: what exceeds them hangs or has no bound.
+The limits are far above the needs of any example. An example that exceeds one hangs, or has no bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Hang", "folder", "guarded"]
 SECONDS = 120
 MEBIBYTES = 1024
 
-#: The events of Python that change the file system, and which of their arguments are paths.
+#: Python's audit events that change the file system, and the arguments of each that are paths.
 WRITES = {
     "open": (0,),
     "os.mkdir": (0,),
@@ -37,16 +37,16 @@ WRITES = {
     "shutil.copyfile": (1,),
     "shutil.move": (1,),
 }
-#: Where Python and its libraries keep what they have compiled or found out.
+#: Folders where Python and its libraries keep compiled files and caches.
 OWN_FOLDERS = ("__pycache__", ".hypothesis", ".mypy_cache")
 
 
 class Hang(BaseException):
-    """An example took longer than any may; no `except Exception` of what is under test catches it."""
+    """An example exceeds the time limit. It is a BaseException, so that the code under test cannot catch it."""
 
 
 class _Watched:
-    """What the example that is being checked may write, and what it has written elsewhere."""
+    """The folder that an example may write to, and the files that it has written elsewhere."""
 
     folder: Path | None = None
     elsewhere: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ def folder() -> Iterator[Path]:
     Raises
     ------
     Find
-        When something was written elsewhere, or a payload was executed.
+        When the example wrote elsewhere, or executed a payload.
     """
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="gradclip-fuzz-") as name:
@@ -108,13 +108,13 @@ def guarded() -> Iterator[None]:
     Raises
     ------
     Hang
-        When it takes longer than any may.
+        When it exceeds the time limit.
     Find
-        When its peak of memory is far above all before it.
+        When its peak memory is far above that of all examples before.
     """
     before = _peak_mebibytes()
     previous = signal.signal(signal.SIGALRM, _give_up)
-    # A test runner may have a time limit of its own on the same clock.
+    # A test runner may use the same timer for a limit of its own.
     remaining, interval = signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
@@ -132,5 +132,5 @@ def _give_up(number: int, frame: Any) -> None:
 
 
 def _peak_mebibytes() -> float:
-    """Return the largest memory that this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

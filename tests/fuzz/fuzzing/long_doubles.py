@@ -1,4 +1,4 @@
-"""Clips in NumPy's long doubles: slow, plain, and written from the formulas."""
+"""Clip in NumPy's long doubles, slowly and directly from the formulas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def norm(arrays: Sequence[Array], order: float) -> np.longdouble:
 
 
 def clipped_by_norm(array: Array, size: np.longdouble, threshold: float, eps: float) -> Array:
-    """Return an array, in long doubles, scaled to a threshold by a norm that is known."""
+    """Return an array, in long doubles, scaled to a threshold by a given norm."""
     values = array.astype(np.longdouble)
     if eps == 0 and size <= threshold:
         return values
@@ -42,12 +42,12 @@ def clipped_by_value(array: Array, lower: float, upper: float) -> Array:
 
 
 def agree(observed: Array, expected: Array, ulps: float) -> bool:
-    """Answer whether an array is within so many ulp of its dtype of what is expected; all NaN are alike."""
+    """Return whether an array is within a number of ulp of the expected one; NaN equals NaN."""
     spacing = np.spacing(np.abs(expected.astype(observed.dtype))).astype(np.longdouble)
     limit = np.finfo(observed.dtype).max
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(observed.astype(np.longdouble) - expected) <= ulps * spacing
-    # What is beyond the largest number of the dtype, or nearly so, may be infinite.
+    # A number above the largest of the dtype, or just below it, may become infinite.
     beyond = np.isinf(observed) & (np.abs(expected) >= np.longdouble(limit) * (1 - 2.0**-9))
     same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
     return bool(np.all(near | same | (beyond & (np.sign(observed) == np.sign(expected)))))

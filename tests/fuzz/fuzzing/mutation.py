@@ -14,14 +14,14 @@ from .texts import attacks, json_values, raw_json, texts
 
 __all__ = ["change", "changes", "every_path", "named", "to_text"]
 
-#: How often something is repeated; the largest are beyond every limit that makes sense.
+#: Numbers of repetitions. The largest exceed every sensible limit.
 TIMES = (2, 3, 20, 200, 5_000, 200_000)
-#: Marks a value whose JSON text is given as it is.
+#: The mark of a value that is given as JSON text.
 RAW = "\ue000raw:"
 
 
 def every_path(document: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
-    """Yield where each value of a document stands, the document itself first."""
+    """Yield the path of each value of a document, that of the document itself first."""
     yield list(path)
     if isinstance(document, dict):
         for key, value in document.items():
@@ -46,10 +46,10 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
         st.tuples(path, st.just("nest"), st.sampled_from((1, 2, 50, 450, 5_000))),
         st.tuples(path, st.just("copy"), path),
     )
-    # One in three puts code, or what a format obeys, into a text: that is what a record of somebody else would do.
+    # One change in three puts code or markup into a text, as a malicious record would.
     attack = st.tuples(_paths(document, str), st.sampled_from(("set", "insert")), attacks())
     again = st.tuples(_paths(document, list), st.just("times"), st.just(2))
-    # A name stands in many places that must agree: changed in one alone, the document is refused, and shows nothing.
+    # A name stands in many places that must agree. If only one changes, the document is refused and tests nothing.
     everywhere = st.tuples(_paths(document, str), st.just("everywhere"), attacks())
     return st.lists(
         st.sampled_from((one, one, one, attack, attack, again, everywhere)).flatmap(lambda chosen: chosen).map(list),
@@ -59,18 +59,18 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
 
 
 def _paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]:
-    """Draw where a value stands: each kind of place is as likely as any other, however many there are of it."""
+    """Draw the path of a value; each kind of place is equally likely, however often it occurs."""
     kinds: dict[tuple[str, ...], list[list[Any]]] = {}
     for path in every_path(document):
         if not isinstance(_found(document, path), kind):
             continue
         kinds.setdefault(tuple(step if isinstance(step, str) else "" for step in path), []).append(path)
-    # A document without such a value is changed as a whole.
+    # If a document has no such value, the whole document is changed.
     return st.sampled_from(sorted(kinds.values(), key=len) or [[[]]]).flatmap(st.sampled_from)
 
 
 def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:
-    """Return a changed copy of a document; what no longer has a place is left out."""
+    """Return a changed copy of a document; changes whose path no longer exists are left out."""
     holder = [copy.deepcopy(document)]
     for path, what, argument in wanted:
         try:
@@ -102,7 +102,7 @@ def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> 
 
 
 def _change_everywhere(document: Any, old: str, new: str) -> None:
-    """Put a text in the place of another wherever that stands as a value."""
+    """Replace a text by another one wherever it is a value."""
     for place, value in list(document.items() if isinstance(document, dict) else enumerate(document)):
         if isinstance(value, dict | list):
             _change_everywhere(value, old, new)
@@ -130,7 +130,7 @@ def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:
 
 
 def to_text(document: Any) -> str:
-    """Return the JSON text of a changed document on one line, strict but for what was given as raw text."""
+    """Return the JSON text of a changed document on one line, strict except for values given as raw text."""
     text = json.dumps(document, separators=(",", ":"))
     mark = '"' + json.dumps(RAW)[1:-1]
     parts, start = [], 0

@@ -1,4 +1,4 @@
-"""Calls of the reference made from JSON, and what must hold of their results."""
+"""Make calls of the reference from JSON, and check their results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .target import Find, require
 
 __all__ = ["ReferenceCall", "check_result"]
 
-#: The distance that the notes allow, in ulp, and a rounding of the check itself.
+#: The documented error in ulp, plus one rounding of the check itself.
 NORM_ULPS, ELEMENT_ULPS = 1.5, 3.5
-#: Of an order whose powers NumPy rounds by some ulp.
+#: The same for orders whose powers NumPy computes within a few ulp.
 POWER_ULPS = 64.0
-#: Of these orders no power overflows, and no element counts for nothing.
+#: Orders for which no power overflows and every element counts.
 CHECKED_ORDERS = (0.5, 100.0)
 
 STRANGE: dict[str, Callable[[], Any]] = {
@@ -46,7 +46,7 @@ STRANGE: dict[str, Callable[[], Any]] = {
 
 
 class Generated(Iterator[Any]):
-    """A generator, which is consumed once, that remembers what it gave."""
+    """An iterator that can be consumed once and remembers its items."""
 
     def __init__(self, held: list[Any]) -> None:
         self.held = held
@@ -57,7 +57,7 @@ class Generated(Iterator[Any]):
 
 
 class UsersOwn(Exception):
-    """What a predicate raises, which comes back as it is."""
+    """An error of the user's own predicate, which must reach the caller unchanged."""
 
 
 def _array(given: dict[str, Any]) -> Any:
@@ -93,7 +93,7 @@ def _leaf(given: Any) -> Any:
 
 
 class ReferenceCall:
-    """One call: its function, its arguments, and what it was given."""
+    """A call: its function, its arguments, and copies of them."""
 
     def __init__(self, example: dict[str, Any]) -> None:
         self.name = example["function"]
@@ -112,7 +112,7 @@ class ReferenceCall:
 
     @property
     def documented(self) -> tuple[type[BaseException], ...]:
-        """What the call may raise."""
+        """Return the errors that the call may raise."""
         nonfinite = self.options.get("error_if_nonfinite") is True
         return (TypeError, ValueError, UsersOwn, *([FloatingPointError] if nonfinite else []))
 
@@ -122,11 +122,11 @@ class ReferenceCall:
         return getattr(gradclip_spec, self.name)(self.grads, *arguments, **self.options)
 
     def unchanged(self) -> bool:
-        """Answer whether all that was passed holds what it held."""
+        """Return whether all arguments hold the same values as before the call."""
         return all(now.tobytes() == before.tobytes() for now, before in zip(self.arrays, self._before, strict=True))
 
     def before(self, array: Any) -> Any:
-        """Return what an array held before the call."""
+        """Return the values of an array before the call."""
         return next(then for now, then in zip(self.arrays, self._before, strict=True) if now is array)
 
     def included(self) -> Iterator[Any]:
@@ -185,7 +185,7 @@ def _raise(path: Any, array: Any) -> bool:
 
 
 def check_result(call: ReferenceCall, result: Any) -> None:
-    """Require that the result has the form of what was passed, and the values of the formula."""
+    """Require that the result has the form of the argument, and the values of the formula."""
     if call.strange:
         return
     inplace = call.options.get("inplace") is True
@@ -214,7 +214,7 @@ def _check_total(call: ReferenceCall, total: Any, size: Any, order: float) -> No
 
 
 def _pairs(passed: Any, back: Any, depth: int) -> Iterator[tuple[Any, Any]]:
-    """Yield each array that was passed with what stands in its place."""
+    """Yield each passed array with its result."""
     for _ in range(depth):
         require(type(back) is list and len(back) == 1, f"a list came back as {type(back)}")
         (passed,), (back,) = passed, back
@@ -257,7 +257,7 @@ def _check_array(call: ReferenceCall, passed: Any, back: Any, size: Any, order: 
         size = norm([given], order) if call.name == "clip_by_norm" else size
         ulps = ELEMENT_ULPS if order in (1, 2, math.inf) else POWER_ULPS
         threshold = float(call.first)
-        # Near the threshold either branch is right; without a finite norm or threshold the notes say what is done.
+        # Near the threshold either branch is right. For norms or thresholds that are not finite, see the documentation.
         if not np.isfinite(size) or not math.isfinite(threshold) or size > np.finfo(np.float64).max:
             return
         expected = clipped_by_norm(given, size, threshold, float(call.options.get("eps", 0.0)))

@@ -1,4 +1,4 @@
-"""Execute a script without its framework: what it imports is played by objects that do nothing."""
+"""Execute a script without its framework: stand-ins that do nothing replace its imports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 __all__ = ["StandIn", "execute"]
 
-#: What a script may really import.
+#: Modules that a script may really import.
 REAL = ("math", "numpy", "sys")
 
 
 class StandIn:
-    """An object that has every attribute, takes every call, and holds nothing."""
+    """An object that has every attribute, accepts every call, and holds nothing."""
 
     def __getattr__(self, name: str) -> StandIn:
         if name.startswith("__"):
@@ -23,7 +23,7 @@ class StandIn:
         return StandIn()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> StandIn:
-        """Return another one."""
+        """Return another stand-in."""
         return StandIn()
 
     def __iter__(self) -> Iterator[Any]:
@@ -37,12 +37,12 @@ class StandIn:
 
 
 def execute(text: str) -> None:
-    """Execute a script in the working directory; what it prints and raises does not matter, only what it does."""
+    """Execute a script in the working directory; its output and errors do not matter, only its effects."""
 
     def import_(name: str, *rest: Any) -> Any:
         return __import__(name, *rest) if name.partition(".")[0] in REAL else StandIn()
 
     own = {**vars(builtins), "__import__": import_}
-    # Whatever a script raises: it is expected to fail.
+    # A script may raise anything: it is expected to fail.
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         exec(compile(text, "script", "exec"), {"__builtins__": own, "__name__": "__main__"})

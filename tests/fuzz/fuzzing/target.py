@@ -1,4 +1,4 @@
-"""What a fuzz target is, and the list of all targets."""
+"""Define fuzz targets, and list them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 __all__ = ["NAMES", "Find", "Target", "load_target", "require"]
 
-#: One module of `fuzzing.targets` each, in the order in which they take turns.
+#: The modules of `fuzzing.targets`, in the order of their turns.
 NAMES = (
     "answers",
     "greetings",
@@ -29,18 +29,18 @@ NAMES = (
 
 
 class Find(AssertionError):
-    """What a target looks for; the text says what is wrong."""
+    """A fault that a target has found; the text says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One door through which data comes from outside."""
+    """A function that takes data from outside."""
 
     #: Draws examples: JSON values.
     examples: SearchStrategy[Any]
-    #: Raises what is not documented, and `Find` where the outcome is wrong.
+    #: Checks one example. It raises undocumented errors, and `Find` for a wrong outcome.
     check: Callable[[Any], None]
-    #: How many examples a turn has: a few seconds of them.
+    #: The number of examples in a turn, which take a few seconds.
     turn: int = 100
 
 
@@ -52,6 +52,6 @@ def require(condition: object, text: str) -> None:
 
 @cache
 def load_target(name: str) -> Target:
-    """Return the target of a name."""
+    """Return the target that has a name."""
     target: Target = importlib.import_module(f"fuzzing.targets.{name}").TARGET
     return target

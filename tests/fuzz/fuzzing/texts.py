@@ -1,4 +1,4 @@
-"""Texts that attack whoever takes them for more than texts."""
+"""Draw texts that attack programs which execute or render them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CANARY", "PAYLOAD", "attacks", "json_values", "mostly", "raw_json", 
 CANARY = "gradclip-fuzz-canary"
 PAYLOAD = f"open('{CANARY}', 'w')"
 
-#: How a payload gets out of the place in which it stands as data.
+#: Text that ends the data around a payload, so that the payload becomes code.
 ESCAPES = (
     "{}",
     '""";{};"""',
@@ -35,7 +35,7 @@ ESCAPES = (
     "\\N{{BULLET}}\\x41\\",
 )
 
-#: What changes the meaning of a format around it.
+#: Text that changes the meaning of the format around it.
 BREAKERS = (
     "",
     " ",
@@ -97,13 +97,13 @@ PAYLOADS = tuple(escape.format(PAYLOAD) for escape in ESCAPES)
 
 
 def attacks() -> SearchStrategy[str]:
-    """Draw texts that attack, alone or inside another."""
+    """Draw attacks, alone or inside another text."""
     single = st.sampled_from(BREAKERS) | st.sampled_from(PAYLOADS)
     return single | st.tuples(single, single).map("".join) | st.tuples(st.text(max_size=8), single).map("".join)
 
 
 def mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """Draw the usual, and the other one time in ten: where everything is odd, everything is refused."""
+    """Draw usual values, and odd ones one time in ten: a document of odd values alone is refused at once."""
     return st.sampled_from((usual,) * 9 + (other,)).flatmap(lambda chosen: chosen)
 
 
@@ -124,7 +124,7 @@ def json_values() -> SearchStrategy[object]:
 
 
 def raw_json() -> SearchStrategy[str]:
-    """Draw texts that stand where a JSON value should: not all of them are one."""
+    """Draw texts in place of JSON values; some of them are not JSON."""
     return st.sampled_from(
         (
             "NaN",

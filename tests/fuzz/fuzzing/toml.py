@@ -1,4 +1,4 @@
-"""Write TOML documents, changed ones too: what cannot be written as TOML is written wrongly, which is wanted."""
+"""Write TOML documents, including changed ones. Values that TOML lacks are written wrongly on purpose."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module a target: what comes in, and what must hold whatever it is."""
+"""Hold one module for each target: the input that it changes, and the properties that must hold."""

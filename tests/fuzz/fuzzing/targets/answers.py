@@ -1,4 +1,4 @@
-"""The lines by which a host answers: understood or refused, judged without a fault of the suite, kept and drawn."""
+"""Fuzz the answers of a host: the suite reads or refuses each, judges it without an error, keeps and draws it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = ("reply", "raised", "unsupported", "mistake")
 
 
 def message(kind: str, call: Call, number: int) -> dict[str, Any]:
-    """Return a valid answer to a call, of a kind."""
+    """Return a valid answer of a kind to a call."""
     try:
         reply = ADAPTER.call(call)
     except Unsupported:
@@ -64,7 +64,7 @@ def _description() -> Description:
 
 
 def check(example: Any) -> None:
-    """Answer each call of a case with a changed answer, and judge what the suite understands."""
+    """Answer each call of a case with a changed answer, and judge the answers that the suite can read."""
     case, answers = CASES[example["case"]], list[Answer]()
 
     def answer(call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""The lines by which the suite asks, read by a host: each is answered, or the host ends and says why."""
+"""Fuzz the calls to a host: the host answers each one, or ends and says why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCUMENT = wire.call_to_json(call_of_adapter(), 1)
 HELLO = {"message": "hello", "protocol": wire.PROTOCOL}
 ADAPTER = Halving([("clip", operation) for operation in OPERATIONS[2:]])
 LAUNCH = Path(gradclip_adapters.__file__).with_name("launch.py")
-#: What the process serves: quick to import, and needs nothing of the suite.
+#: The adapter of the process: quick to import and independent of the suite.
 FILE = """
 from gradclip_adapters.contract import About, Adapter, Reply, Subject
 
@@ -41,7 +41,7 @@ class Same(Adapter):
 EXAMPLES = st.fixed_dictionaries(
     {
         "calls": st.lists(changes(DOCUMENT), min_size=1, max_size=3),
-        #: Few with a process of their own, which take their time.
+        #: Few examples start a process, because that takes time.
         "process": st.sampled_from((False,) * 15 + (True,)).flatmap(
             lambda drawn: st.just([]) | changes(HELLO, largest=1) if drawn else st.none()
         ),
@@ -50,7 +50,7 @@ EXAMPLES = st.fixed_dictionaries(
 
 
 def check(example: Any) -> None:
-    """Have changed calls answered, in this process and now and then by a host."""
+    """Answer changed calls, in this process and sometimes in a host."""
     lines = [to_text(change(DOCUMENT, wanted)) for wanted in example["calls"]]
     for line in lines:
         try:
@@ -76,7 +76,7 @@ def _check_answer(line: str) -> dict[str, Any]:
 
 
 def _check_process(lines: list[str]) -> None:
-    """Say some lines to a host and hang up; what it says are messages, and it ends by itself."""
+    """Send lines to a host and close the pipe; it must send only messages, and end by itself."""
     asked = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
         [sys.executable, str(LAUNCH), "same.py"], input=asked.encode(), capture_output=True, timeout=60, check=False

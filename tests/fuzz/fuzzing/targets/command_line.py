@@ -1,4 +1,4 @@
-"""The command line: any arguments and files end with a documented exit code and text, never with a traceback."""
+"""Fuzz the command line: any arguments and files give a documented exit code and text, never a traceback."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ..mutation import to_text
 from ..target import Target, require
 from ..texts import mostly, texts
 
-#: One cheap case: what else is checked is not what matters here.
+#: One cheap case, because the checks themselves do not matter here.
 NARROW = ["--rule", "norm.scaled-above/three-four-five/float32"]
-#: How the command makes names bold.
+#: The escape codes with which the command makes names bold.
 _OWN_STYLES = re.compile(r"\x1b\[(?:1|0)m")
 EXIT_CODES = (0, 1, 2, 3)
 
@@ -99,7 +99,7 @@ _commands = st.sampled_from(
 _names = st.sampled_from(("norm.scaled-above", "norm.scaled-above/three-four-five/float32", "*.zero*", "no-such-rule"))
 _numbers = st.sampled_from(("0", "1", "2", "-1", "nan", "inf", "1e400", "0.5", "2147483648", "9" * 5000, "x"))
 
-#: What each option takes, less what makes environments and what takes minutes.
+#: Values of each option, without those that make environments or take minutes.
 _VALUES: dict[str, SearchStrategy[str]] = {
     "--op": st.sampled_from(("clip_by_norm", "clip_by_global_norm", "clip")),
     "--dtype": st.sampled_from(("float32", "bfloat16", "int8")),
@@ -151,13 +151,13 @@ def check(example: Any) -> None:
         return
     if arguments[:1] == ["check"]:
         arguments = [arguments[0], *NARROW, *arguments[1:]]
-        # Without a name all frameworks that are installed are checked.
+        # Without a name, the command would check all installed frameworks.
         arguments += ["good.py"] if len(arguments) == 3 else []
     if arguments[:1] == ["accuracy"]:
         arguments = ["accuracy", "--largest", "100", *arguments[1:]]
         arguments += ["good.py"] if len(arguments) == 3 else []
     with folder() as place, _files(place), mock.patch.object(sys, "argv", ["gradclip", *arguments]):
-        # With colours, because without them click leaves out some of what a terminal would obey.
+        # With colours, because without them click removes some escape codes.
         done = CliRunner().invoke(gradclip, arguments, color=True)
     require(isinstance(done.exception, SystemExit | None), f"`gradclip` raised {done.exception!r}")
     require(done.exit_code in EXIT_CODES, f"exit code {done.exit_code}")
@@ -167,7 +167,7 @@ def check(example: Any) -> None:
 
 
 def _starts_anything(word: str) -> bool:
-    """Answer whether a text that was drawn at random names a program: none may run by chance."""
+    """Return whether a random text names a program: no program may run by chance."""
     return word.startswith("--v") or (word.startswith(("--command=", "--com", "--c")) and "=" in word)
 
 
@@ -177,7 +177,7 @@ def _files(place: Path) -> Iterator[None]:
         path = place / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    # Everything that writes somewhere by itself writes here.
+    # Commands that choose a folder by themselves write here.
     with mock.patch.dict(os.environ, {"GRADCLIP_VENVS": str(place / "venvs"), "HOME": str(place)}):
         yield
 

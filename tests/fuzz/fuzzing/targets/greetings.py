@@ -1,4 +1,4 @@
-"""The first line of a host: why it does not start, or a description that can be planned for, kept and drawn."""
+"""Fuzz the first line of a host: it says why the host does not start, or describes its adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TOML files that people keep of an adapter: known failures and claims; and the file that a record proposes."""
+"""Fuzz the TOML files of an adapter: known failures and claims, and the file that a record proposes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ EXAMPLES = st.one_of(
 
 
 def check(example: Any) -> None:
-    """Read a changed file and judge by it; or propose the file of a changed record, and read that."""
+    """Read a changed file and judge by it, or propose a file from a changed record and read that."""
     with folder() as place:
         if example["file"] == "proposed":
             _check_proposal(place, example["changes"])
@@ -147,7 +147,7 @@ def _check_proposal(place: Path, wanted: list[Any]) -> None:
 
 
 def _check_proposed(run: Run, text: str, known: int) -> None:
-    """Require that a proposal is a file of pins about the cells of the run, and says nothing else."""
+    """Require that a proposal is a file of pins about cells of the run, and holds nothing else."""
     pins: Sequence[Any] = tomllib.loads(text).get("deviation", [])
     require(len(read_deviations(text, "proposal")) == len(pins), "pins are lost")
     if known:

@@ -1,4 +1,4 @@
-"""The TOML files of the package: kept cases, recipes of environments, and how scripts call a framework."""
+"""Fuzz the TOML files of the package: kept cases, recipes of environments, and templates of scripts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXAMPLES = named(FILES, times=(2, 20, 5_000))
 
 
 def check(example: Any) -> None:
-    """Read a changed file as the suite does: it is refused with a ValueError that names it, or serves."""
+    """Read a changed file as the suite does: it works, or a ValueError names it."""
     name, wanted = example
     with folder() as place:
         path = place / name

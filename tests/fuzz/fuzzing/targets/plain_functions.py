@@ -1,4 +1,4 @@
-"""Plain functions that return, raise and do anything: each cell has a verdict, and none is a fault of the suite."""
+"""Fuzz plain functions that return, raise and do anything: each cell gets a verdict, and none blames the suite."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ EXAMPLES = st.fixed_dictionaries(
         "norm": st.none() | _values,
         "does": st.lists(st.sampled_from(("zero", "nan", "resize", "append", "clear", "freeze", "warn")), max_size=2),
         "raises": mostly(st.none(), st.tuples(st.sampled_from(ERRORS), texts()).map(list)),
-        #: What it does only from so manieth call on.
+        #: The number of the first call that misbehaves.
         "from": st.sampled_from((0, 0, 0, 1, 2, 5)),
     }
 )
 
 
 class Evil:
-    """An object whose every method raises, with a text that raises too."""
+    """An object whose methods all raise an exception whose text raises, too."""
 
     def __getattribute__(self, name: str) -> Any:
         raise Evil.Refusal
@@ -96,10 +96,10 @@ class Evil:
 
 
 def _made(what: Any, grads: list[Any]) -> Any:
-    """Return the value that a description says."""
+    """Return the value that a description stands for."""
     match what:
         case {"dtype": dtype, "shape": shape}:
-            # Without memory of its own, however large.
+            # A broadcast array takes no memory, however large it is.
             return np.broadcast_to(np.zeros((), dtype), shape)
         case {"text": text}:
             return text
@@ -126,7 +126,7 @@ _NAMED: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _do(what: str, grads: list[Any]) -> None:
-    """Do something to the list or the arrays that were passed."""
+    """Change the passed list or its arrays."""
     arrays = [grad for grad in grads if grad is not None]
     if what == "append":
         grads.append(None)

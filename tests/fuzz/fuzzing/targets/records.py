@@ -1,4 +1,4 @@
-"""Records: refused in one sentence, or drawn in every format, each of them valid."""
+"""Fuzz records: each is refused in one sentence, or drawn in every format, and each drawing is valid."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ..texts import attacks
 
 DOCUMENTS = {name: lines_of(name)[:-1] for name in NAMES_OF}
 for _, *_cells in DOCUMENTS.values():
-    # What is not as expected is shown in full.
+    # Reports show failed cells in full.
     for _number, _cell in enumerate(cell for cell in _cells if cell["status"] == "fail"):
         _cell.update(quote=f"as documented {_number}", url=f"https://there/{_number}")
 #: The members of header and cell whose texts are shown to people.
 _HEADER = ("adapter", "framework", "suite", "environment")
 _CELL = ("subject", "rule", "case", "theme", "detail", "expected", "observed", "input", "quote", "url")
-#: What no JSON value says: bytes that are no text, a line that is cut, blank lines.
+#: Faults outside JSON: bytes that are not text, a cut line, blank lines.
 BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
 
 
 def _texts_shown(name: str) -> SearchStrategy[Any]:
-    """Draw attacks in the place of several texts that are shown, each wherever it stands, so that they are drawn."""
+    """Draw attacks that replace texts which reports show, wherever these texts occur."""
     by_member: dict[tuple[int, str], list[list[Any]]] = {}
     for path in every_path(DOCUMENTS[name]):
         number, *rest = path or [0]
@@ -62,7 +62,7 @@ def _at(document: Any, path: list[Any]) -> Any:
 EXAMPLES = st.fixed_dictionaries(
     {
         "document": named(DOCUMENTS) | st.sampled_from(sorted(DOCUMENTS)).flatmap(_texts_shown),
-        #: Whether a footer is made that agrees with what has been changed.
+        #: Whether the footer is made to agree with the changed cells.
         "agrees": st.sampled_from((True, True, True, False)),
         "bytes": st.sampled_from((*(-1,) * 4 * len(BYTES), *range(len(BYTES)))),
         "at": st.integers(0, 20),
@@ -72,7 +72,7 @@ EXAMPLES = st.fixed_dictionaries(
 
 
 def record_of(document: list[Any], wanted: list[Any], *, agrees: bool = True) -> str:
-    """Return the text of a header and cells that are changed, and of a footer; it agrees with them if asked."""
+    """Return the text of a changed header and cells, and of a footer that agrees with them if asked."""
     lines = change(document, wanted)
     if not isinstance(lines, list) or not lines:
         return to_text(lines)

@@ -1,4 +1,4 @@
-"""The functions of the reference: a documented error that changes nothing, or a result that long doubles confirm."""
+"""Fuzz the reference: a call raises a documented error and changes nothing, or long doubles confirm its result."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ EXAMPLES = st.fixed_dictionaries(
         ),
         "flags": _flags,
         "included": st.lists(st.booleans(), min_size=1, max_size=8),
-        #: So many lists around it all.
+        #: Levels of lists around the whole tree.
         "deep": st.sampled_from((0,) * 30 + (1, 2, 50, 2_000)),
     }
 )
 
 
 def check(example: Any) -> None:
-    """Call a function, and hold what comes back against the formula in long doubles."""
+    """Call a function, and compare its result with the formula in long doubles."""
     call = ReferenceCall(example)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

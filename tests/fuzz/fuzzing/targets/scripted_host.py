@@ -1,4 +1,4 @@
-"""A real process that plays a host: whatever it says and does, each cell has a status, and the record is whole."""
+"""Fuzz with a real process that plays a host: each cell gets a status and the record is whole, whatever it does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES = cases_like(
 RIGHT = [describe(ADAPTER)] + [
     wire.reply_to_json(ADAPTER.call(case.call("clip")), number) for number, case in enumerate(CASES, start=1)
 ]
-#: Seconds that a call and a start may take: a host that hangs is to be seen soon.
+#: Time limits in seconds of a call and a start: short, because many hosts hang.
 CALL_SECONDS, START_SECONDS = 2.0, 5.0
 
 _mischief = st.one_of(
@@ -66,7 +66,7 @@ EXAMPLES = st.fixed_dictionaries({"acts": _acts, "command": st.booleans()})
 
 
 def check(example: Any) -> None:
-    """Run three cases against a host that says what an example has it say."""
+    """Run three cases against a host that follows the script of an example."""
     script = []
     for document, one in zip(RIGHT, example["acts"], strict=True):
         line = to_text(change(document, one["changes"])) + "\n"
@@ -82,7 +82,7 @@ def check(example: Any) -> None:
 
 
 def _check_command(command: list[str]) -> None:
-    """Let the command line start the host; what the host says of itself is shown there, too."""
+    """Let the command line start the host, because it shows the host's description, too."""
     rules = [word for case in CASES for word in ("--rule", case.id)]
     done = CliRunner().invoke(
         gradclip, ["check", "host", "--command", shlex.join(command), "--timeout", str(CALL_SECONDS), *rules]

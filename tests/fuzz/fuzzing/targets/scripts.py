@@ -1,4 +1,4 @@
-"""Scripts made from records: code from our own tables alone, and everything else as a constant."""
+"""Fuzz scripts made from records: all code comes from our own tables, and everything else is a constant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..target import Target, require
 from ..texts import CANARY
 from .records import record_of
 
-#: The adapters of which scripts are known.
+#: The adapters that have scripts.
 ADAPTERS = ("torch", "tensorflow", "paddle", "my_module:clip")
 
 
@@ -40,7 +40,7 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
         {
             "adapter": st.just(chosen[0]),
             "cell": st.just(chosen[1]),
-            # Not too much at once: what is refused shows nothing.
+            # Few changes at once, because a refused record tests nothing.
             "changes": changes(_one_cell(*chosen), largest=2, times=(2, 20, 5_000)),
             "command": st.booleans(),
         }
@@ -49,7 +49,7 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
 
 
 def check(example: Any) -> None:
-    """Make the script of a changed cell, and hold it against those of cells that were not changed."""
+    """Make the script of a changed cell, and compare its code with that of unchanged cells."""
     base = _one_cell(example["adapter"], example["cell"])
     with folder() as place:
         path = place / "record.jsonl"
@@ -79,7 +79,7 @@ def _check_command(path: Path, case: str) -> None:
 
 
 def check_script(text: str, header: Header, adapter: str) -> None:
-    """Require that a script says nothing in code that scripts of unchanged records do not say, and execute it."""
+    """Require that a script has no code that scripts of unchanged records lack, and execute it."""
     tree = ast.parse(text)
     compile(tree, "script", "exec")
     own = _own_words(header.adapter)
@@ -93,7 +93,7 @@ def check_script(text: str, header: Header, adapter: str) -> None:
 
 
 def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield what is code in a script, less its constants: statements, names, what is called and imported."""
+    """Yield the code of a script without its constants: statements, names, calls and imports."""
     for node in ast.walk(tree):
         yield "syntax", type(node).__name__
         match node:
@@ -113,7 +113,7 @@ def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _dotted(function: ast.expr) -> str:
-    """Return what is called, as far as it is a name: of a call of a call, the type of the node."""
+    """Return the name of the called function, or the type of the node if it has none."""
     match function:
         case ast.Name(name):
             return name
@@ -123,7 +123,7 @@ def _dotted(function: ast.expr) -> str:
 
 
 def _own_words(adapter: str) -> set[tuple[str, str]]:
-    """Return what the name of a plain function may add: the module, imported, and the function, called."""
+    """Return the code that the name of a plain function may add: an import of its module and a call."""
     module, colon, name = adapter.partition(":")
     if not colon or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
         return set()
@@ -134,7 +134,7 @@ def _own_words(adapter: str) -> set[tuple[str, str]]:
 
 @functools.cache
 def vocabulary(adapter: str) -> frozenset[tuple[str, str]]:
-    """Return what is code in the scripts of an adapter's unchanged cells, whatever its subjects can do."""
+    """Return the code in scripts of an adapter's unchanged cells, for any features of its subjects."""
     header, *cells, _ = lines_of(adapter, whole=True)
     found = set()
     for features, cell in itertools.product(_subsets(FEATURES), cells):
@@ -148,7 +148,7 @@ def vocabulary(adapter: str) -> frozenset[tuple[str, str]]:
 
 
 def _subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield all features, none, each alone and all but each: a changed record may drop any of them."""
+    """Yield sets of features: all, none, each alone and all but each. A changed record may drop any of them."""
     yield from (tuple(features), ())
     for one in features:
         yield (one,)

@@ -15,6 +15,12 @@ from typing import Any
 
 import pytest
 from frameworks import has_framework, has_library, is_required
+from hypothesis import settings
+
+# By default, Hypothesis fails examples that take longer than 0.2 s, as any may on a busy machine, and draws different
+# examples in each run.
+settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.load_profile("steady")
 
 #: The number of tests left out, by the reason for it.
 LEFT_OUT = pytest.StashKey[Counter[str]]()

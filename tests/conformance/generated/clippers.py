@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arithmetic import LIMITS, QUOTIENTS, SUMS, multiply_by_coefficient
-from .facts import Array, Work
+from .facts import OPERATIONS, Array, Work
 from .styles import STYLES, Change, Hook, Part
 
 if TYPE_CHECKING:
     from .faults import Fault
 
-__all__ = ["OPERATIONS", "Made", "list_right"]
-
-OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
+__all__ = ["Made", "list_right"]
 
 
 def _keep(step: str, i: int | None, value: Any, *more: Any) -> Any:
@@ -58,9 +56,11 @@ class Made:
         """Clip by value."""
         return self.run(Work(self.operation, list(grads), list(need_clip), max, min))[0]
 
-    def by_norm(self, grads: Any, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0) -> Any:
+    def by_norm(
+        self, grads: Any, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float | None = None
+    ) -> Any:
         """Clip by norm."""
-        return self.run(Work(self.operation, list(grads), list(need_clip), clip_norm, norm_type=norm_type))[0]
+        return self.run(self.take(grads, need_clip, clip_norm, norm_type))[0]
 
     def by_global_norm(
         self,
@@ -68,20 +68,20 @@ class Made:
         *,
         clip_norm: float,
         need_clip: Sequence[bool],
-        norm_type: float = 2.0,
-        error_if_nonfinite: bool = False,
+        norm_type: float | None = None,
+        error_if_nonfinite: bool | None = None,
     ) -> Any:
         """Clip by global norm, and return the norm."""
-        return self.run(
-            Work(
-                self.operation,
-                list(grads),
-                list(need_clip),
-                clip_norm,
-                norm_type=norm_type,
-                error_flag=error_if_nonfinite,
-            )
-        )
+        return self.run(self.take(grads, need_clip, clip_norm, norm_type, error_if_nonfinite))
+
+    def take(
+        self, grads: Any, flags: Sequence[bool], threshold: float, p: float | None, error_flag: bool | None = None
+    ) -> Work:
+        """Return a call of a clip by norm; None stands for what was left out."""
+        norm_type = 2.0 if p is None else float(p)
+        work = Work(self.operation, list(grads), list(flags), threshold, norm_type=norm_type, error_flag=error_flag)
+        work.norm_given = p is not None
+        return work
 
     def run(self, work: Work) -> tuple[list[Any], Any]:
         """Clip, with the fault where its trigger holds."""

@@ -53,7 +53,9 @@ class Draft:
     magnitude: str | None = None
     threshold: str | None = None
     norm_type: float | None = None
+    norm_given: bool | None = None
     error_flag: bool | None = None
+    min_given: bool | None = None
     #: Whether the watched gradient is excluded, and which others are.
     is_excluded: bool = False
     excluded: set[str] = field(default_factory=set)
@@ -79,11 +81,22 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
         else:
             grads.append(rng.choice(others).copy() if number > 8 else others[i])
     work = Work(draft.operation, grads, flags, 1.0, in_place=draft.in_place)
-    if draft.operation != "clip_by_value":
-        work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
-    work.error_flag = draft.operation == "clip_by_global_norm" and bool(draft.error_flag)
+    _set_options(work, draft, rng)
     _set_threshold(work, index, draft, rng)
     return work, index
+
+
+def _set_options(work: Work, draft: Draft, rng: random.Random) -> None:
+    """Set what a clip by norm may be asked for."""
+    if work.operation == "clip_by_value":
+        return
+    work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
+    work.norm_given = work.norm_type != 2 or rng.random() < 0.5
+    if draft.norm_given is not None:
+        work.norm_given = draft.norm_given
+        work.norm_type = work.norm_type if draft.norm_given else 2.0
+    if work.operation == "clip_by_global_norm":
+        work.error_flag = draft.error_flag
 
 
 def _draw_place(draft: Draft, rng: random.Random) -> tuple[int, int]:
@@ -220,9 +233,9 @@ def _scale(values: Array, magnitude: str | None, dtype: str, rng: random.Random)
     info = np.finfo(dtype)
     top = math.frexp(float(info.max))[1]
     bottom = math.frexp(float(info.tiny))[1]
-    shift = {"squares over": top // 2 + 4, "squares under": bottom // 2 - 5, "subnormal": bottom - 6}.get(
-        magnitude or ""
-    )
+    shifts = {"squares over": top // 2 + 4, "sum over": top // 2 - 2}
+    shifts |= {"squares under": bottom // 2 - 5, "subnormal": bottom - 6}
+    shift = shifts.get(magnitude or "")
     if shift is None:
         return values
     with np.errstate(over="ignore"):
@@ -250,8 +263,12 @@ def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> 
             work.threshold = max(1, round(work.threshold))
         if draft.threshold == "power of two":
             work.threshold = 2.0 ** round(math.log2(work.threshold))
-    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and rng.random() < 0.5:
+    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and _wants_min(draft, rng):
         work.low = -_shorten(work.threshold * rng.uniform(0.25, 2.0))
+
+
+def _wants_min(draft: Draft, rng: random.Random) -> bool:
+    return rng.random() < 0.5 if draft.min_given is None else draft.min_given
 
 
 def _shorten(value: float) -> float:

@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["Array", "Facts", "Work"]
+__all__ = ["OPERATIONS", "Array", "Facts", "Work"]
+
+OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
 
 Array = np.ndarray[Any, Any]
 Value = TypeVar("Value")
@@ -43,8 +45,11 @@ class Work:
     threshold: float
     low: float | None = None
     norm_type: float = 2.0
-    error_flag: bool = False
+    #: None: left out.
+    error_flag: bool | None = None
     in_place: bool = False
+    #: Whether the caller gives `norm_type`.
+    norm_given: bool = True
 
     @lazy
     def present(self) -> list[int]:
@@ -62,9 +67,14 @@ class Work:
         return [i for i in self.present if not self.flags[i]]
 
     @lazy
-    def widths(self) -> set[int]:
-        """Return the sizes of the elements, in bytes."""
-        return {self.grads[i].itemsize for i in self.present}
+    def widths(self) -> list[int]:
+        """Return the bytes that an element takes, for each gradient that exists."""
+        return [self.grads[i].itemsize for i in self.present]
+
+    @lazy
+    def longest(self) -> int:
+        """Return the number of elements of the longest gradient."""
+        return max((self.grads[i].size for i in self.present), default=0)
 
     @lazy
     def total(self) -> float:
@@ -177,6 +187,7 @@ def _list_range_words(x: Array, dtype: Any) -> list[tuple[str, Any]]:
     largest, least = float(finite.max()), float(finite.min())
     return [
         ("squares over", largest > math.sqrt(float(info.max))),
+        ("sum over", largest < math.sqrt(float(info.max)) < _norm([finite], 2.0)),
         ("squares under", largest < math.sqrt(float(info.tiny))),
         ("subnormal", least < float(info.tiny)),
         ("fractions", bool((finite != np.floor(finite)).any())),

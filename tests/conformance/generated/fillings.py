@@ -61,6 +61,7 @@ KINDS: dict[str, Kind] = {
     "mixed": lambda x, rng, base: x,
     "digits": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
     "powers": _draw_powers,
+    "squares": lambda x, rng, base: np.sign(x) * base.choice([0.25, 1.0, 4.0, 9.0, 16.0], x.size),
     "heavy last": _set(_last, _heavy),
     "heavy first": _set(_first, _heavy),
     "heavy somewhere": _set(_somewhere, _heavy),

@@ -97,11 +97,12 @@ def _find_facts(cell: PlannedCell, in_place: bool) -> Iterator[Facts]:
         options["max"] if case.operation == "clip_by_value" else options["clip_norm"],
         options.get("min"),
         case.norm_type,
-        bool(options.get("error_if_nonfinite")),
+        options.get("error_if_nonfinite"),
         in_place,
+        "norm_type" in options,
     )
     found = [facts for facts in work.list_facts() if facts is not None]
-    _ = work.widths, work.excluded, work.missing, work.total
+    _ = work.widths, work.excluded, work.missing, work.total, work.longest
     with np.errstate(all="ignore"):
         for facts in found:
             facts.keep()

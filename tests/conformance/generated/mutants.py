@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import LIMITS, QUOTIENTS, SUMS
-from .clippers import OPERATIONS, Made
+from .clippers import Made
 from .drafts import Draft, draw_input
-from .facts import Work
+from .facts import OPERATIONS, Work
 from .faults import Fault, Operator
 from .operators import OPERATORS
-from .proof import Answer, find_wrong
+from .proof import Answer, NotExactError, find_wrong
 from .styles import STYLES
 from .triggers import KERNEL_AXES, LEVELS, Level, find_level
 
@@ -110,7 +111,7 @@ def _draw(rng: random.Random) -> Mutant | None:
 
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
     """Return up to three levels of kernel axes, or up to two of any, each of another axis."""
-    known = [level for level in LEVELS if not (level.by_norm_only and operation == "clip_by_value")]
+    known = [level for level in LEVELS if operation in level.operations]
     # The operator's own level is one of them.
     of_kernels = rng.random() < 0.6
     most = (3 if of_kernels else 2) - (operator.level is not None)
@@ -144,8 +145,9 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
         if "previous" in mutant.fault.operator.name:
             answer_to(made, draw_input(draft, rng)[0])
         answer = answer_to(made, work)
-        if made.fired and (reason := find_wrong(work, answer)) is not None:
-            return Witness(work, index, reason), True
+        with contextlib.suppress(NotExactError):
+            if made.fired and (reason := find_wrong(work, answer)) is not None:
+                return Witness(work, index, reason), True
     return None, fired
 
 
@@ -161,8 +163,8 @@ def answer_to(made: Made, work: Work) -> Answer:
     if work.operation == "clip_by_value":
         keywords |= {"max": work.threshold, **({} if work.low is None else {"min": work.low})}
     else:
-        keywords |= {"clip_norm": work.threshold, "norm_type": work.norm_type}
-    if work.operation == "clip_by_global_norm":
+        keywords |= {"clip_norm": work.threshold, **({"norm_type": work.norm_type} if work.norm_given else {})}
+    if work.error_flag is not None:
         keywords["error_if_nonfinite"] = work.error_flag
     try:
         found = made.function(grads, **keywords)

@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from .drafts import Draft
-from .facts import Facts
+from .facts import OPERATIONS, Facts
 
 __all__ = ["KERNEL_AXES", "LEVELS", "Level", "find_level"]
 
 KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in place")
+
+NORMS = OPERATIONS[1:]
+
+#: No element overflows when it is squared, and the sum of so many does.
+SUMMED: dict[str, Any] = {"filling": "constant", "size": (12, 40)}
 
 #: What kernels cut at.
 LENGTHS = (8, 16, 32, 64, 512, 1024, 2048, 4096, 16_384, 32_768, 65_536, 2**17, 2**18)
@@ -34,7 +39,7 @@ class Level:
     holds: Callable[[Facts], Any]
     ask: Callable[[Draft], Draft]
     #: The operations that know it.
-    by_norm_only: bool = False
+    operations: tuple[str, ...] = OPERATIONS
 
 
 def asking(**demands: Any) -> Callable[[Draft], Draft]:
@@ -50,15 +55,18 @@ def adding(name: str, kind: str) -> Callable[[Draft], Draft]:
 def _list_dtypes() -> Iterator[Level]:
     for dtype in ("float16", "float32", "float64"):
         yield Level("dtype", dtype, lambda f, d=dtype: f.dtype == d, asking(dtype=dtype))
-    yield Level(
-        "mixture", "beside-wider", lambda f: max(f.work.widths) > np.dtype(f.dtype).itemsize, asking(beside="wider")
-    )
-    yield Level(
-        "mixture",
-        "beside-narrower",
-        lambda f: min(f.work.widths) < np.dtype(f.dtype).itemsize,
-        asking(beside="narrower"),
-    )
+
+
+def _list_mixtures() -> Iterator[Level]:
+    def width(f: Facts) -> int:
+        return np.dtype(f.dtype).itemsize
+
+    for word, holds, after in (
+        ("wider", lambda f: max(f.work.widths) > width(f), lambda f: f.work.widths[0] > width(f)),
+        ("narrower", lambda f: min(f.work.widths) < width(f), lambda f: f.work.widths[0] < width(f)),
+    ):
+        yield Level("mixture", f"beside-{word}", holds, asking(beside=word))
+        yield Level("mixture", f"after-{word}", after, asking(beside=word, index=(1, 3)))
 
 
 def _list_sizes() -> Iterator[Level]:
@@ -130,7 +138,13 @@ def _list_relations() -> Iterator[Level]:
     yield Level("threshold", "zero-threshold", lambda f: f.work.threshold == 0, asking(threshold="zero"))
     yield Level("threshold", "infinite-threshold", lambda f: f.work.threshold == math.inf, asking(threshold="infinite"))
     yield Level(
-        "threshold", "integer-threshold", lambda f: float(f.work.threshold).is_integer(), asking(threshold="integer")
+        "threshold", "integer-threshold", lambda f: isinstance(f.work.threshold, int), asking(threshold="integer")
+    )
+    yield Level(
+        "threshold",
+        "threshold-over-2-to-31",
+        lambda f: 2**31 < f.work.threshold < math.inf,
+        asking(magnitude="squares over"),
     )
     yield Level(
         "threshold",
@@ -166,13 +180,24 @@ def _list_data() -> Iterator[Level]:
         ("nonfinite last", "nonfinite last"),
     ):
         yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, asking(filling=filling))
-    for word in ("squares over", "squares under", "subnormal"):
-        yield Level("magnitude", word.replace(" ", "-"), lambda f, w=word: w in f.data, asking(magnitude=word))
+    for word in ("squares over", "sum over", "squares under", "subnormal"):
+        yield Level(
+            "magnitude",
+            word.replace(" ", "-"),
+            lambda f, w=word: w in f.data,
+            asking(magnitude=word, **SUMMED if word == "sum over" else {}),
+        )
 
 
 def _list_rest() -> Iterator[Level]:
     for p in (1.0, 2.0, 3.0, 4.0, math.inf):
-        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, asking(norm_type=p), True)
+        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, asking(norm_type=p), NORMS)
+    for p in (0.5, 1.5, 2.5):
+        # The powers of squares are exact.
+        ask = asking(norm_type=p, filling="squares")
+        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, ask, NORMS)
+    yield Level("norm type", "norm-type-given", lambda f: f.work.norm_given, asking(norm_given=True), NORMS)
+    yield Level("norm type", "norm-type-left-out", lambda f: not f.work.norm_given, asking(norm_given=False), NORMS)
     yield Level(
         "exclusion", "others-excluded", lambda f: bool(set(f.work.excluded) - {f.index}), adding("excluded", "some")
     )
@@ -199,11 +224,20 @@ def _list_rest() -> Iterator[Level]:
     yield Level("none", "none-last", lambda f: f.work.grads[-1] is None, adding("nones", "last"))
     yield Level("in place", "in-place", lambda f: f.work.in_place, asking(in_place=True))
     yield Level("in place", "not-in-place", lambda f: not f.work.in_place, asking(in_place=False))
-    yield Level("error flag", "error-flag", lambda f: f.work.error_flag, asking(error_flag=True), True)
+    for name, flag in (("error-flag", True), ("error-flag-false", False), ("error-flag-left-out", None)):
+        flagged = asking(error_flag=flag)
+        yield Level("error flag", name, lambda f, flag=flag: f.work.error_flag is flag, flagged, NORMS[1:])
+    yield Level("bounds", "min-given", lambda f: f.work.low is not None, asking(min_given=True), OPERATIONS[:1])
+    yield Level("bounds", "max-alone", lambda f: f.work.low is None, asking(min_given=False), OPERATIONS[:1])
+    yield Level("place", "not-the-longest", lambda f: f.size < f.work.longest, asking(size=(1, 3), number=(3, 5)))
+    yield Level(
+        "place", "longest-of-several", lambda f: f.size == f.work.longest and f.number > 1, asking(number=(2, 5))
+    )
 
 
 LEVELS: tuple[Level, ...] = (
     *_list_dtypes(),
+    *_list_mixtures(),
     *_list_sizes(),
     *_list_numbers(),
     *_list_shapes(),

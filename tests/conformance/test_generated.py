@@ -77,7 +77,7 @@ def test_plain_mutant_is_proven_wrong_and_caught(name: str) -> None:
 
     assert fired
     assert witness is not None
-    assert (cell := judge_mutant(mutant).cell) is not None
+    assert (cell := judge_mutant(mutant)) is not None
     assert cell.status == "fail"
 
 

@@ -36,7 +36,7 @@ def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
         if witness is None:
             counts["equivalent" if fired else "impossible"] += 1
             continue
-        cell = judge_mutant(mutant).cell
+        cell = judge_mutant(mutant)
         counts["caught" if cell is not None else "survives"] += 1
         if cell is None:
             survivors[mutant.name] = witness.describe()

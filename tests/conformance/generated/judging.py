@@ -6,9 +6,11 @@ it holds come first, and the others follow only where one cell makes several cal
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from .clippers import Made
 from .facts import Array, Facts, Work
 from .mutants import Mutant
 
-__all__ = ["DTYPES", "Judged", "judge_mutant", "judge_right"]
+__all__ = ["DTYPES", "judge_mutant", "judge_right"]
 
 DTYPES = ("float16", "float32", "float64")
 
@@ -40,22 +42,16 @@ SEVERAL_CALLS = frozenset({"metamorphic"})
 
 
 @dataclass
-class Judged:
-    """The verdict on one mutant."""
-
-    #: The first red cell, or the one that shows a fault of the exam; None: the mutant survives.
-    cell: Cell | None
-    asked: int = 0
-    #: The cells in which the trigger holds.
-    firing: int = 0
-
-
-@dataclass
 class _Asked:
     """One cell, with the facts of its gradients."""
 
     planned: PlannedCell
-    facts: list[Facts] = field(default_factory=list)
+    in_place: bool
+
+    @cached_property
+    def facts(self) -> list[Facts]:
+        """Return the facts, which are found when a trigger first asks for them."""
+        return list(_find_facts(self.planned, self.in_place))
 
     @property
     def makes_several_calls(self) -> bool:
@@ -79,8 +75,12 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
         for cell in planned
         if cell.missing is None and cell.case.dtype != "bfloat16" and RULES[cell.case.rule].level != "unspecified"
     ]
-    asked = [_Asked(cell, list(_find_facts(cell, in_place))) for cell in judging]
-    return tuple(sorted(asked, key=lambda each: sum(20 + facts.size for facts in each.facts)))
+    return tuple(_Asked(cell, in_place) for cell in sorted(judging, key=_estimate_size))
+
+
+def _estimate_size(cell: PlannedCell) -> int:
+    """Return the number of elements, with some more for each gradient."""
+    return sum(20 + math.prod(each.array.shape) for each in cell.case.gradients if each.array is not None)
 
 
 def _find_facts(cell: PlannedCell, in_place: bool) -> Iterator[Facts]:
@@ -116,25 +116,23 @@ def _build(gradient: Gradient) -> Array:
     return lay_out(gradient.array.numpy(), gradient.layout)
 
 
-def judge_mutant(mutant: Mutant) -> Judged:
-    """Return the first red cell of a mutant, if there is one."""
+def judge_mutant(mutant: Mutant) -> Cell | None:
+    """Return the first red cell of a mutant, or one that shows a fault of the exam; None: the mutant survives."""
     made = mutant.make()
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(subject.features)))
-    firing = [asked for asked in cells if _may_fire(mutant, asked.facts)]
-    judged = Judged(None, firing=len(firing))
-    others = [asked for asked in cells if asked.makes_several_calls and asked not in firing]
-    for asked in (*firing, *others):
-        judged.asked += 1
+    firing = (asked for asked in cells if _may_fire(mutant, asked.facts))
+    others = (asked for asked in cells if asked.makes_several_calls and not _may_fire(mutant, asked.facts))
+    for asked in itertools.chain(firing, others):
         cell = run_cell(connection, asked.planned, 1.0)
         if cell.status in RED or cell.status == FAULTY:
-            judged.cell = cell
-            break
-    return judged
+            return cell
+    return None
 
 
 def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
+    """Tell whether the trigger holds in a call."""
     wanted = mutant.fault.operator.side == "included"
     return any(f.flag == wanted and all(level.holds(f) for level in mutant.fault.levels) for f in facts)
 

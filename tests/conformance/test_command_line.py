@@ -6,7 +6,9 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -647,6 +649,18 @@ class TestOtherVerbs:
 
     def test_version(self) -> None:
         assert run("--version").exit_code == 0
+
+    def test_package_runs_as_a_module(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys, "argv", ["gradclip_conformance", "--version"])
+        monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("gradclip_conformance", run_name="__main__")
+
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith("gradclip, version ")
 
     @pytest.mark.exam(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -106,6 +107,7 @@ def test_page_holds_every_rule_with_its_quotations() -> None:
 
 def test_page_is_printed_in_utf_8_on_any_terminal() -> None:
     command = [sys.executable, "-m", "gradclip_spec.rules"]
-    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONIOENCODING": "ascii"})
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
     assert printed.stdout.decode("utf-8") == book()

@@ -1,0 +1,158 @@
+"""Check that declarations and replies that break the contract are refused, with a sentence for the adapter's author."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters import wire
+from gradclip_adapters.contract import (
+    About,
+    Adapter,
+    Array,
+    BadDeclaration,
+    BadReply,
+    Call,
+    Gradient,
+    Reply,
+    Subject,
+    Unsupported,
+    options_of,
+    text_of,
+)
+from gradclip_adapters.host import answer
+
+ARRAY = Array.of(np.array([3.0, 4.0], np.float32))
+REPLY = Reply((ARRAY,), norm=ARRAY, inputs=(ARRAY,), same_object=(True,), warnings=("UserWarning: text",))
+SUBJECT = Subject("clip", "clip_by_norm", ("float32",))
+CALL = Call("clip", (Gradient("g", ARRAY),), {"clip_norm": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"operation": "clip"}, "declares the operation 'clip', which does not exist; there are clip_by_value"),
+        ({"dtypes": ("float32", "int8")}, "declares the dtype 'int8'"),
+        ({"features": ("in_place", "inplace")}, "declares the feature 'inplace'"),
+        ({"norm_types": (2.0, 0.0)}, "declares a norm of the order 0.0"),
+        ({"norm_types": (math.nan,)}, "declares a norm of the order nan"),
+        ({"norm_types": ("two",)}, "declares a norm of the order 'two'"),
+        ({"name": ""}, "The subject is called ''"),
+        ({"name": "two\nlines"}, "a name is printable text"),
+        ({"name": "x" * 301}, "of 1 to 300 characters"),
+        ({"name": 7}, "The subject is called 7"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_wrong_subject_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadDeclaration) as caught:
+        replace(SUBJECT, **fields)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"framework": ""}, "The framework is called ''"),
+        ({"version": "1\n2"}, "The version is called"),
+        ({"environment": {"threads": 2}}, "The environment's entry 'threads' is a int, and must be a text."),
+        ({"environment": {"": "x"}}, "The environment's entry is called ''"),
+        ({"environment": {"python": "3.11"}}, "The environment names 'python', which the suite finds out by itself"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_wrong_description_of_a_framework_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadDeclaration) as caught:
+        About(**{"framework": "fake", "version": "", **fields})
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "said"),
+    [([SUBJECT, SUBJECT], "The subject 'clip' is declared twice"), (["clip"], "must return Subject objects")],
+    ids=["twice", "text"],
+)
+def test_wrong_list_of_subjects_is_refused(subjects: list[Any], said: str) -> None:
+    with pytest.raises(BadDeclaration, match=said):
+        wire.check_subjects(subjects)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"gradients": ARRAY}, "Reply.gradients is a gradclip_adapters.contract.Array, and must be a tuple"),
+        ({"gradients": (np.zeros(2),)}, "Reply.gradients[0] is a numpy.ndarray; wrap it: Array.of(...)"),
+        ({"norm": 5.0}, "Reply.norm is a float; wrap it: Array.of(...)"),
+        ({"inputs": (None, [1.0])}, "Reply.inputs[1] is a list"),
+        ({"same_object": (1,)}, "Reply.same_object must be a tuple of bool"),
+        ({"warnings": "text"}, "Reply.warnings must be a tuple of str"),
+        ({"malformed": 7}, "Reply.malformed is a int, and must be a text or None"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_wrong_reply_is_a_mistake_that_names_the_field(fields: dict[str, Any], said: str) -> None:
+    class Fake(Adapter):
+        def call(self, call: Call) -> Reply:
+            return replace(REPLY, **fields)
+
+    message = answer(Fake(), wire.call_to_json(CALL, 1))
+
+    assert message["message"] == "mistake"
+    assert said in message["text"]
+
+
+def test_right_reply_is_accepted() -> None:
+    wire.check_reply(REPLY)
+    assert wire.reply_from_json(wire.reply_to_json(REPLY, 1)) == REPLY
+    with pytest.raises(BadReply, match="and returned a list"):
+        wire.check_reply([ARRAY])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"shape": [-1]}, "-1 is no length of an axis"),
+        ({"shape": [True]}, "True is no length of an axis"),
+        ({"shape": [3]}, "shape"),
+        ({"data": base64.b64encode(bytes(7)).decode()}, "7 bytes"),
+        ({"data": "AAAAAAAAAA!="}, "base64"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"(?i){said}"):
+        wire.array_from_json({**(wire.array_to_json(ARRAY) or {}), **fields})
+
+
+@pytest.mark.parametrize(("text", "said"), [(7, "a hexadecimal float is a text"), ("0x1p2000", "beyond the range")])
+def test_wrong_float_is_refused(text: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        wire.value_from_json({"hex": text})
+
+
+def test_unknown_option_is_unsupported() -> None:
+    assert options_of(CALL, "clip_norm", "eps") == {"clip_norm": 1.0}
+    with pytest.raises(Unsupported, match="no option clip_norm here"):
+        options_of(CALL, "max")
+
+
+def test_exception_whose_text_raises_is_described() -> None:
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise KeyError
+
+    assert text_of(Unprintable()) == "(Unprintable cannot be shown: its text raised KeyError)"
+
+
+def test_adapter_without_methods_says_which_are_missing() -> None:
+    for ask in (Adapter().about, Adapter().subjects):
+        with pytest.raises(NotImplementedError):
+            ask()
+    assert "NotImplementedError" in answer(Adapter(), wire.call_to_json(CALL, 1))["text"]

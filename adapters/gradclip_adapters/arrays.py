@@ -33,6 +33,10 @@ FEATURE_OF_OPTION = {
     "threads": "threads",
     "reused": "reuses",
     "compiled": "compiles",
+    "start": "training",
+    "weight_decay": "training",
+    "steps": "training",
+    "accumulate": "training",
 }
 
 #: The feature that each layout needs.
@@ -95,6 +99,10 @@ def _features_used(call: Call) -> Iterator[str]:
             yield FEATURE_OF_LAYOUT.get(gradient.layout, "strided")
         if gradient.rows is not None:
             yield "sparse"
+        if gradient.group:
+            yield "groups"
+        if gradient.cotangent is not None:
+            yield "differentiable"
     if len({gradient.array.dtype for gradient in call.gradients if gradient.array is not None}) > 1:
         yield "mixed_dtypes"
 

@@ -61,6 +61,10 @@ FEATURES = {
     "eps": "the option `eps` exists",
     "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
     "learning_rate": "the option `learning_rate` exists (optimizers only)",
+    "training": "the options `start`, `weight_decay`, `steps` and `accumulate` exist (optimizers only)",
+    "groups": "`Gradient.group` is honoured: parameters stand in several groups of an optimizer",
+    "norm_per_group": "`Gradient.group` is honoured, and the documentation gives each group a norm of its own",
+    "differentiable": "`Gradient.cotangent` is honoured: the reply holds the derivatives through the clip",
     "compiled": "runs inside the framework's compiler or graph",
     "compiles": "the option `compiled` makes the call inside the framework's compiler or graph",
     "mixed_dtypes": "gradients of several dtypes in one call",
@@ -142,6 +146,11 @@ class Gradient:
     rows: Optional[Tuple[int, ...]] = None
     #: For a row-sparse gradient: the number of rows of the dense gradient.
     height: Optional[int] = None
+    #: The parameter group; an optimizer, or a program with several clips, holds several.
+    group: int = 0
+    #: The vector to pull back through the clip. `Reply.gradients` then holds, in place of the results, the derivatives
+    #: of the sum of all results times their cotangents by each gradient.
+    cotangent: Optional[Array] = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,9 @@ class Call:
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
     value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `compiled`.
+    `reused`, `compiled`; of the feature `training`, for an optimizer: `start` (the value of all parameters at first, in
+    place of zero), `weight_decay`, `steps` (each with a backward pass of its own) and `accumulate` (the number of
+    backward passes before the clip, each of which adds the gradients).
     """
 
     subject: str

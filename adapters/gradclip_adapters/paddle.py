@@ -208,7 +208,7 @@ def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> Entry
     steps = {False: step_dynamic, True: step_static}
     always = "compiled" in more
     # Only dynamic mode gives row-sparse gradients of embeddings.
-    ways = () if always else ("compiles", "generator", "sparse")
+    ways = () if always else ("compiles", "generator", "sparse", "training", "groups")
     features = _list_features(clip_class, "optimizer", "learning_rate", *more, *ways)
     return EntryPoint(
         Subject(name, clip_class.operation, BOTH, features),

@@ -15,14 +15,11 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call, text_of
+from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from .fluid_refusals import make_gradients, refuse_unsupported, refuse_ways
 from .linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 
 __all__ = ["PaddleFluidAdapter"]
-
-#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` 6 s.
-MOST_IN_A_PROGRAM = 500
-MOST_ELEMENTS_OF_A_NORM = 100000
 
 
 class PaddleFluidAdapter(Adapter):
@@ -40,8 +37,8 @@ class PaddleFluidAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
-        _refuse_ways(call)
-        _refuse_unsupported(call, entry.subject)
+        refuse_ways(call)
+        refuse_unsupported(call, entry.subject)
         return entry.answer(entry.clip_class, call, dict(call.options))
 
 
@@ -67,55 +64,6 @@ class EntryPoint:
     answer: Callable[[ClipClass, Call, Dict[str, Any]], Reply]
 
 
-def _refuse_ways(call: Call) -> None:
-    """Refuse the ways of a call that fluid's clips do not have.
-
-    Raises
-    ------
-    Unsupported
-        When the call asks for one.
-    """
-    if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
-        message = "fluid's gradients come from a backward pass: each once, in the layout that fluid gives it"
-        raise Unsupported(message, "interface")
-    if any(gradient.rows is not None for gradient in call.gradients) or "reused" in call.options:
-        message = "no row-sparse gradients, and no earlier calls on the same tensors, are made here"
-        raise Unsupported(message)
-    if "as_generator" in call.options or "as_single" in call.options:
-        message = "the program, or the optimizer, knows the parameters: nobody passes gradients"
-        raise Unsupported(message, "interface")
-    if "threads" in call.options:
-        message = "fluid's programs, scopes and names belong to the whole process"
-        raise Unsupported(message)
-
-
-def _refuse_unsupported(call: Call, subject: Subject) -> None:
-    arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
-    if any(array.dtype == "bfloat16" for array in arrays):
-        message = "fluid 1.8 has no bfloat16"
-        raise Unsupported(message, "interface")
-    if not arrays:
-        message = "fluid needs a loss, and here no parameter takes part in one"
-        raise Unsupported(message, "interface")
-    if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
-        message = "fluid builds a static program in time quadratic in its gradients; at most {} are tried".format(
-            MOST_IN_A_PROGRAM
-        )
-        raise Unsupported(message)
-    if subject.operation == "clip_by_norm" and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
-        message = (
-            "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements, 6 s for 100,000 and ten minutes "
-            "for a million; at most {:,} are tried"
-        ).format(MOST_ELEMENTS_OF_A_NORM)
-        raise Unsupported(message)
-    if len({array.dtype for array in arrays}) > 1:
-        message = "fluid's optimizers take parameters of one dtype"
-        raise Unsupported(message, "interface")
-    if any(array.shape == () for array in arrays):
-        message = "fluid has no 0-d tensors"
-        raise Unsupported(message, "interface")
-
-
 @contextlib.contextmanager
 def _enter_guards(*guards: Any) -> Iterator[None]:
     """Enter fluid's guards, and leave them normally even after an exception.
@@ -130,26 +78,6 @@ def _enter_guards(*guards: Any) -> Iterator[None]:
     finally:
         for guard in reversed(guards):
             guard.__exit__(None, None, None)
-
-
-@contextlib.contextmanager
-def _make_gradients(dtype: str) -> Iterator[None]:
-    """Mark the lines that make the gradients; the CPU build has no kernels for those of float16.
-
-    Raises
-    ------
-    Unsupported
-        When fluid cannot make them.
-    """
-    try:
-        yield
-    except Exception as error:
-        if dtype != "float16":
-            raise
-        lines = [line.strip() for line in text_of(error).splitlines() if line.strip(" -")] or [""]
-        told = next((line for line in lines if "Error: " in line), lines[0])
-        message = "no backward pass makes such gradients: {:.300}".format(told)
-        raise Unsupported(message, "kernel") from error
 
 
 def _make_zero_attribute() -> Any:
@@ -203,7 +131,7 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
             by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
         parameters = [by_number[number] for number in range(len(call.gradients))]
         (joined,) = join_by_dtype(call.gradients)
-        with _make_gradients(joined.dtype):
+        with make_gradients(joined.dtype):
             loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
             loss.backward()
         with framework_call() as seen:
@@ -244,7 +172,7 @@ def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
             parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()))
         (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
-        with _make_gradients(joined.dtype):
+        with make_gradients(joined.dtype):
             loss = _build_loss(parameters, joined, data)
         yield Network(parameters, loss, {"gradients": joined.values})
 
@@ -283,7 +211,13 @@ def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[st
         pairs = fluid.backward.append_backward(network.loss)
         included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
         everything = len(included) == len(network.parameters)
-        fluid.clip.set_gradient_clip(clip_class(options), param_list=None if everything else included)
+        groups = {}  # type: Dict[int, List[Any]]
+        for parameter, gradient in zip(network.parameters, call.gradients):
+            groups.setdefault(gradient.group, []).append(parameter)
+        if len(groups) == 1:
+            fluid.clip.set_gradient_clip(clip_class(options), param_list=None if everything else included)
+        for number, parameters in groups.items() if len(groups) > 1 else ():
+            fluid.clip.set_gradient_clip(clip_class(options, group_name="group{}".format(number)), parameters)
         clipped = fluid.clip.append_gradient_clip_ops(pairs)
         fetched = _run(network, [gradient for _, gradient in pairs] + [gradient for _, gradient in clipped])
         before, after = fetched[: len(pairs)], fetched[len(pairs) :]
@@ -324,7 +258,10 @@ def _list_entry_points() -> Iterator[EntryPoint]:
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
             name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
-            subject = Subject(name, clip_class.operation, DTYPES, common + more)
+            # "The group name for this clip."
+            has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
+            features = common + more + (("norm_per_group",) if has_groups else ())
+            subject = Subject(name, clip_class.operation, DTYPES, features)
             yield EntryPoint(subject, clip_class, answer)
 
 

@@ -28,6 +28,9 @@ __all__ = ["make_zero_attribute", "read_arrays", "step_dynamic", "step_static"]
 #: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
 
+#: The options of several backward passes and steps.
+TRAINING = ("start", "weight_decay", "steps", "accumulate")
+
 #: A function that makes a clip from the options of a call, and raises what Paddle raises.
 MakeClip = Callable[[Dict[str, Any]], Any]
 
@@ -172,6 +175,8 @@ def _make_gradients(call: Call) -> Iterator[None]:
 def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in dynamic mode, after a real `backward()`."""
     refuse_shared(call)
+    if any(name in options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
+        return _train(make_clip, call, options)
     parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
     if not parameters.every:
         message = "an optimizer needs at least one parameter"
@@ -197,10 +202,40 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
     )
 
 
+def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
+    """Take several steps of SGD in dynamic mode, with groups of parameters, decay and several backward passes."""
+    start, decay, steps, passes = (options.pop(name, default) for name, default in zip(TRAINING, (0.0, None, 1, 1)))
+    attribute = paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(start))
+    arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
+    parameters = [paddle.create_parameter(list(array.shape), array.dtype, attr=attribute) for array in arrays]
+    factors = [paddle.to_tensor(read_values(array)) for array in arrays]
+    numbers = sorted({gradient.group for gradient in call.gradients})
+    groups = [
+        {"params": [one for one, gradient in zip(parameters, call.gradients) if gradient.group == number]}
+        for number in numbers
+    ]
+    with framework_call() as seen:
+        optimizer = paddle.optimizer.SGD(
+            learning_rate=options.pop("learning_rate", 1.0),
+            parameters=parameters if len(groups) == 1 else groups,
+            weight_decay=decay,
+            grad_clip=make_clip(options),
+        )
+        for _ in range(steps):
+            for _ in range(passes):
+                sum((one * factor).sum() for one, factor in zip(parameters, factors)).backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    return Reply(gradients=negate_values([one.numpy() for one in parameters], call.gradients), warnings=seen.warnings)
+
+
 def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program."""
     refuse_shared(call)
     refuse_ways(options)
+    if any(name in options for name in TRAINING):
+        message = "only dynamic mode takes several steps here"
+        raise Unsupported(message)
     layers = build_linear_layers(call.gradients)
     joined = join_by_dtype(call.gradients)
     if any(gradient.rows is not None for gradient in call.gradients):

@@ -148,6 +148,9 @@ class PlainFunction(Adapter):
         Unsupported
             When it does.
         """
+        if any(gradient.cotangent is not None for gradient in call.gradients):
+            message = "arrays of NumPy carry no derivatives"
+            raise Unsupported(message, "interface")
         needed = {name for name in call.options if name not in HOW}
         needed |= {"need_clip"} if not all(gradient.need_clip for gradient in call.gradients) else set()
         missing = sorted(needed - self._taken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.nn import Parameter
@@ -31,6 +31,9 @@ NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
 #: The options that are passed in every call, and those that say how it is made.
 THRESHOLDS = ("clip_norm", "max")
 HOW = ("learning_rate", "as_generator", "as_single", "threads", "reused", "compiled")
+
+#: The options of several backward passes and steps.
+TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: The argument that the functions take.
 Parameters = Union[Parameter, Iterable[Parameter]]
@@ -72,6 +75,8 @@ class TorchAdapter(Adapter):
             raise Unsupported(message)
         if "threads" in call.options:
             return in_threads(call, self.call)
+        if any(name in call.options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
+            return _train(entry, call)
         return _answer(entry, call)
 
 
@@ -114,6 +119,33 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         same_object=None if entry.is_optimizer else tuple(new is old for new, old in zip(after, before)),
         warnings=seen.warnings,
     )
+
+
+def _train(entry: EntryPoint, call: Call) -> Reply:
+    """Return minus the parameters after real backward passes and steps of SGD, with a clip between the two."""
+    options = {name: call.options.get(name, default) for name, default in zip(TRAINING, (0.0, 0.0, 1, 1))}
+    parameters: List[Parameter] = []
+    groups: Dict[int, List[Parameter]] = {}
+    for gradient in call.gradients:
+        assert gradient.array is not None
+        tensor = make_tensor(gradient.array)
+        parameters.append(Parameter(torch.full_like(tensor, options["start"])))
+        groups.setdefault(gradient.group, []).append(parameters[-1])
+    factors = [make_tensor(gradient.array) for gradient in call.gradients if gradient.array is not None]
+    rest = {name: value for name, value in call.options.items() if name not in TRAINING}
+    with framework_call() as seen:
+        optimizer = torch.optim.SGD(
+            [{"params": group} for group in groups.values()],
+            lr=rest.get("learning_rate", 1.0),
+            weight_decay=options["weight_decay"],
+        )
+        for _ in range(options["steps"]):
+            optimizer.zero_grad()
+            for _ in range(options["accumulate"]):
+                torch.stack([(one * factor).sum() for one, factor in zip(parameters, factors)]).sum().backward()
+            entry.clip(lambda: parameters, rest)
+            optimizer.step()
+    return Reply(gradients=_read_arrays([_negate(one) for one in parameters]), warnings=seen.warnings)
 
 
 def _with_flags(call: Call) -> Mapping[str, Any]:
@@ -239,7 +271,7 @@ def _list_entry_points() -> List[EntryPoint]:
         "torch.nn.utils.clip_grad_norm_ then torch.optim.SGD",
         "clip_by_global_norm",
         DTYPES,
-        (*NORM, "optimizer", "learning_rate"),
+        (*NORM, "optimizer", "learning_rate", "training", "groups"),
         NORM_TYPES,
     )
     return [*entries, EntryPoint(halves, _clip_in_two_steps), EntryPoint(optimizer, _make_norm_clip(None))]

@@ -153,6 +153,10 @@ def gradient_to_json(gradient: Gradient) -> Dict[str, Any]:
     if gradient.rows is not None:
         message["rows"] = list(gradient.rows)
         message["height"] = gradient.height
+    if gradient.group:
+        message["group"] = gradient.group
+    if gradient.cotangent is not None:
+        message["cotangent"] = array_to_json(gradient.cotangent)
     return message
 
 
@@ -167,6 +171,8 @@ def gradient_from_json(message: Mapping[str, Any]) -> Gradient:
         same_as=message.get("same_as"),
         rows=None if rows is None else tuple(rows),
         height=message.get("height"),
+        group=message.get("group", 0),
+        cotangent=array_from_json(message.get("cotangent")),
     )
 
 

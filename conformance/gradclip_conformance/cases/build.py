@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,7 @@ def case(
     needs: Iterable[str] = (),
 ) -> Case:
     """Return a case; name its gradients by their place, and add the features that the call uses to its needs."""
-    named = tuple(
-        Gradient(f"g{i}", g.array, g.need_clip, g.layout, g.same_as, g.rows, g.height) for i, g in enumerate(gradients)
-    )
+    named = tuple(replace(gradient, name=f"g{i}") for i, gradient in enumerate(gradients))
     uses = set(needs)
     if any(not gradient.need_clip for gradient in named):
         uses.add("excludes")
@@ -86,6 +85,8 @@ def case(
     uses |= {FEATURE_OF_LAYOUT[gradient.layout] for gradient in named if gradient.layout != "contiguous"}
     if any(gradient.same_as is not None for gradient in named):
         uses.add("repeated")
+    if any(gradient.cotangent is not None for gradient in named):
+        uses.add("differentiable")
     if len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1:
         uses.add("mixed_dtypes")
     if "min" in options:

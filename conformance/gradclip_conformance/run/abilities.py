@@ -66,8 +66,13 @@ class AbilityProbes:
 def _by_nature(subject: Subject, ability: Ability) -> Finding | None:
     """Return what needs no call: it follows from what the entry point is."""
     through_optimizer = "optimizer" in subject.features
-    if ability.name == "optimizer" or (ability.name == "learning_rate" and not through_optimizer):
+    of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
+    if ability.name == "optimizer" or of_a_step:
         return Finding("interface", "It is called by itself, and takes no step.")
+    if ability.name == "norm_per_group":
+        return Finding("interface", "Its documentation knows no groups with norms of their own.")
+    if ability.name == "differentiable" and (through_optimizer or "in_place" in subject.features):
+        return Finding("interface", "It writes into the gradients: nothing is differentiated through it.")
     if ability.name == "compiles" and "compiled" in subject.features:
         return Finding("interface", "It always runs inside the framework's compiler or graph.")
     if ability.name == "mixed_dtypes" and len(subject.dtypes) < len(("one", "another")):
@@ -90,6 +95,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {"threads": 2},
     "reuses": {"reused": True},
     "compiles": {"compiled": True},
+    "training": {"steps": 2},
 }
 
 #: The abilities that show in an answer: an adapter that ignores them gives a wrong one.
@@ -174,6 +180,10 @@ def _question(subject: Subject, ability: Ability) -> Case:
             gradients = [first, tensor(None, dtype)]
         case "repeated":
             gradients = [first, replace(first, same_as=0)]
+        case "groups":
+            gradients = [first, replace(second, group=1)]
+        case "differentiable":
+            gradients = [replace(first, cotangent=first.array)]
         case "sparse":
             gradients = [replace(first, rows=(1, 3), height=4)]
         case "single":

@@ -8,11 +8,19 @@ other than 1 shows it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..build import DTYPES, OPERATIONS, case, clipping_options, tensor
 from ..model import Case, expect
 
 __all__ = ["cases"]
+
+#: The scale of the gradients below: so large that a constant of a framework's own, such as 1e-6 beside the norm, is far
+#: below float32's rounding, and a power of two.
+SCALE = 2.0**20
+
+#: For two gradients of 3 and 4: a threshold, and the clipped gradients.
+CLIPPED = {"value": (3.5, (3.0, 3.5)), "norm": (2.0, (2.0, 2.0)), "global-norm": (2.5, (1.5, 2.0))}
 
 
 def cases() -> Iterator[Case]:
@@ -24,3 +32,29 @@ def cases() -> Iterator[Case]:
             for name, rate in (("rate-one", 1.0), ("rate-quarter", 0.25)):
                 options = {**clipping_options(operation, 2.0), "learning_rate": rate}
                 yield case(rule, name, dtype, tensors, options, expect("values"), ["optimizer"])
+        yield from _training(dtype) if dtype == "float32" else ()
+
+
+def _training(dtype: str) -> Iterator[Case]:
+    three, four = (tensor([value * SCALE], dtype) for value in (3.0, 4.0))
+    for operation, (threshold, clipped) in CLIPPED.items():
+        options = clipping_options(operation, threshold * SCALE)
+        update = tuple((value * SCALE,) for value in clipped)
+        needs = ["optimizer", "training"]
+        decaying = {**options, "start": 4.0 * SCALE, "weight_decay": 0.25}
+        expected = expect("update", clipped=update)
+        yield case(f"{operation}.decay-after-clip", "two-tensors", dtype, [three, four], decaying, expected, needs)
+        twice = {**options, "steps": 2}
+        yield case(f"{operation}.each-step-clips", "two-steps", dtype, [three, four], twice, expected, needs)
+        # Twice a half of each gradient; a half alone is below the threshold of most operations, and its sum above.
+        halves = [tensor([value * SCALE], dtype) for value in (1.5, 2.0)]
+        summed = {**options, "accumulate": 2}
+        yield case(f"{operation}.accumulated-then-clipped", "two-passes", dtype, halves, summed, expected, needs)
+    apart = [three, replace(four, group=1)]
+    options = clipping_options("global-norm", 2.5 * SCALE)
+    together = expect("update", clipped=((1.5 * SCALE,), (2.0 * SCALE,)))
+    rule = "global-norm.one-norm-over-groups"
+    yield case(rule, "two-groups", dtype, apart, options, together, ["optimizer", "groups"])
+    alone = expect("update", clipped=((2.5 * SCALE,), (2.5 * SCALE,)))
+    rule = "global-norm.norm-per-group"
+    yield case(rule, "two-groups", dtype, apart, options, alone, ["norm_per_group"])

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
+from gradclip_conformance import cli
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cli import VERBS, gradclip
 from gradclip_reports.records import read_runs
@@ -249,6 +251,17 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "\\x1b[" in result.stderr
         assert "\x1b" not in result.stderr
+
+    def test_error_of_usage_is_wrapped_for_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 24)))
+        whole = run("check", "troch").stderr
+
+        monkeypatch.setattr(cli, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+        wrapped = run("check", "troch").stderr
+
+        assert max(map(len, whole.splitlines())) > 60
+        assert max(map(len, wrapped.partition("Error:")[2].splitlines())) <= 60
+        assert wrapped.split() == whole.split()
 
     def test_a_record_that_is_refused_may_be_called_anything(self, tmp_path: Path) -> None:
         path = tmp_path / "\x1b[2Jrecord.jsonl"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -77,16 +79,26 @@ def _refuse_what_no_system_passes(arguments: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _escape_errors() -> Iterator[None]:
-    """Escape what a terminal obeys in errors of usage: they repeat arguments, which may be names of files."""
+    """Escape control characters in errors of usage, which repeat arguments, and wrap the errors for a terminal."""
     try:
         yield
     except click.ClickException as error:
         # Imported where it is needed: it imports NumPy.
         from gradclip_reports.values import plain
 
-        text = plain(error.format_message())
+        text = _wrap(plain(error.format_message()))
         error.format_message = lambda: text  # type: ignore[method-assign]
         raise
+
+
+def _wrap(text: str) -> str:
+    """Wrap a text at the width of a terminal; other readers get it on one line, in which they can search."""
+    if not sys.stderr.isatty():
+        return text
+    first = "Error: "
+    width = shutil.get_terminal_size().columns
+    wrapped = textwrap.wrap(first + text, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(wrapped).removeprefix(first)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

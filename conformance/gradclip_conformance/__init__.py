@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import check_clipper
+    from .api import assert_conforms, check_clipper
 
-__all__ = ["check_clipper"]
+__all__ = ["assert_conforms", "check_clipper"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the suite when it is needed, because every run of pytest loads this package for its plugin."""
-    if name == "check_clipper":
+    if name in __all__:
         from importlib import import_module
 
-        return import_module(".api", __name__).check_clipper
+        return getattr(import_module(".api", __name__), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -5,29 +5,41 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.plain import PlainFunction
+from gradclip_reports.brief import brief
+from gradclip_reports.records import Footer, Run, plan_sha256
+from gradclip_reports.statuses import SPOILING
 
 from .cases.catalogue import all_cases
+from .causes.findings import asked_rules
+from .causes.model import Evidence
 from .judge.model import Connection
+from .oracle.formula import Formula
 from .run.abilities import AbilityProbes
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
-from .run.plan import Selection, plan_cells
-from .run.runner import run_cell
+from .run.plan import Selection, plan_cells, with_formula
+from .run.runner import explain_findings, make_header, run_cell
 
-__all__ = ["Results", "check_clipper"]
+__all__ = ["Results", "assert_conforms", "check_clipper"]
 
 DEFAULT_DTYPES = ("float16", "float32", "float64")
 
 
 class Results(list[dict[str, Any]]):
-    """The cells of a check, one dict each; printed, they become counts of statuses, and a note if there is one."""
+    """The cells of a check, one dict each; printed, they become the report of the command line, and the note."""
+
+    #: The findings, worst first: one dict each, as in a record.
+    findings: Sequence[dict[str, Any]] = ()
+    #: The run, from which reports are drawn.
+    run: Run | None = None
 
     #: Whether the function ran in a process of its own.
     isolated: bool = False
@@ -35,13 +47,12 @@ class Results(list[dict[str, Any]]):
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the counts of the statuses, and the note if there is one."""
-        counts = Counter(cell["status"] for cell in self)
-        text = f"{len(self)} cells: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        """Return the report of the command line, and the note if there is one."""
+        text = "nothing was asked" if self.run is None else brief([self.run]).rstrip()
         return f"{text}\n{self.note}" if self.note else text
 
 
-def check_clipper(
+def check_clipper(  # noqa: PLR0913 - each is an option of its own
     fn: Callable[..., Any],
     op: str,
     *,
@@ -51,6 +62,7 @@ def check_clipper(
     memory: int | str | None = None,
     isolated: bool | None = None,
     timeout: float = CASE_SECONDS,
+    formula: str | None = None,
 ) -> Results:
     """Check a clip function against every case of its operation.
 
@@ -84,19 +96,24 @@ def check_clipper(
     timeout : float, optional
         The seconds that a call may take; 30 by default, `inf` for no limit. A function in this process has no limit. A
         function that hangs several times in a row is called no more, and the detail of each cell left says so.
+    formula : str, optional
+        The formula that the function is meant to have, such as `"coefficient:1e-6"` for `min(1, c / (n + 1e-6))`. An
+        answer that it explains is `declared` and not a failure.
 
     Returns
     -------
     Results
         A list of dicts, one for each cell: `rule`, `case`, `dtype`, `level`, `status`, `ulp`, `detail`, `expected`,
         `observed` and more, as in a record. The statuses "fail", "crash", "timeout" and "error" show problems. The
-        attribute `isolated` tells whether the function ran in a process of its own, and `note` why it did not.
+        attribute `findings` holds the causes, worst first: `cause`, `title`, `severity`, `parameters`, `cells`,
+        `rules`, `example` and more. The attribute `isolated` tells whether the function ran in a process of its own,
+        and `note` why it did not.
 
     Raises
     ------
     ValueError
-        When `op`, `dtypes`, `memory` or `timeout` is invalid, or when the function needs a process of its own and
-        cannot be imported.
+        When `op`, `dtypes`, `memory`, `timeout` or `formula` is invalid, or when the function needs a process of its
+        own and cannot be imported.
     RuntimeError
         When the module of the function calls this while it is imported.
     TypeError
@@ -121,6 +138,7 @@ def check_clipper(
     if not timeout > 0:
         msg = f"`timeout` is a number of seconds above 0; got {timeout!r}."
         raise ValueError(msg)
+    own = None if formula is None else Formula.parse(formula)
     if HOST_MARK in os.environ:
         msg = "A check of this module is importing it. Put its own checks under `if __name__ == '__main__':`."
         raise RuntimeError(msg)
@@ -130,9 +148,11 @@ def check_clipper(
     options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory))
     connection, note = _connect(fn, adapter, options, isolated, timeout)
     try:
-        results = Results(_ask_all(connection, chosen, rule, timeout))
+        run = _ask_all(connection, chosen, rule, timeout, own)
     finally:
         connection.close()
+    results = Results(cell.to_json() for cell in run.cells)
+    results.run, results.findings = run, [finding.to_json() for finding in run.findings]
     results.isolated, results.note = not isinstance(connection, InProcess), note
     return results
 
@@ -157,11 +177,37 @@ def _connect(
         return InProcess(adapter), note
 
 
-def _ask_all(connection: Connection, dtypes: Sequence[str], rule: str | None, timeout: float) -> list[dict[str, Any]]:
+def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
+    """Check a clip function as :func:`check_clipper` does, with the same options, and raise if it does not conform.
+
+    Raises
+    ------
+    AssertionError
+        When something is not as expected; the text is the report of the command line.
+    """
+    results = check_clipper(fn, op, **options)
+    if results.run is None or not results.run.is_judged or any(cell["status"] in SPOILING for cell in results):
+        raise AssertionError(str(results))
+
+
+def _ask_all(
+    connection: Connection, dtypes: Sequence[str], rule: str | None, timeout: float, formula: Formula | None
+) -> Run:
     selection = Selection(rules=(rule,) if rule else ())
+    evidence: list[Evidence] = []
+    subjects = with_formula(connection.description.subjects, formula)
     # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        planned = plan_cells(connection.description.subjects, all_cases(), selection)
+        planned = plan_cells(subjects, all_cases(), selection)
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         probes = AbilityProbes()
-        return [run_cell(connection, cell, timeout, probes=probes).to_json() for cell in asked]
+        cells = [run_cell(connection, cell, timeout, probes=probes, evidence=evidence) for cell in asked]
+    findings = explain_findings(evidence, asked_rules(cells))
+    footer = Footer(
+        planned=len(cells),
+        finished=len(cells),
+        counts=dict(Counter(cell.status for cell in cells)),
+        plan_sha256=plan_sha256((cell.subject, cell.case) for cell in cells),
+    )
+    header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
+    return Run(header, tuple(cells), footer, tuple(findings))

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from gradclip_reports.records import Cell
+
+    from .causes.model import Evidence
     from .judge.model import Connection
     from .run.abilities import AbilityProbes
     from .run.plan import PlannedCell
@@ -54,21 +57,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     connection, probes = _connection(metafunc.config, target), AbilityProbes()
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
-    cells = [(connection, target, cell, probes) for cell in planned]
+    evidence: list[Evidence] = []
+    cells = [(connection, target, cell, probes, evidence) for cell in planned]
     metafunc.parametrize("gradclip_cell", cells, ids=ids, indirect=True)
 
 
 @pytest.fixture
 def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
     """Return a function that checks one cell, and passes, fails or skips as a test does."""
-    connection, target, planned, probes = request.param
-    return lambda: check_cell(connection, target, planned, request.config.getoption("--gradclip-timeout"), probes)
+    connection, target, planned, probes, evidence = request.param
+    timeout = request.config.getoption("--gradclip-timeout")
+    return lambda: check_cell(connection, target, planned, timeout, probes, evidence)
 
 
 def check_cell(
-    connection: Connection, target: str, planned: PlannedCell, timeout: float, probes: AbilityProbes
+    connection: Connection,
+    target: str,
+    planned: PlannedCell,
+    timeout: float,
+    probes: AbilityProbes,
+    evidence: list[Evidence],
 ) -> None:
-    """Check one cell, and pass, fail or skip as a test does."""
+    """Check one cell, and pass, fail or skip as a test does; `evidence` holds the cells before it that were wrong."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
 
@@ -76,13 +86,36 @@ def check_cell(
     from .known.pins import load_deviations
     from .run.runner import run_cell
 
-    cell = run_cell(connection, planned, timeout, load_claims(target), load_deviations(target), probes)
+    claims, deviations = load_claims(target), load_deviations(target)
+    cell = run_cell(connection, planned, timeout, claims, deviations, probes, evidence)
     if cell.status in SPOILING:
-        pytest.fail(f"{cell.status}: {cell.detail}\nexpected {cell.expected}\nobserved {cell.observed}", pytrace=False)
+        pytest.fail(_describe(cell, connection, target, evidence), pytrace=False)
     if cell.status == "deviation":
         pytest.xfail(f"{cell.detail} ({cell.url})")
     if cell.status in ("unsupported", "unspecified"):
         pytest.skip(f"{cell.status}: {cell.detail}")
+
+
+#: The cells before a red one that show the function's formula.
+BEFORE = 60
+
+
+def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Evidence]) -> str:
+    """Return the finding that explains a cell, with the cell as its example."""
+    from gradclip_reports.brief import finding_block
+    from gradclip_reports.records import Footer, Run
+
+    from .run.runner import explain_findings, make_header
+
+    mine = [one for one in evidence if one.cell.subject == cell.subject and one.cell is not cell][-BEFORE:]
+    own = [one for one in evidence if one.cell is cell]
+    shown = f"{cell.status}: {cell.detail}\nexpected {cell.expected}\nobserved {cell.observed}"
+    if not own:
+        return shown
+    header = make_header(target, connection.description)
+    footer = Footer(planned=0, finished=0, counts={}, plan_sha256="")
+    finding = next(one for one in explain_findings([*mine, *own]) if cell.case in one.cells.get(cell.subject, ()))
+    return "\n".join([shown, "", *finding_block(finding, Run(header, (), footer, (finding,)))])
 
 
 def _connection(config: pytest.Config, target: str) -> Connection:

@@ -62,9 +62,11 @@ def _test(run: Run, item: Outcome) -> dict[str, Any]:
     }
     if item.status != "pass":
         test["message"] = item.message
-        test["trace"] = told(item.cell)
+        test["trace"] = told(item)
     if item.cell is not None:
         test["labels"] = {
             name: plain_line(getattr(item.cell, name)) for name in ("operation", "rule", "level", "dtype")
         }
+    if item.finding is not None:
+        test.setdefault("labels", {})["cause"] = plain_line(item.finding.cause)
     return test

@@ -52,7 +52,7 @@ def _test(run: Run, item: Outcome) -> ElementTree.Element:
     name = f"{plain(run.header.adapter)}.{plain(item.subject)}"
     test = ElementTree.Element("testcase", classname=name, name=plain(item.case), time=f"{item.seconds:.3f}")
     if item.outcome in _TAGS:
-        ElementTree.SubElement(test, _TAGS[item.outcome], type=item.status, message=item.message).text = told(item.cell)
+        ElementTree.SubElement(test, _TAGS[item.outcome], type=item.status, message=item.message).text = told(item)
     elif item.status != "pass":
-        ElementTree.SubElement(test, "system-out").text = f"{item.message}\n{told(item.cell)}"
+        ElementTree.SubElement(test, "system-out").text = f"{item.message}\n{told(item)}"
     return test

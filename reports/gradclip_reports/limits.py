@@ -54,11 +54,12 @@ LIMITS: Mapping[str, Limit] = {
     "axes": Limit("axes in one shape", 64, "NumPy has no more"),
     "subjects": Limit("subjects in one run", 256, "each is a column of a table"),
     "cells": Limit("cells in one run", 200_000, "each is a test of a report"),
+    "findings": Limit("findings in one run", 10_000, "each is a block of a report"),
     "runs": Limit("runs in one record", 256, "each is a column of a table"),
 }
 
 #: The members of header and cell that are names: identifiers, and headings of tables.
-NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour")
+NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour", "cause", "severity")
 
 #: Possessive, because a pattern that may go back keeps a hundred bytes for each character of a text.
 _TEXT_IN_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"')

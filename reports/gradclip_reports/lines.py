@@ -1,4 +1,4 @@
-"""Define the three kinds of line in a record, and the fingerprint of a plan."""
+"""Define the four kinds of line in a record, and the fingerprint of a plan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from .limits import LIMITS, shorten
-from .statuses import UNJUDGED
+from .statuses import STATUSES, UNJUDGED
 
-__all__ = ["SCHEMA", "Cell", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
+__all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
 
 #: The version of the record format that is written here, and the newest that is read.
 SCHEMA = 1
@@ -140,6 +140,46 @@ class Cell(Line):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding(Line):
+    """A cause that a framework shows, and the cells that it explains."""
+
+    kind = "finding"
+
+    #: The cause's id in the catalogue of the suite; "unexplained" for cells of one rule that no cause explains.
+    cause: str
+    #: What the framework does, in plain words.
+    title: str
+    #: The question that the cause answers.
+    question: str
+    #: One of `statuses.SEVERITIES`.
+    severity: str
+    why: str
+    parameters: Mapping[str, Any]
+    #: The cases that it explains, by subject.
+    cells: Mapping[str, Sequence[str]]
+    #: How many of the cells each rule has.
+    rules: Mapping[str, int]
+    #: How many of the cells have each status.
+    statuses: Mapping[str, int]
+    #: The smallest cell: `subject`, `case`, `input`, `expected`, `observed` and `detail`.
+    example: Mapping[str, Any]
+    #: The words that document it, or the reason why it is known, and where they stand.
+    quote: str | None = None
+    reason: str | None = None
+    url: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of cells."""
+        return sum(map(len, self.cells.values()))
+
+    @property
+    def spoils(self) -> bool:
+        """Return whether one of its cells is not as expected."""
+        return any(STATUSES[status].spoils for status in self.statuses)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Footer(Line):
     """The number of planned and finished cells, and the statuses of the cells."""
 
@@ -162,6 +202,8 @@ class Run:
     header: Header
     cells: tuple[Cell, ...] = field(repr=False)
     footer: Footer
+    #: Worst first.
+    findings: tuple[Finding, ...] = ()
 
     @property
     def is_judged(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from .counting import count_rules
 from .failures import FailureGroup, failure_groups, not_run_groups
 from .lines import Run
 from .markup import code, code_in_html, escape_html, escape_markdown, markdown_table
 from .matrix import Matrix, Table, Tally, matrix_of
 from .statuses import NOT_RUN, STATUSES
+from .told import lines_of, short_line
 from .values import cells, readable, shortened
 
 __all__ = ["markdown"]
@@ -24,6 +26,7 @@ def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
     """Return versions and date of each run, the matrix, its legend and, unless told otherwise, the failures."""
     matrix = matrix_of(runs)
     blocks = [_runs(runs)]
+    blocks += [line for run in runs for line in _findings(run)] if failures else []
     blocks += [_key(matrix)] if len(runs) == 1 else []
     blocks += [_table(table) for table in matrix.tables]
     blocks.append(_legend(matrix))
@@ -78,6 +81,18 @@ def _legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
     signs = [f"{status.emoji} {status.value}: {matrix.meaning_of(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
+
+
+def _findings(run: Run) -> Iterator[str]:
+    """Yield the counts of rules of a run, and its findings, worst first."""
+    yield f"**{escape_markdown(run.header.heading)}**: {count_rules([run]).sentence()}."
+    for finding in run.findings[:_FAILURES]:
+        sign = "❌" if finding.spoils else "📌"
+        title = f"<summary>{sign} {escape_html(short_line(finding))}</summary>"
+        facts = [f"- {name}: {code(text)}" for name, text in lines_of(finding, run)]
+        yield "\n".join([f"<details>{title}", "", *facts, "", "</details>"])
+    if run.findings[_FAILURES:]:
+        yield f"{len(run.findings) - _FAILURES} more findings."
 
 
 def _failures(runs: Sequence[Run]) -> Iterator[str]:

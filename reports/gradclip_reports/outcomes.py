@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from .lines import Cell, Run
+from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
+from .told import short_line
 from .values import plain, readable, shortened
 
 __all__ = ["OUTCOMES", "Outcome", "milliseconds", "outcomes", "told"]
@@ -44,25 +45,36 @@ class Outcome(NamedTuple):
     seconds: float
     #: None where the cell did not run.
     cell: Cell | None
+    #: The finding that explains the cell.
+    finding: Finding | None = None
 
 
 def outcomes(run: Run) -> Iterator[Outcome]:
     """Yield the cells of a run, then those that did not run."""
+    findings = {
+        (subject, case): finding
+        for finding in run.findings
+        for subject, cases in finding.cells.items()
+        for case in cases
+    }
     for cell in run.cells:
+        finding = findings.get((cell.subject, cell.case))
         message = plain(f"{cell.status}: {shortened(cell.detail, DETAIL)}" if cell.detail else cell.status)
-        yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell)
+        yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell, finding)
     for subject, case in run.footer.not_run:
         yield Outcome(subject, case, NOT_RUN, OUTCOMES[NOT_RUN], f"{NOT_RUN}: planned, and did not run", 0.0, None)
 
 
-def told(cell: Cell | None) -> str:
-    """Return input, expected and observed value of a cell, a line each; an empty text where there is none."""
+def told(item: Outcome) -> str:
+    """Return input, expected and observed value of a cell, a line each, and its cause; empty where there is none."""
+    cell = item.cell
     if cell is None:
         return ""
     values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
     lines = [f"{name}: {readable(value)}" for name, value in values.items() if value is not None]
     lines += [f'documented: "{plain(cell.quote)}"'] if cell.quote else []
     lines += [f"see: {plain(cell.url)}"] if cell.url else []
+    lines += [f"finding: {short_line(item.finding)}"] if item.finding else []
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .limits import LIMITS, OverLimit, parse_json
-from .lines import SCHEMA, Cell, Footer, Header, RecordError, Run, plan_sha256
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, plan_sha256
 from .values import plain
 
 if TYPE_CHECKING:
@@ -49,24 +49,29 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
         When the package jsonschema is not installed.
     """
     runs: list[Run] = []
-    header, cells = None, list[Cell]()
+    header, cells, findings = None, list[Cell](), list[Finding]()
     place = Place(path)
     for line in place.lines():
         match _parse(line, place):
             case Header() as found:
                 if header is not None:
                     place.refuse("a new run begins, but the run before it has no footer")
-                header, cells = found, []
+                header, cells, findings = found, [], []
             case Cell() as cell:
                 if header is None:
                     place.refuse("a cell stands outside any run: its header is missing")
                 cells.append(cell)
                 place.bound("cells", len(cells))
+            case Finding() as finding:
+                if header is None:
+                    place.refuse("a finding stands outside any run: its header is missing")
+                findings.append(finding)
+                place.bound("findings", len(findings))
             case Footer() as footer:
                 if header is None:
                     place.refuse("a footer stands outside any run: its header is missing")
-                _check(header, cells, footer, place, allow_incomplete)
-                runs.append(Run(header, tuple(cells), footer))
+                _check(Run(header, tuple(cells), footer, tuple(findings)), place, allow_incomplete)
+                runs.append(Run(header, tuple(cells), footer, tuple(findings)))
                 place.bound("runs", len(runs))
                 header = None
     if header is not None:
@@ -118,8 +123,10 @@ class Place:
         raise RecordError(message)
 
 
-def _parse(line: str, place: Place) -> Header | Cell | Footer:
-    kinds: dict[str, type[Header | Cell | Footer]] = {"header": Header, "cell": Cell, "footer": Footer}
+def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
+    kinds: dict[str, type[Header | Cell | Finding | Footer]] = {
+        kind.kind: kind for kind in (Header, Cell, Finding, Footer)
+    }
     try:
         members = parse_json(line)
     except OverLimit as error:
@@ -129,7 +136,7 @@ def _parse(line: str, place: Place) -> Header | Cell | Footer:
     kind = members.get("record") if isinstance(members, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         got = _shortened(repr(kind))
-        place.refuse(f'not a line of a record: "record" must be "header", "cell" or "footer", got {got}')
+        place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
     problems = [f"{error.json_path}: {_shortened(error.message)}" for error in _validator(kind).iter_errors(members)]
@@ -192,9 +199,10 @@ def _validator(kind: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
-def _check(header: Header, cells: list[Cell], footer: Footer, place: Place, allow_incomplete: bool) -> None:
+def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
     """Refuse a run whose parts contradict each other."""
-    for problem in _contradictions(header, cells, footer):
+    header, footer = run.header, run.footer
+    for problem in (*_contradictions(header, list(run.cells), footer), *_wrong_findings(run)):
         place.refuse(f"the run of {header.adapter!r} {problem}")
     if footer.incomplete and not allow_incomplete:
         missing = footer.planned - footer.finished
@@ -224,3 +232,21 @@ def _contradictions(header: Header, cells: list[Cell], footer: Footer) -> Iterat
         )
     if plan_sha256([*finished, *not_run]) != footer.plan_sha256:
         yield "does not hold the cells that were planned: the fingerprint of the plan differs"
+
+
+def _wrong_findings(run: Run) -> Iterator[str]:
+    """Yield what the findings say of cells that the run does not have, or that another finding explains."""
+    statuses = {(cell.subject, cell.case): cell.status for cell in run.cells}
+    explained: set[tuple[str, str]] = set()
+    for finding in run.findings:
+        named = [(subject, case) for subject, cases in finding.cells.items() for case in cases]
+        for pair in named:
+            if pair not in statuses or pair in explained:
+                what = "explains a second time" if pair in explained else "does not have"
+                yield f"has a finding {_shortened(finding.cause)!r} of the cell {' '.join(pair)}, which it {what}"
+            explained.add(pair)
+        counts = Counter(statuses.get(pair, "") for pair in named)
+        if dict(counts) != dict(finding.statuses) or Counter(case.partition("/")[0] for _, case in named) != Counter(
+            dict(finding.rules)
+        ):
+            yield f"has a finding {_shortened(finding.cause)!r} whose counts disagree with its cells"

@@ -1,7 +1,8 @@
 """Read and write records: a record is a JSON Lines file, one line for each cell.
 
-A run is a header, its cells, and a footer; a file holds one run after another. The footer says what was planned, so
-that nothing can be missing unseen: :func:`read_runs` refuses a file that is cut short, edited or incomplete.
+A run is a header, its cells, its findings, and a footer; a file holds one run after another. The footer says what was
+planned, so that nothing can be missing unseen: :func:`read_runs` refuses a file that is cut short, edited or
+incomplete.
 
 Writing needs the standard library only. Reading checks each line against its JSON Schema (package jsonschema, in the
 extra `check`).
@@ -9,8 +10,19 @@ extra `check`).
 
 from __future__ import annotations
 
-from .lines import SCHEMA, Cell, Footer, Header, RecordError, Run, plan_sha256
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, plan_sha256
 from .reading import read_runs
 from .writing import RunWriter
 
-__all__ = ["SCHEMA", "Cell", "Footer", "Header", "RecordError", "Run", "RunWriter", "plan_sha256", "read_runs"]
+__all__ = [
+    "SCHEMA",
+    "Cell",
+    "Finding",
+    "Footer",
+    "Header",
+    "RecordError",
+    "Run",
+    "RunWriter",
+    "plan_sha256",
+    "read_runs",
+]

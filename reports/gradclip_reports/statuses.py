@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CELL_STATUSES", "DIFFERING", "LACKS", "NOT_RUN", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
+__all__ = ["CELL_STATUSES", "DIFFERING", "LACKS", "NOT_RUN", "SEVERITIES", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
 
 
 class Status(StrEnum):
@@ -75,3 +75,6 @@ LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", 
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)
+
+#: How severe a finding is, worst first.
+SEVERITIES = ("destroyed", "unclipped", "wrong", "silent", "refused", "form", "rounding")

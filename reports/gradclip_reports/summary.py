@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .counting import RuleCounts, count_rules
 from .lines import Run
 from .matrix import Table, Tally, matrix_of
 from .values import json_text
@@ -17,8 +18,8 @@ def summary(runs: Sequence[Run]) -> str:
 
     `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
     cell but those that passed, as it stands in the record, with the place of its run in `runs`), `passed`, `planned`,
-    `lacks` (what the unsupported cells lack), and
-    `as_expected`.
+    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the place of
+    its run), and `as_expected`.
     """
     matrix = matrix_of(runs)
     document = {
@@ -27,11 +28,15 @@ def summary(runs: Sequence[Run]) -> str:
         "planned": matrix.tally.total,
         "counts": matrix.tally.counts,
         "lacks": matrix.lacks,
+        "rules_kept": _counted(count_rules(runs)),
         "runs": [_run(run) for run in runs],
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns
         ],
         "rules": [rule for table in matrix.tables for rule in _rules(table)],
+        "findings": [
+            {"run": number, **finding.to_json()} for number, run in enumerate(runs) for finding in run.findings
+        ],
         "cells": [
             {"run": number, **cell.to_json()}
             for number, run in enumerate(runs)
@@ -40,6 +45,11 @@ def summary(runs: Sequence[Run]) -> str:
         ],
     }
     return json_text(document, indent=2) + "\n"
+
+
+def _counted(counts: RuleCounts) -> dict[str, Any]:
+    numbers = {"asked": counts.asked, "kept": counts.kept, "documented": counts.documented, "broken": counts.broken}
+    return {**numbers, "not_asked": counts.not_asked, "findings": counts.findings}
 
 
 def _run(run: Run) -> dict[str, Any]:

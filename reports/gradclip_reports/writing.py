@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self, TextIO
 
-from .lines import Cell, Footer, Header, Line, RecordError, plan_sha256
+from .lines import Cell, Finding, Footer, Header, Line, RecordError, plan_sha256
 from .statuses import CELL_STATUSES
 from .values import json_text
 
@@ -127,11 +127,13 @@ class RunWriter:
         if cell.ulp is not None and not cell.ulp >= 0:
             yield f"its ulp is {cell.ulp}"
 
-    def close(self, *, incomplete: bool = False) -> Footer:
-        """Write the cells that wait, and the footer.
+    def close(self, findings: Iterable[Finding] = (), *, incomplete: bool = False) -> Footer:
+        """Write the cells that wait, the findings, and the footer.
 
         Parameters
         ----------
+        findings
+            The findings of the run, worst first.
         incomplete
             Whether the run was broken off, so that cells may be missing.
 
@@ -157,6 +159,8 @@ class RunWriter:
             for cell in self.sort(self._waiting.values()):
                 self._write_line(cell)
             self._waiting.clear()
+            for finding in findings:
+                self._write_line(finding)
             self._write_line(footer)
             self._closed = True
         return footer

@@ -14,7 +14,8 @@ import pytest
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
 from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.causes.attribution import Judged, explain_all
+from gradclip_conformance.causes.attribution import explain_all
+from gradclip_conformance.causes.model import Judged
 from gradclip_conformance.judge.judging import follow_up, judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.run.in_process import InProcess

@@ -142,7 +142,7 @@ class TestBadge:
         assert json.loads(render([small_run], "badge")) == {
             "schemaVersion": 1,
             "label": "gradclip torch",
-            "message": "2 of 5 passed, 1 fail, 1 not-run",
+            "message": "0 of 1 rules kept, 1 fail, 1 not-run",
             "color": "red",
         }
 

@@ -6,10 +6,11 @@ cell. A cause is named only if it reproduces the whole answer; other answers sta
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import DIFFERING, Status
@@ -17,9 +18,10 @@ from gradclip_reports.statuses import DIFFERING, Status
 from ..cases.model import Case
 from ..judge.form import rows_only
 from ..judge.judging import follow_up
-from ..judge.model import Answer, Context, Died, Raised, Replied, TimedOut, Verdict, claims_for
+from ..judge.model import Replied, Verdict, claims_for
 from ..oracle.formula import PLAIN, Formula
-from .forms import explain_form, explain_norm
+from .facts import Group, Kind, Seen
+from .forms import explain_form, explain_norm, explain_refusal
 from .laws import (
     ENOUGH,
     LAWS,
@@ -32,11 +34,11 @@ from .laws import (
     multiple_of,
 )
 from .meaning import explain_excluded, explain_special
-from .model import Explanation, Group, Kind, Seen
-from .ranges import explain_range, explain_rounding, overflows
+from .model import Explanation, Judged
+from .ranges import explain_range, explain_rounding
 from .values import explain_value, is_right_value
 
-__all__ = ["Judged", "explain_all"]
+__all__ = ["EXPLAINED", "explain_all"]
 
 #: A rule is given up after so many cells in a row that nothing explains.
 PATIENCE = 3
@@ -52,15 +54,6 @@ EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 
 #: The answer is right by the neutral rule: what another call must explain.
 RIGHT = Explanation("")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One cell that did not pass."""
-
-    context: Context
-    answers: Sequence[Answer]
-    verdict: Verdict
 
 
 @dataclass
@@ -109,7 +102,8 @@ def explain_all(cells: Sequence[Judged], asked: Collection[tuple[str, str]] = fr
         kept = {rule for entry_point, rule in asked if entry_point == name} - broken
         subject = _Subject(barred={cause for cause, home in HOMES.items() if home in kept})
         if mine[0].context.subject.operation != "clip_by_value":
-            _fit(subject, mine)
+            with np.errstate(all="ignore"):
+                _fit(subject, mine)
         # The ordinary calls show what the function does everywhere.
         for place in sorted(places, key=lambda place: cells[place].context.case.theme not in ORDINARY):
             found[place] = _explain(subject, cells[place])
@@ -166,7 +160,9 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
     key = (rule, judged.verdict.status, shown)
     if subject.lost[key] >= PATIENCE:
         return None
-    found = _explain_answers(subject, judged)
+    # The answers under test hold anything, and models multiply it.
+    with np.errstate(all="ignore"):
+        found = _explain_answers(subject, judged)
     if found is None:
         subject.lost[key] += 1
     else:
@@ -178,7 +174,7 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
 def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
     context = judged.context
     for answer in judged.answers:
-        if (found := _explain_refusal(context, answer)) is not None:
+        if (found := explain_refusal(context, answer)) is not None:
             return found
     replies = [rows_only(context.case, answer.reply) for answer in judged.answers if isinstance(answer, Replied)]
     if len(replies) < len(judged.answers):
@@ -240,32 +236,6 @@ def _explain_written(
     if found is not None and found.cause == "not-clipped":
         return Explanation.of("not-written", "unclipped")
     return _explain_small_difference(subject, verdict, [(case, inputs)]) if found == RIGHT else found
-
-
-def _explain_refusal(context: Context, answer: Answer) -> Explanation | None:
-    if isinstance(answer, Died):
-        return Explanation.of("crashes")
-    if isinstance(answer, TimedOut):
-        return Explanation.of("hangs")
-    if not isinstance(answer, Raised):
-        return None
-    case = context.case
-    if case.expectation.name in ("refused", "raises-on-nonfinite"):
-        # The error is due, so that the gradients were changed before it.
-        return Explanation.of("inputs-changed")
-    if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
-        seen = Seen(case, [gradient.array for gradient in case.gradients])
-        if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
-            return Explanation.of("squares-overflow", "refused")
-    return Explanation.of("raises", error=answer.kind, text=_skeleton(answer.text))
-
-
-def _skeleton(text: str) -> str:
-    """Return the beginning of an error's text, without the numbers that differ from call to call."""
-    lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
-    # Frameworks put a trace of their C++ calls first, and the sentence that counts last.
-    told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
-    return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", told)[:80]
 
 
 def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:

@@ -1,8 +1,9 @@
-"""Explain answers by their form, and the norm that is returned."""
+"""Explain errors, answers of another form, and the norm that is returned."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -12,10 +13,11 @@ from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
 from ..judge.arrays import norm_value
-from .model import Explanation, Group, Seen
-from .ranges import overflows, underflows
+from ..judge.model import Answer, Context, Died, Raised, TimedOut
+from .facts import Group, Seen, overflows, underflows
+from .model import Explanation
 
-__all__ = ["explain_form", "explain_norm"]
+__all__ = ["explain_form", "explain_norm", "explain_refusal"]
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -80,3 +82,30 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
 
 def _is_close(value: float, right: Fraction, relative: float) -> bool:
     return math.isfinite(relative) and abs(Fraction(value) - right) <= right * Fraction(relative)
+
+
+def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
+    """Explain an answer that is not a result; None for a result."""
+    if isinstance(answer, Died):
+        return Explanation.of("crashes")
+    if isinstance(answer, TimedOut):
+        return Explanation.of("hangs")
+    if not isinstance(answer, Raised):
+        return None
+    case = context.case
+    if case.expectation.name in ("refused", "raises-on-nonfinite"):
+        # The error is due, so that the gradients were changed before it.
+        return Explanation.of("inputs-changed")
+    if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
+        seen = Seen(case, [gradient.array for gradient in case.gradients])
+        if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
+            return Explanation.of("squares-overflow", "refused")
+    return Explanation.of("raises", error=answer.kind, text=_skeleton(answer.text))
+
+
+def _skeleton(text: str) -> str:
+    """Return the beginning of an error's text, without the numbers that differ from call to call."""
+    lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
+    # Frameworks put a trace of their C++ calls first, and the sentence that counts last.
+    told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
+    return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", told)[:80]

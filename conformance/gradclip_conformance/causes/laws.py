@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..oracle import integers
-from ..oracle.formula import PLAIN, Formula
-from .model import Explanation, Group, Seen
+from ..oracle.formula import Formula
+from .facts import Group, Seen, coefficient, plain
+from .model import Explanation
 
 __all__ = [
     "FORMULA_CAUSES",
@@ -73,25 +73,6 @@ class Law:
                 if factor is None or not part.is_scaled_by(factor * seen.rate):
                     return False
         return bool(seen.groups)
-
-
-def plain(norm: Fraction, threshold: float) -> Fraction | None:
-    """Return the neutral coefficient; None for a threshold that has none."""
-    if math.isnan(threshold) or threshold < 0:
-        return None
-    if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
-        return Fraction(1)
-    return Fraction(threshold) / norm
-
-
-def coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
-    """Return the coefficient of a formula for a group of finite gradients."""
-    if group.total is not None or math.isnan(group.threshold) or group.threshold < 0:
-        return None
-    if formula == PLAIN:
-        return plain(group.norm, group.threshold)
-    known = group.seen.prediction.norms[group.tensors[0].index]
-    return None if known is None else integers.coefficient(known, group.threshold, formula)
 
 
 def is_plain(group: Group) -> bool:

@@ -11,7 +11,8 @@ from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
 from ..oracle.formats import float64_values
-from .model import Explanation, Group, Kind
+from .facts import Group, Kind
+from .model import Explanation
 
 __all__ = ["explain_excluded", "explain_special"]
 

@@ -1,32 +1,16 @@
-"""Define what the models share: an explanation, and a call with its answer reduced to what the models compare."""
+"""Define an explanation, and the cells that are to be explained."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from fractions import Fraction
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from gradclip_reports.records import Cell
 
-from gradclip_adapters.contract import DTYPES, Array
+from ..judge.model import Answer, Context, Verdict
 
-from ..cases.model import Case
-from ..oracle import integers
-from ..oracle.arrays import decode
-from ..oracle.distances import distances
-from ..oracle.formats import FORMATS, Format, as_dtype, float64_values
-from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
-from ..oracle.predict import predict
-from ..oracle.question import narrowest, norm_groups
-
-__all__ = ["Explanation", "Group", "Kind", "Seen", "Tensor"]
-
-#: Longer gradients are compared with plain formulas only: their sums take too long in exact arithmetic.
-MANY = 4096
+__all__ = ["Evidence", "Explanation", "Judged"]
 
 
 @dataclass(frozen=True)
@@ -45,248 +29,18 @@ class Explanation:
         return cls(cause, tuple(sorted(parameters.items())), severity)
 
 
-class Kind(StrEnum):
-    """What became of one gradient."""
+@dataclass(frozen=True)
+class Judged:
+    """One cell that did not pass."""
 
-    SAME = "same"
-    ZERO = "zero"
-    NAN = "nan"
-    #: Finite numbers.
-    FINITE = "finite"
-    #: Some elements are NaN or infinite that were finite.
-    PARTLY = "partly"
+    context: Context
+    answers: Sequence[Answer]
+    verdict: Verdict
 
 
-@dataclass
-class Tensor:
-    """One included gradient and its result."""
+@dataclass(frozen=True)
+class Evidence:
+    """A cell that is not right, with the answers that the record does not hold."""
 
-    index: int
-    given: Array
-    got: Array
-    exact: DyadicArray
-    #: Comparisons that were made.
-    known: dict[tuple[Fraction, float], bool] = field(default_factory=dict)
-
-    @cached_property
-    def before(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The elements that were passed."""
-        return float64_values(self.given)
-
-    @cached_property
-    def after(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The elements that came back."""
-        return float64_values(self.got)
-
-    @cached_property
-    def kind(self) -> Kind:
-        """What became of the gradient."""
-        if self.given.data == self.got.data or np.array_equal(self.before, self.after, equal_nan=True):
-            return Kind.SAME
-        if not self.after.any():
-            return Kind.ZERO
-        if np.isnan(self.after).all():
-            return Kind.NAN
-        return Kind.FINITE if np.isfinite(self.after[np.isfinite(self.before)]).all() else Kind.PARTLY
-
-    @cached_property
-    def factor(self) -> float | None:
-        """The factor of the largest element; None if there is none, or it left the range."""
-        if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
-            return None
-        place = int(np.abs(self.before).argmax())
-        before, after = float(self.before[place]), float(self.after[place])
-        if before == 0 or not math.isfinite(before):
-            return None
-        factor = after / before
-        return factor if math.isfinite(factor) else None
-
-    def is_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return whether each element is the exact product within a bound in ulp."""
-        key = (factor, bound)
-        if key not in self.known:
-            expected = ExpectedArray(self.exact, factor.numerator, factor.denominator)
-            self.known[key] = self._may_be_scaled_by(factor, bound) and self.is_near(expected, bound)
-        return self.known[key]
-
-    def _may_be_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return False if float64 shows that an element is farther from the product than the bound."""
-        if not factor or bound >= 2.0**20 or self.kind in (Kind.NAN, Kind.PARTLY):
-            return True
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            right = self.before * float(factor)
-            # The ulp of the largest number of a binade is half that of the bound's; float64 itself rounds twice.
-            spacing = np.abs(right) * 2.0 ** (2 - self.form.precision) + 4 * float(self.form.smallest_subnormal)
-            far = np.abs(self.after - right) > spacing * (bound + 4)
-        return not (far & np.isfinite(right)).any()
-
-    def is_near(self, expected: ExpectedArray, bound: float) -> bool:
-        """Return whether each element is the expected one within a bound in ulp."""
-        every = distances(as_dtype(self.got, self.given.dtype), expected, self.given.dtype)
-        return not len(every) or bool(every.max() <= bound)
-
-    @property
-    def form(self) -> Format:
-        """The format of the gradient."""
-        return FORMATS[self.given.dtype]
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether every element that was passed is zero."""
-        return not any(self.exact.integers) and not self.exact.special
-
-
-@dataclass
-class Group:
-    """The gradients that share a norm, with their results."""
-
-    seen: Seen
-    tensors: Sequence[Tensor]
-    #: Whether the group is a part of one that shares a norm.
-    alone: bool = False
-
-    @property
-    def threshold(self) -> float:
-        """The threshold of the call."""
-        return self.seen.threshold
-
-    @cached_property
-    def total(self) -> float | None:
-        """NaN or infinity, if an element is; None if all are finite."""
-        values = [value for tensor in self.tensors for value in tensor.exact.special.values()]
-        if not values:
-            return None
-        return math.nan if any(map(math.isnan, values)) else math.inf
-
-    @cached_property
-    def norm(self) -> Fraction:
-        """The exact norm of finite gradients."""
-        if not self.alone:
-            known = self.seen.prediction.norms[self.tensors[0].index] if self.tensors else None
-            if known is not None:
-                return known.middle
-        return self.norm_over([tensor.exact for tensor in self.tensors])
-
-    def norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
-        """Return the exact norm of some tensors."""
-        return integers.norm(tensors, self.seen.order if order is None else order).middle
-
-    @cached_property
-    def norms(self) -> list[Fraction]:
-        """The exact norm of each tensor."""
-        return [self.norm_over([tensor.exact]) for tensor in self.tensors]
-
-    @cached_property
-    def sum_of_norms(self) -> Fraction:
-        """The sum of the tensors' norms; by pairs, so that a thousand take no time."""
-        every = self.norms
-        while len(every) > 1:
-            every = [sum(every[place : place + 2], Fraction(0)) for place in range(0, len(every), 2)]
-        return every[0]
-
-    @cached_property
-    def largest_norm(self) -> Fraction:
-        """The largest of the tensors' norms."""
-        return max(self.norms)
-
-    def split(self) -> list[Group]:
-        """Return each gradient as a group of its own."""
-        return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
-
-    @cached_property
-    def count(self) -> int:
-        """The number of elements."""
-        return sum(len(tensor.exact) for tensor in self.tensors)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether exact sums take too long."""
-        return self.count > MANY
-
-    @cached_property
-    def forms(self) -> list[Format]:
-        """The formats in which the norm may have been computed: the narrowest, and the next wider one."""
-        form = FORMATS[narrowest(self.seen.case)] if len(self.tensors) != 1 else self.tensors[0].form
-        return [form, FORMATS["float32"]] if form.precision < 24 else [form]
-
-    @cached_property
-    def errors(self) -> ErrorBounds:
-        """The error bounds of the neutral rule."""
-        return self.seen.prediction.errors[self.tensors[0].index]
-
-    @cached_property
-    def coarsest(self) -> int:
-        """The digits of the coarsest dtype."""
-        return min(tensor.form.precision for tensor in self.tensors)
-
-    def bound_of(self, tensor: Tensor) -> float:
-        """Return the largest error of an element, in ulp: that of the dtype's own sum, of the coarsest dtype."""
-        bound = self.seen.prediction.errors[tensor.index].clip_bound
-        return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
-
-    @cached_property
-    def distinct(self) -> list[Tensor]:
-        """The tensors, without those that are the same."""
-        return list({id(tensor): tensor for tensor in self.tensors}.values())
-
-    def is_scaled_by(self, factor: Fraction) -> bool:
-        """Return whether every result is the exact product within the error bound."""
-        return all(tensor.is_scaled_by(factor, self.bound_of(tensor)) for tensor in self.distinct)
-
-    @cached_property
-    def kinds(self) -> set[Kind]:
-        """What became of the gradients that were not zero or empty."""
-        return {tensor.kind for tensor in self.tensors if not tensor.is_zero}
-
-
-@dataclass
-class Seen:
-    """One call by norm and its results, as the models see it."""
-
-    case: Case
-    results: Sequence[Array | None]
-    prediction: Prediction = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Ask the oracle."""
-        self.prediction = predict(self.case)
-
-    @property
-    def threshold(self) -> float:
-        """The threshold of the call."""
-        return float(self.case.options["clip_norm"])
-
-    @property
-    def order(self) -> float:
-        """The order of the norm."""
-        return self.case.norm_type
-
-    @property
-    def rate(self) -> Fraction:
-        """The learning rate, by which an optimizer multiplies."""
-        return Fraction(self.case.options.get("learning_rate", 1.0))
-
-    @cached_property
-    def tensors(self) -> dict[int, Tensor]:
-        """The included gradients whose results have the right form."""
-        found: dict[int, Tensor] = {}
-        # A case may have thousands of gradients, many of them the same.
-        alike: dict[tuple[Array, Array, float], Tensor] = {}
-        for index in self.case.included:
-            given, got = self.case.gradients[index].array, self.results[index]
-            if given is not None and got is not None and got.dtype in DTYPES and len(given.data):
-                known = self.prediction.gradients[index]
-                exact = known.values if known is not None else _decode(given)
-                key = (given, got, self.prediction.errors[index].clip_bound)
-                found[index] = alike.setdefault(key, Tensor(index, given, got, exact))
-        return found
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        """The groups of gradients that share a norm; empty gradients are left out."""
-        found = [Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in norm_groups(self.case)]
-        return [group for group in found if group.tensors]
-
-
-def _decode(array: Array) -> DyadicArray:
-    return decode(array.data, array.dtype)
+    judged: Judged
+    cell: Cell

@@ -16,10 +16,10 @@ import numpy as np
 from ..oracle.bounds import error_bounds
 from ..oracle.formats import FORMATS, Format, power_of_two
 from ..oracle.formula import Formula
-from .laws import coefficient, plain
-from .model import Explanation, Group, Kind, Tensor
+from .facts import Group, Kind, Tensor, coefficient, overflows, plain, underflows
+from .model import Explanation
 
-__all__ = ["explain_range", "explain_rounding", "overflows", "underflows"]
+__all__ = ["explain_range", "explain_rounding"]
 
 
 def _powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
@@ -28,32 +28,6 @@ def _powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
     for tensor in tensors:
         unit = power_of_two(order * tensor.exact.exponent)
         yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
-
-
-def _has_powers(group: Group) -> bool:
-    return group.seen.order != math.inf and group.seen.order == int(group.seen.order)
-
-
-def overflows(group: Group, form: Format) -> bool:
-    """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
-    limit = form.largest * (1 - power_of_two(-form.precision))
-    if group.norm > limit:
-        return True
-    if not _has_powers(group):
-        return False
-    return group.norm ** int(group.seen.order) > limit
-
-
-def underflows(group: Group, form: Format) -> bool:
-    """Return whether powers are below the normal numbers of a format, so that they lose digits or vanish."""
-    if not _has_powers(group) or group.is_long:
-        return False
-    order = int(group.seen.order)
-    for tensor in group.distinct:
-        smallest = min((abs(m) for m in tensor.exact.integers if m), default=0)
-        if smallest and (smallest * power_of_two(tensor.exact.exponent)) ** order < form.smallest_normal:
-            return True
-    return False
 
 
 def _norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:

@@ -25,6 +25,7 @@ from ..cases.regressions import as_toml
 from ..judge.model import Connection, StartError
 from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
+from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
@@ -51,6 +52,15 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
+def _parse_formula(context: click.Context, parameter: click.Parameter, value: str | None) -> Formula | None:
+    if value is None:
+        return None
+    try:
+        return Formula.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The options for which cases are asked, and how."""
@@ -60,6 +70,7 @@ class RunOptions:
     timeout: float
     deep: bool
     seed: int
+    formula: Formula | None
 
 
 _RUN_OPTIONS = (
@@ -74,6 +85,12 @@ _RUN_OPTIONS = (
         help="Seconds a case; inf for no limit.",
     ),
     click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis."),
+    click.option(
+        "--formula",
+        metavar="KIND:EPS",
+        callback=_parse_formula,
+        help="The formula that the functions are meant to have: coefficient:1e-6.",
+    ),
     click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from."),
 )
 
@@ -106,7 +123,15 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="How the result is shown.",
     show_default=True,
 )
-def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, output: str | None, format_: str) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
+def check(
+    adapters: tuple[str, ...],
+    options: TargetOptions,
+    how: RunOptions,
+    output: str | None,
+    format_: str,
+    verbose: bool,
+) -> None:
     """Check adapters against every case. Without a name, check all adapters whose framework is installed.
 
     ADAPTER is a name (`gradclip adapters` lists them), FILE is a Python file that defines an adapter, MODULE:FN is a
@@ -139,7 +164,7 @@ def check(adapters: tuple[str, ...], options: TargetOptions, how: RunOptions, ou
         except OSError as error:
             say(f"Cannot write the record of {target.name}: {error}")
             problems += 1
-    print_runs(runs, format_, [output] if output else [])
+    print_runs(runs, format_, [output] if output else [], verbose=verbose)
     for run in runs:
         if not run.is_judged:
             say(_describe_unjudged(run))
@@ -158,7 +183,7 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
 
     found = _search(target, selection, how.seed, how.timeout) if how.deep else ()
     seed = how.seed if how.deep else None
-    request = RunRequest(target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found)
+    request = RunRequest(target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found, how.formula)
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from gradclip_reports.brief import brief
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import SPOILING
@@ -24,7 +25,8 @@ __all__ = ["exit_code", "print_runs", "summary"]
 @click.command(short_help="Show the records of one or more runs.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
-def summary(files: tuple[Path, ...], format_: str) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
+def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
     """Show the records of one or more runs; a folder stands for the records in it.
 
     The exit code is 3 if a record cannot be read, or if no cell of a run was judged.
@@ -50,7 +52,7 @@ def summary(files: tuple[Path, ...], format_: str) -> None:
         if not run.is_judged:
             what = "no judged cells" if run.cells else "no cells"
             say(plain_line(f"The record of {run.header.adapter} has {what}."))
-    print_runs(runs, format_, [str(file) for file in files])
+    print_runs(runs, format_, [str(file) for file in files], verbose=verbose)
     sys.exit(exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
@@ -59,7 +61,7 @@ def _find_records(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
 
 
-def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -> None:
+def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False) -> None:
     """Print runs in a format; print nothing if there are none.
 
     Parameters
@@ -70,13 +72,17 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = ()) -
         One of the formats of `gradclip_reports.render`.
     records
         The paths of their records, if these are kept; hints in the output name them.
+    verbose
+        Whether a terminal gets the table of all rules, too.
     """
     if not runs:
         return
     if format_ == "terminal":
         width = shutil.get_terminal_size((80, 24)).columns
         record = shlex.join(records) or "FILE"
-        click.echo(terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
+        if verbose:
+            click.echo(terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
+        click.echo(brief(runs, width=max(60, width), record=record), nl=False)
     else:
         click.echo(render(runs, format_).rstrip("\n"))
 

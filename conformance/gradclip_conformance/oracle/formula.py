@@ -55,6 +55,22 @@ class Formula:
             raise ValueError(msg)
         return cls(mapping["kind"], float(eps))
 
+    @classmethod
+    def parse(cls, text: str) -> Formula:
+        """Return the formula of a text such as `coefficient:1e-6`.
+
+        Raises
+        ------
+        ValueError
+            When the text is not a kind, or a kind and a number.
+        """
+        kind, colon, eps = text.partition(":")
+        try:
+            return cls(kind, float(eps) if colon else 0.0)
+        except ValueError as error:
+            msg = f"{text!r} is not a formula such as 'coefficient:1e-6'; the kinds are {', '.join(KINDS)}."
+            raise ValueError(msg) from error
+
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that :meth:`of` reads."""
         return {"kind": self.kind, **({"eps": self.eps} if self.eps else {})}

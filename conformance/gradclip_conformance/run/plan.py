@@ -13,6 +13,7 @@ from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.model import Case
 from ..cases.patterns import matches_any
+from ..oracle.formula import Formula
 
 __all__ = ["MIN_LEFT_OUT", "Ability", "PlannedCell", "Selection", "plan_cells", "with_both_bounds"]
 
@@ -52,6 +53,16 @@ class PlannedCell:
     case: Case
     missing: str | None
     lacking: tuple[Ability, ...] = ()
+
+
+def with_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
+    """Return the subjects with a formula that is declared for those that clip by a norm; None changes nothing."""
+    return [
+        subject
+        if formula is None or subject.operation == "clip_by_value"
+        else replace(subject, formula=formula.to_mapping())
+        for subject in subjects
+    ]
 
 
 def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:

@@ -12,30 +12,34 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TextIO
 
 from gradclip_adapters.wire import subject_to_json
-from gradclip_reports.records import Cell, Header, Run, RunWriter
+from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec import rules
 
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.readable import readable_input
+from ..causes.attribution import EXPLAINED, explain_all
+from ..causes.findings import asked_rules, find_findings
+from ..causes.model import Evidence, Judged
 from ..judge.judging import explained, follow_up, judge
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims
 from ..known.pins import Deviation, load_deviations, pinned
+from ..oracle.formula import Formula
 from ..oracle.predict import second_oracle
 from .abilities import AbilityProbes
 from .host_process import CASE_SECONDS, run_stopped
-from .plan import PlannedCell, Selection, plan_cells
+from .plan import PlannedCell, Selection, plan_cells, with_formula
 
-__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "run_adapter", "run_cell"]
+__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "explain_findings", "make_header", "run_adapter", "run_cell"]
 
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
@@ -66,6 +70,8 @@ class RunRequest:
     seed: int | None = None
     #: Cases beside those that every run has, such as those of a search.
     extra_cases: Sequence[Case] = ()
+    #: The formula that the subjects are meant to have, if the command line names one.
+    formula: Formula | None = None
 
 
 @dataclass
@@ -78,6 +84,8 @@ class _Judged:
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
     stopped: threading.Event = field(default_factory=threading.Event)
+    #: The cells that are not right, with their answers.
+    evidence: list[Evidence] = field(default_factory=list)
 
 
 def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None = None) -> Run:
@@ -93,11 +101,12 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     progress = progress or Progress()
     first = request.connect()
     try:
-        description = first.description
+        subjects = with_formula(first.description.subjects, request.formula)
+        description = replace(first.description, subjects=tuple(subjects))
         cases = {case.id: case for case in (*all_cases(), *request.extra_cases)}
         planned = plan_cells(description.subjects, cases.values(), request.selection)
         state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
-        header = _header(request, description)
+        header = make_header(request.adapter, description, request.command, request.seed)
         progress.started(request.adapter, description, len(planned))
         cells: list[Cell] = []
         lock = threading.Lock()
@@ -111,11 +120,20 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
         with writer:
             _run_all(request, state, planned, finish)
-            footer = writer.close()
+            # Several jobs judge the cells in any order.
+            order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
+            state.evidence.sort(key=lambda one: order[one.cell.subject, one.cell.case])
+            findings = tuple(explain_findings(state.evidence, asked_rules(cells)))
+            footer = writer.close(findings)
     finally:
         first.close()
     # Several jobs finish the cells in any order; the record has the order of the plan.
-    return Run(header, writer.sort(cells), footer)
+    return Run(header, writer.sort(cells), footer, findings)
+
+
+def explain_findings(evidence: Sequence[Evidence], asked: Collection[tuple[str, str]] = ()) -> list[Finding]:
+    """Return the findings that explain cells; `asked` holds the rules that were asked (see `asked_rules`)."""
+    return find_findings(evidence, explain_all([one.judged for one in evidence], asked))
 
 
 def run_cell(
@@ -125,19 +143,34 @@ def run_cell(
     claims: Sequence[Claim] = (),
     deviations: Sequence[Deviation] = (),
     probes: AbilityProbes | None = None,
+    evidence: list[Evidence] | None = None,
 ) -> Cell:
-    """Ask and judge one cell; `probes` keeps what calls have shown about the abilities that subjects do not declare."""
+    """Ask and judge one cell.
+
+    Parameters
+    ----------
+    connection, planned, timeout
+        The adapter, the cell, and the seconds that it may take.
+    claims, deviations
+        What documentation says, and what is known.
+    probes
+        Keeps what calls have shown about the abilities that subjects do not declare.
+    evidence
+        Gets the answers of a cell that is not right, for the findings.
+    """
     start = time.perf_counter()
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
+    judged: Judged | None = None
     try:
         if planned.missing is None:
-            verdict = _verdict(connection, planned, timeout, claims, deviations)
+            judged = _judge(connection, planned, timeout, claims, deviations)
+            verdict = judged.verdict
         else:
             verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
     except Exception:  # noqa: BLE001 - a fault of the suite costs one cell, and the run goes on
         verdict = Verdict(Status.ERROR, f"The suite itself failed on this cell: {traceback.format_exc()}")
-    return Cell(
+    cell = Cell(
         subject=subject.name,
         operation=case.operation,
         rule=case.rule,
@@ -157,15 +190,18 @@ def run_cell(
         lacks=verdict.lacks,
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
+    if evidence is not None and judged is not None and cell.status in EXPLAINED:
+        evidence.append(Evidence(judged, cell))
+    return cell
 
 
-def _verdict(
+def _judge(
     connection: Connection,
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim],
     deviations: Sequence[Deviation],
-) -> Verdict:
+) -> Judged:
     case, subject = planned.case, planned.subject
     if any(known.is_deadly and known.speaks_of(case.id, subject.name) for known in deviations):
         # The calls before it must not be to blame, and those after it must not suffer.
@@ -183,7 +219,7 @@ def _ask_and_judge(
     timeout: float,
     claims: Sequence[Claim],
     deviations: Sequence[Deviation],
-) -> Verdict:
+) -> Judged:
     case, subject = planned.case, planned.subject
     answers = [connection.ask(case.call(subject.name), timeout)]
     following = follow_up(case, answers[0])
@@ -192,7 +228,8 @@ def _ask_and_judge(
     context = Context(case, subject, tuple(claims))
     found, about = judge(context, answers), connection.description
     holding = [known for known in deviations if known.holds(about.version, about.environment)]
-    return pinned(found, case, subject, holding, lambda formula: explained(context, answers, formula, found))
+    verdict = pinned(found, case, subject, holding, lambda formula: explained(context, answers, formula, found))
+    return Judged(context, answers, verdict)
 
 
 def _run_all(
@@ -237,7 +274,9 @@ def _run_share(
             return
     try:
         for planned in share:
-            cell = run_cell(connection, planned, request.timeout, state.claims, state.deviations, state.probes)
+            cell = run_cell(
+                connection, planned, request.timeout, state.claims, state.deviations, state.probes, state.evidence
+            )
             # The stop may have ended the host; then the cell says nothing about the framework.
             if state.stopped.is_set():
                 return
@@ -247,10 +286,11 @@ def _run_share(
             connection.close()
 
 
-def _header(request: RunRequest, description: Description) -> Header:
+def make_header(adapter: str, description: Description, command: Sequence[str] = (), seed: int | None = None) -> Header:
+    """Return the header of a run that begins now."""
     return Header(
         suite={"name": "gradclip-spec", "version": version("gradclip-spec")},
-        adapter=request.adapter,
+        adapter=adapter,
         framework={"name": description.framework, "version": description.version},
         environment={
             **description.environment,
@@ -258,7 +298,7 @@ def _header(request: RunRequest, description: Description) -> Header:
             "second_oracle": second_oracle(),
         },
         subjects=[subject_to_json(subject) for subject in description.subjects],
-        command=list(request.command),
+        command=list(command),
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        seed=request.seed,
+        seed=seed,
     )

@@ -1,0 +1,87 @@
+"""Count the rules of runs: kept, documented, broken, and not asked. Cells are never a percentage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .lines import Run
+from .statuses import LACKS, SEVERITIES, SPOILING, Status
+from .values import counted
+
+__all__ = ["RuleCounts", "count_rules"]
+
+#: Statuses that differ from a rule as the framework's own words or its adapter say.
+SAID = frozenset({Status.DOCUMENTED, Status.DECLARED})
+
+
+@dataclass(frozen=True)
+class RuleCounts:
+    """The numbers of rules of one run or several, each rule of each run counted once."""
+
+    kept: int
+    documented: int
+    broken: int
+    #: Rules of which no cell could be asked.
+    not_asked: int
+    #: The findings that break rules, by severity, worst first.
+    findings: dict[str, int]
+    #: Known failures without a reason.
+    without_reason: int
+    #: What the cells lack that could not be asked.
+    lacks: dict[str, int]
+
+    @property
+    def asked(self) -> int:
+        """The number of rules of which a cell was judged."""
+        return self.kept + self.documented + self.broken
+
+    def sentence(self) -> str:
+        """Return the numbers in one sentence."""
+        total = sum(self.findings.values())
+        parts = [f"rules kept {self.kept} of {self.asked} asked"]
+        parts += [f"{self.documented} as documented"] if self.documented else []
+        parts += [f"{self.broken} broken by {counted(total, 'finding')}"] if self.broken else []
+        parts += [f"{self.not_asked} could not be asked"] if self.not_asked else []
+        return "; ".join(parts)
+
+
+def count_rules(runs: Sequence[Run]) -> RuleCounts:
+    """Count the rules of all runs."""
+    totals: Counter[str] = Counter()
+    lacks: Counter[str] = Counter()
+    for run in runs:
+        statuses: dict[str, set[str]] = {}
+        for cell in run.cells:
+            statuses.setdefault(cell.rule, set()).add(cell.status)
+            if cell.status == Status.UNSUPPORTED and cell.lacks:
+                lacks[cell.lacks] += 1
+        totals.update(_word(found) for found in statuses.values())
+    breaking = [one for run in runs for one in run.findings if _breaks(one.statuses)]
+    severities = Counter(one.severity for one in breaking)
+    # A record may be of a suite that knows other severities.
+    order = [*SEVERITIES, *sorted(set(severities) - set(SEVERITIES))]
+    return RuleCounts(
+        totals["kept"],
+        totals["documented"],
+        totals["broken"],
+        totals["not asked"],
+        {name: severities[name] for name in order if severities[name]},
+        sum(1 for one in breaking if Status.DEVIATION in one.statuses and not one.reason),
+        {name: lacks[name] for name in LACKS if lacks[name]},
+    )
+
+
+def _breaks(statuses: Iterable[str]) -> bool:
+    return bool({*statuses} & {*SPOILING, Status.DEVIATION})
+
+
+def _word(statuses: set[str]) -> str:
+    if _breaks(statuses):
+        return "broken"
+    if statuses & SAID:
+        return "documented"
+    if statuses <= {Status.UNSUPPORTED}:
+        return "not asked"
+    return "recorded" if statuses <= {Status.UNSUPPORTED, Status.UNSPECIFIED} else "kept"

@@ -1,0 +1,92 @@
+"""A check names findings: causes with their cells, the worst first, and each with its smallest example."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance import assert_conforms, check_clipper
+from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.records import read_runs
+
+#: Enough rules to fit a formula, and few enough to be quick.
+RULES = "global-norm.scaled-above"
+OPTIONS: dict[str, Any] = {"op": "clip_by_global_norm", "dtypes": ["float32"], "isolated": False, "rule": RULES}
+
+
+def measure_norm(grads: Any) -> float:
+    return float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))
+
+
+def add_eps(grads: Any, *, clip_norm: float) -> Any:
+    coefficient = min(1.0, clip_norm / (measure_norm(grads) + 1e-2))
+    return [(g.astype(np.float64) * coefficient).astype(g.dtype) for g in grads]
+
+
+def never_clip(grads: Any, *, clip_norm: float) -> Any:
+    return list(grads)
+
+
+def test_findings_of_a_function() -> None:
+    results = check_clipper(add_eps, **OPTIONS)
+
+    (finding,) = results.findings
+    assert (finding["cause"], finding["parameters"], finding["severity"]) == (
+        "eps-in-coefficient",
+        {"eps": 0.01},
+        "wrong",
+    )
+    failed = [cell["case"] for cell in results if cell["status"] == "fail"]
+    (cases,) = finding["cells"].values()
+    assert failed
+    assert set(failed) <= set(cases)
+    assert finding["rules"] == {RULES: len(cases)}
+    assert "/float32" in finding["example"]["case"]
+    text = str(results)
+    assert "wrong: multiplies by min(1, c / (n + eps)) (eps = 0.01) (new;" in " ".join(text.split())
+    assert "Not as expected." in text
+
+
+def test_declared_formula_is_no_failure() -> None:
+    results = check_clipper(add_eps, **OPTIONS, formula="coefficient:0.01")
+
+    assert not {cell["status"] for cell in results} & {"fail", "error"}
+    assert "declared" in str(results)
+    assert_conforms(add_eps, **OPTIONS, formula="coefficient:0.01")
+
+
+def test_other_formula_than_the_declared_one_fails() -> None:
+    with pytest.raises(AssertionError, match="Not as expected"):
+        assert_conforms(add_eps, **OPTIONS, formula="coefficient:0.02")
+
+
+@pytest.mark.parametrize("text", ["coefficient:", "coefficient:x", "coefficient:-1", "other:1", "coefficient:nan"])
+def test_text_that_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a formula such as 'coefficient:1e-6'"):
+        Formula.parse(text)
+
+
+def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> None:
+    adapter = PlainFunction(never_clip, "clip_by_global_norm", dtypes=("float32",))
+    stream = io.StringIO()
+
+    run = run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=("global-norm.*-above",))), stream)
+
+    path = tmp_path / "record.jsonl"
+    path.write_text(stream.getvalue(), encoding="utf-8")
+    (read,) = read_runs(path)
+    assert read.findings == run.findings
+    named = [(subject, case) for one in run.findings for subject, cases in one.cells.items() for case in cases]
+    wrong = {(cell.subject, cell.case) for cell in run.cells if cell.status in ("fail", "quality")}
+    assert len(named) == len(set(named))
+    assert set(named) == wrong
+    assert run.findings[0].cause == "not-clipped"
+    assert run.findings[0].severity == "unclipped"

@@ -1,0 +1,161 @@
+"""Findings that contradict the cells of their record are refused, and unknown causes are shown by their words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradclip_reports.brief import brief
+from gradclip_reports.counting import count_rules
+from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
+from gradclip_reports.render import render
+
+MakeCell = Callable[..., Cell]
+MakeHeader = Callable[..., Header]
+MakeRun = Callable[..., Run]
+
+
+def make_finding(run: Run, **changes: Any) -> Finding:
+    """Return a finding of the first cell of a run."""
+    cell = run.cells[0]
+    members: dict[str, Any] = {
+        "cause": "burns-the-toast",
+        "title": "burns the toast",
+        "question": "What becomes of the toast?",
+        "severity": "wrong",
+        "why": "Nobody can eat it.",
+        "parameters": {"minutes": 2.5},
+        "cells": {cell.subject: [cell.case]},
+        "rules": {cell.rule: 1},
+        "statuses": {cell.status: 1},
+        "example": {"subject": cell.subject, "case": cell.case, "detail": cell.detail},
+    }
+    return Finding(**{**members, **changes})
+
+
+@pytest.fixture
+def failed_run(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> Run:
+    """Return a run of one cell that fails, with a finding of a cause that nobody knows."""
+    expected = {"gradients": [{"dtype": "float32", "shape": [1], "values": ["0x1.99999ap-4"]}]}
+    run = make_run(make_header(), [make_cell(status="fail", detail="It is black.", expected=expected)])
+    example = {**make_finding(run).example, "expected": expected}
+    return replace(run, findings=(make_finding(run, example=example),))
+
+
+def write(run: Run, path: Path) -> Path:
+    lines = [run.header, *run.cells, *run.findings, run.footer]
+    path.write_text("".join(json.dumps(line.to_json()) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_finding_is_read_back(failed_run: Run, tmp_path: Path) -> None:
+    (read,) = read_runs(write(failed_run, tmp_path / "x.jsonl"))
+
+    assert (read.cells, read.findings) == (failed_run.cells, failed_run.findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"cells": {"nobody": ["a/b/c"]}}, "which it does not have"),
+        ({"rules": {"other.rule": 1}}, "counts disagree"),
+        ({"statuses": {"deviation": 1}}, "counts disagree"),
+        ({"cause": ""}, "violates its schema"),
+        ({"parameters": {"list": [1]}}, "violates its schema"),
+    ],
+)
+def test_finding_that_contradicts_the_cells_is_refused(
+    failed_run: Run, changes: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    run = replace(failed_run, findings=(make_finding(failed_run, **changes),))
+
+    with pytest.raises(RecordError, match=says):
+        read_runs(write(run, tmp_path / "x.jsonl"))
+
+
+def test_cell_with_two_findings_is_refused(failed_run: Run, tmp_path: Path) -> None:
+    run = replace(failed_run, findings=(failed_run.findings[0], failed_run.findings[0]))
+
+    with pytest.raises(RecordError, match="explains a second time"):
+        read_runs(write(run, tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize("format_", ["markdown", "junit", "ctrf", "json"])
+def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) -> None:
+    text = render([failed_run], format_)
+
+    assert "burns the toast" in text or "burns-the-toast" in text
+
+
+def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
+    text = brief([failed_run])
+
+    assert "rules kept 0 of 1 asked; 1 broken by 1 finding." in text
+    block = text[text.index("✗ burns the toast (minutes = 2.5)\n") :]
+    assert "why        Nobody can eat it." in block
+    # Decimals are for reading, and the exact number stands beside them.
+    assert "0.1" in block
+    assert "0x1.99999ap-4" in block
+    assert block.index("Nobody can eat it.") < block.index("Not as expected.")
+
+
+def test_failure_without_a_finding_is_shown(failed_run: Run) -> None:
+    text = brief([replace(failed_run, findings=())])
+
+    assert "It is black." in text
+    assert "Not as expected." in text
+
+
+def test_green_run_takes_15_lines(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+    cells = [
+        make_cell(
+            status="deviation",
+            detail="Known: so it is.",
+            rule="norm.bounds",
+            case=f"norm.bounds/number-{number}/float32",
+        )
+        for number in range(30)
+    ]
+    run = make_run(make_header(), cells)
+    findings = tuple(
+        make_finding(
+            run,
+            cells={cell.subject: [cell.case]},
+            example={"subject": cell.subject, "case": cell.case, "detail": cell.detail},
+        )
+        for cell in run.cells
+    )
+
+    text = brief([replace(run, findings=findings)])
+
+    assert len(text.splitlines()) <= 15
+    assert "As expected." in text
+
+
+def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+    def rule(name: str, *statuses: str) -> list[Any]:
+        return [
+            make_cell(status=status, detail="x", rule=f"value.{name}", case=f"value.{name}/{number}/float32")
+            for number, status in enumerate(statuses)
+        ]
+
+    cells = [
+        *rule("kept", "pass", "quality", "unsupported"),
+        *rule("documented", "pass", "documented"),
+        *rule("broken", "documented", "fail"),
+        *rule("known", "pass", "deviation"),
+        *rule("not-asked", "unsupported", "unsupported"),
+        *rule("recorded", "unspecified"),
+    ]
+
+    counts = count_rules([make_run(make_header(), cells)])
+
+    assert (counts.kept, counts.documented, counts.broken, counts.not_asked, counts.asked) == (1, 1, 2, 1, 4)
+    assert counts.sentence() == (
+        "rules kept 1 of 4 asked; 1 as documented; 2 broken by 0 findings; 1 could not be asked"
+    )

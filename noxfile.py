@@ -186,29 +186,20 @@ def spec(session: nox.Session, backend: str) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure the reference beside its peers, each in an environment of its own, and print the table of ratios."""
-    session.install("-e", ".[check]", *groups("bench"))
-    # With `--plain`, without the extra.
-    fast = [] if "--plain" in session.posargs else PYPROJECT["project"]["optional-dependencies"]["fast"]
-    peers = [peer for peer in session.posargs if peer != "--plain"] or list(ENVIRONMENTS["peers"])
-    results = []
+    """Measure the reference beside its peers, each in an environment of its own, and print which targets are met."""
+    session.install("-e", ".[check,fast]", *groups("bench"))
+    peers = [each for each in session.posargs if not each.startswith("-")] or list(ENVIRONMENTS["peers"])
+    command = ["python", "benchmarks/run.py", "reports/published/benchmarks", *session.posargs]
     for peer in peers:
-        # One environment after another: the peers' pins conflict, and they must not disturb each other.
-        folder, pinned = FRAMEWORKS / f"bench-{peer}", pin(ENVIRONMENTS["peers"][peer])
+        # The peers' pins conflict.
+        folder = FRAMEWORKS / f"bench-{peer}"
         python = str(folder / "bin" / "python")
         if not folder.exists():
             session.run("python", "-m", "venv", str(folder))
-        session.run(python, "-m", "pip", "install", "-q", "-e", ".", *groups("bench"), *pinned, *fast, external=True)
-        result = Path(session.create_tmp(), f"{peer}.json")
-        # fmt: off
-        session.run(
-            python, "-m", "pytest", f"benchmarks/test_against_{peer}.py", "-q", "-p", "no:cacheprovider",
-            "-o", "addopts=", "-o", "timeout=", f"--benchmark-json={result}", "--benchmark-columns=median,iqr,rounds",
-            external=True,
-        )
-        # fmt: on
-        results.append(str(result))
-    session.run("python", "benchmarks/table.py", "reports/published/benchmarks", *results)
+        needs = ["-e", ".[fast]", *pin(ENVIRONMENTS["peers"][peer])]
+        session.run(python, "-m", "pip", "install", "-q", *needs, external=True)
+        command.append(f"--python={peer}={python}")
+    session.run(*command)
 
 
 #: A release with known vulnerabilities: a service that reports none for it knows nothing.

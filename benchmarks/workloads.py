@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["HALF_WORKLOADS", "WORKLOADS", "arrays", "large_tensors_only", "threshold"]
+__all__ = ["SOME", "TOO_MANY", "WORKLOADS", "arrays", "large_tensors_only", "shrink", "threshold"]
 
 Shapes = list[tuple[int, ...]]
 
@@ -52,18 +52,29 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
     "1 x 1,000": lambda: [(1_000,)],
     "1 x 10,000": lambda: [(10_000,)],
     "1 x 100,000": lambda: [(100_000,)],
-    "10 x 10,000": lambda: [(10_000,)] * 10,
-    "1,000 x 10,000": lambda: [(10_000,)] * 1_000,
+    "1 x 1,000,000": lambda: [(1_000_000,)],
     "1 x 25,000,000": lambda: [(25_000_000,)],
+    "10 x 1,000": lambda: [(1_000,)] * 10,
+    "10 x 10,000": lambda: [(10_000,)] * 10,
     "100 x 250,000": lambda: [(250_000,)] * 100,
-    "1,000 x 1,000": lambda: [(1_000,)] * 1_000,
-    "10,000 x 100": lambda: [(100,)] * 10_000,
     "GPT-2 124M": _gpt2,
     "ResNet-50": _resnet50,
+    "1,000 x 1,000": lambda: [(1_000,)] * 1_000,
+    "1,000 x 10,000": lambda: [(10_000,)] * 1_000,
+    "10,000 x 100": lambda: [(100,)] * 10_000,
 }
 
-#: Workloads that are measured in float16 and bfloat16, too.
-HALF_WORKLOADS = ("100 x 250,000", "ResNet-50")
+#: Those with so many tensors that XLA and TensorFlow take minutes to compile a function of them.
+TOO_MANY = ("1,000 x 1,000", "1,000 x 10,000", "10,000 x 100")
+#: Some that leave nothing out between small and large.
+SOME = ("1 x 10,000", "1 x 1,000,000", "10 x 10,000", "1,000 x 1,000")
+
+
+def shrink() -> None:
+    """Let every workload be small, to see quickly that all comparisons run."""
+    for name, shapes in list(WORKLOADS.items()):
+        small = [tuple(min(size, 30) for size in shape) for shape in shapes()[:40]]
+        WORKLOADS[name] = lambda small=small: small  # type: ignore[misc]
 
 
 def arrays(workload: str, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:

@@ -1,17 +1,25 @@
-"""Compare the reference with `optax.clip_by_global_norm` under `jax.jit`: the time to run and to compile."""
+"""JAX: `optax.clip_by_global_norm` and the reference under `jax.jit`: the time to run, and the time to compile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from workloads import arrays, threshold
+import jax
+import optax
+from measure import Measure
+from workloads import TOO_MANY, WORKLOADS, arrays, threshold
 
 import gradclip_spec
 
-jax = pytest.importorskip("jax", reason="JAX is not installed in this environment")
-optax = pytest.importorskip("optax", reason="Optax is not installed in this environment")
+
+def run(measure: Measure) -> None:
+    """Make all comparisons."""
+    for workload in WORKLOADS.keys() - TOO_MANY:
+        grads = [jax.numpy.asarray(array) for array in arrays(workload)]
+        _compile(measure, workload, grads)
+        for clipped in (True, False):
+            _run(measure, workload, grads, clipped)
 
 
 def _ours(limit: float) -> Callable[[Any], Any]:
@@ -23,37 +31,28 @@ def _theirs(limit: float) -> Callable[[Any], Any]:
     return lambda grads: transform.update(grads, transform.init(grads))[0]
 
 
-def test_run(compare: Callable[..., None], workload: str, clipped: bool) -> None:
-    if workload == "10,000 x 100":
-        pytest.skip("XLA takes minutes to compile a function of 10,000 arrays, Optax's too")
-    grads = [jax.numpy.asarray(array) for array in arrays(workload)]
+def _run(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> None:
     limit = threshold(workload, clipped)
     ours, theirs = (jax.jit(clip(limit)).lower(grads).compile() for clip in (_ours, _theirs))
-    compare(
+    measure.compare(
         # JAX returns before it has computed the result.
         lambda: jax.block_until_ready(ours(grads)),
         lambda: jax.block_until_ready(theirs(grads)),
         peer="optax.clip_by_global_norm (jit)",
         workload=workload,
-        clipped=clipped,
-        mode="functional",
+        mode=f"functional{'' if clipped else ', nothing to clip'}",
         dtype="float32",
     )
 
 
-def test_compile(compare: Callable[..., None], workload: str) -> None:
-    if workload == "10,000 x 100":
-        pytest.skip("XLA takes minutes to compile a function of 10,000 arrays, Optax's too")
-    grads = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays(workload)]
+def _compile(measure: Measure, workload: str, grads: list[Any]) -> None:
     limit = threshold(workload, True)
-    compare(
+    measure.compare(
         lambda: jax.jit(_ours(limit)).lower(grads).compile(),
         lambda: jax.jit(_theirs(limit)).lower(grads).compile(),
         jax.clear_caches,
-        rounds=3,
         peer="optax.clip_by_global_norm (compile time)",
         workload=workload,
-        clipped=True,
         mode="functional",
         dtype="float32",
     )

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from workloads import arrays, threshold
+from measure import Measure
+from workloads import TOO_MANY, WORKLOADS, arrays, threshold
 
 import gradclip_spec
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed in this environment")
+import tensorflow as tf
 
 
-def test_functional(compare: Callable[..., None], workload: str, clipped: bool) -> None:
-    if workload == "10,000 x 100":
-        pytest.skip("TensorFlow takes minutes to trace a function of 10,000 tensors")
+def run(measure: Measure) -> None:
+    """Make all comparisons."""
+    for workload in WORKLOADS.keys() - TOO_MANY:
+        for clipped in (True, False):
+            _functional(measure, workload, clipped)
+
+
+def _functional(measure: Measure, workload: str, clipped: bool) -> None:
     grads, limit = arrays(workload), threshold(workload, clipped)
-
-    def ours() -> Any:
-        return gradclip_spec.clip_by_global_norm(grads, limit)
-
     tensors = [tf.constant(array) for array in grads]
     function = tf.function(lambda items: tf.clip_by_global_norm(items, limit))
 
@@ -30,12 +30,11 @@ def test_functional(compare: Callable[..., None], workload: str, clipped: bool) 
         clipped_tensors, norm = function(tensors)
         return norm.numpy(), clipped_tensors[-1].numpy()
 
-    compare(
-        ours,
+    measure.compare(
+        lambda: gradclip_spec.clip_by_global_norm(grads, limit),
         theirs,
         peer="tf.clip_by_global_norm (tf.function)",
         workload=workload,
-        clipped=clipped,
-        mode="functional",
+        mode=f"functional{'' if clipped else ', nothing to clip'}",
         dtype="float32",
     )

@@ -74,7 +74,7 @@ def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> Power
         return PowerSum(zero, zero, one, zero)
     arrays = work.keep_for_derivatives(arrays)
     # Not in float64 if none of them is: where JAX has none by default, it cannot differentiate its maximum.
-    each = [xp.astype(xp.max(xp.abs(array)), work.total_dtype) for array in arrays]
+    each = [xp.astype(work.find_largest(array), work.total_dtype) for array in arrays]
     largest = xp.astype(xp.max(xp.stack(each)), work.dtype)
     if norm_type == math.inf:
         return PowerSum(largest, zero, one, zero)

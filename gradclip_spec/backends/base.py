@@ -157,6 +157,10 @@ class Backend:
         """Return a number to compute a norm with."""
         return self.xp.asarray(value, dtype=self.dtype, device=self.device)
 
+    def find_largest(self, x: Array) -> Array:
+        """Return the largest magnitude of an array, not empty; NaN if an element is NaN."""
+        return self.xp.max(self.xp.abs(x))
+
     def power(self, x: Array, y: Array) -> Array:
         """Return numbers above zero to the power of others."""
         return self.xp.pow(x, y)

@@ -15,7 +15,7 @@ import numpy as np
 from gradclip_spec._arithmetic import name_dtype
 from gradclip_spec._inputs import Tree
 from gradclip_spec._norms import Norm, PowerSum, join, take_root
-from gradclip_spec.backends.base import Backend
+from gradclip_spec.backends.base import NO_WRITING, Backend
 
 __all__ = ["Dask"]
 
@@ -39,7 +39,7 @@ class Dask(Backend):
         for index, x in enumerate(arrays):
             if isinstance(x._meta, np.ma.MaskedArray):
                 return index, "{} is a masked array; fill what is masked (`filled`) first"
-        return super().find_problem(arrays, inplace)
+        return (0, NO_WRITING.format("{}", "Dask's arrays cannot be written into")) if inplace and arrays else None
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
         """Return each index alone, so that no array waits for another."""

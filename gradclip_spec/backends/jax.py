@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -64,6 +65,10 @@ class JAX(Backend):
         sums = [jnp.sum(lax.square(lax.convert_element_type(x, jnp.float64))) for x in flat]
         # Without the barrier, XLA compiles the stacking several times, into each step of the sum.
         return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
+
+    def find_largest(self, x: Array) -> Array:
+        """Return the largest magnitude of an array; NaN if an element is NaN, which XLA's maximum overlooks."""
+        return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
     def power(self, x: Array, y: Array) -> Array:
         """Return numbers above zero to the power of others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -52,6 +52,8 @@ class Backend:
     compute: Callable[[Any], Any] = lambda arrays: arrays
     #: Its compiler, which takes a function of a list of arrays and returns the compiled function.
     compile: Optional[Callable[..., Any]] = None
+    #: A function that returns the derivatives of a function of a list of arrays, times the given cotangents.
+    pull_back: Optional[Callable[[Callable[..., Any], List[Any], List[Any]], Sequence[Any]]] = None
 
 
 class ReferenceAdapter(Adapter):
@@ -76,6 +78,8 @@ class ReferenceAdapter(Adapter):
         refuse_unlisted(call, subject, "interface")
         if "threads" in call.options:
             return in_threads(call, self.call)
+        if any(gradient.cotangent is not None for gradient in call.gradients):
+            return self._pull_back(subject, call)
         arrays = build_tensors(call.gradients, self._backend.make)
         single = call.options.get("as_single", False)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
@@ -99,6 +103,19 @@ class ReferenceAdapter(Adapter):
             same_object=tuple(new is old for new, old in zip(clipped, arrays)),
             warnings=seen.warnings,
         )
+
+    def _pull_back(self, subject: Subject, call: Call) -> Reply:
+        assert self._backend.pull_back is not None
+        arrays = build_tensors(call.gradients, self._backend.make)
+        cotangents = [self._backend.make(replace(one, array=one.cotangent)) for one in call.gradients]
+
+        def clip(values: Any) -> Any:
+            result = getattr(gradclip_spec, subject.operation)(values, **_build_keywords(subject, call))
+            return list(result[0] if subject.operation == "clip_by_global_norm" else result)
+
+        with framework_call() as seen:
+            found = self._backend.pull_back(clip, arrays, cotangents)
+        return Reply(self._read(found), warnings=seen.warnings)
 
     def _fill(self, arrays: Sequence[Any], call: Call) -> None:
         assert self._backend.fill is not None
@@ -133,7 +150,8 @@ def _list_subjects(backend: Backend) -> List[Subject]:
         features += ("reversed", "broadcast") if backend.views else ()
         features += ("reuses",) if backend.fill is not None else ()
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
-        subjects.append(Subject(name, operation, backend.dtypes, (*features, "functional"), norm_types))
+        functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
+        subjects.append(Subject(name, operation, backend.dtypes, (*features, *functional), norm_types))
         if backend.writable:
             in_place = (*features, "in_place")
             subjects.append(Subject(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
@@ -179,6 +197,8 @@ def array_api_strict() -> ReferenceAdapter:
 
 def torch() -> ReferenceAdapter:
     """Return the adapter for torch."""
+    import torch as library
+
     from . import torch as adapter
 
     def make(gradient: Gradient) -> Any:
@@ -191,7 +211,12 @@ def torch() -> ReferenceAdapter:
         tensor.copy_(make(gradient))
 
     # No `compile`: `torch.compile` needs longer for the reference than a case may take. Its own tests cover it.
-    return ReferenceAdapter(Backend("PyTorch", version, adapter.DTYPES, make, adapter.read_array, fill=fill))
+    def pull_back(function: Callable[..., Any], arrays: List[Any], cotangents: List[Any]) -> Sequence[Any]:
+        leaves = [array.requires_grad_() for array in arrays]
+        return list(library.autograd.grad(function(leaves), leaves, cotangents))
+
+    backend = Backend("PyTorch", version, adapter.DTYPES, make, adapter.read_array, fill=fill, pull_back=pull_back)
+    return ReferenceAdapter(backend)
 
 
 def jax() -> ReferenceAdapter:
@@ -215,6 +240,7 @@ def jax() -> ReferenceAdapter:
             writable=False,
             strided=False,
             compile=library.jit,
+            pull_back=lambda function, arrays, cotangents: library.vjp(function, arrays)[1](cotangents)[0],
             # https://github.com/jax-ml/jax/issues/26658
             flushes_subnormals=library.default_backend() == "cpu",
         )

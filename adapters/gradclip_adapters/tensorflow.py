@@ -31,9 +31,9 @@ from .contract import (
 __all__ = ["TensorFlowAdapter"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse")
+ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse", "differentiable")
 #: "A tuple or list of mixed `Tensors`, `IndexedSlices`, or None."
-TOGETHER = ("functional", "mixed_dtypes", "none_grads", "repeated", "returns_norm", "sparse")
+TOGETHER = ("functional", "mixed_dtypes", "none_grads", "repeated", "returns_norm", "sparse", "differentiable")
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: A function from gradients and options to the clipped gradients and the norm, if there is one.
@@ -77,6 +77,8 @@ class TensorFlowAdapter(Adapter):
             raise Unsupported(message, "interface")
         if "threads" in call.options:
             return in_threads(call, self.call)
+        if any(gradient.cotangent is not None for gradient in call.gradients):
+            return _pull_back(entry, call)
         return _answer(entry, call)
 
 
@@ -111,6 +113,18 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         same_object=tuple(new is old for new, old in zip(clipped, tensors)),
         warnings=seen.warnings,
     )
+
+
+def _pull_back(entry: EntryPoint, call: Call) -> Reply:
+    """Return the derivatives through the clip, from a gradient tape."""
+    tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
+    cotangents = [gradient.cotangent and tf.constant(gradient.cotangent.numpy()) for gradient in call.gradients]
+    with framework_call() as seen, tf.GradientTape() as tape:
+        tape.watch(tensors)
+        clipped, _ = entry.clip(tensors, call.options)
+        with tape.stop_recording():
+            found = tape.gradient(clipped, tensors, cotangents, unconnected_gradients="zero")
+    return Reply(tuple(_read_dense(derivative) for derivative in found), warnings=seen.warnings)
 
 
 def _make_tensor(gradient: Gradient) -> Tensor:

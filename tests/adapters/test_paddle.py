@@ -296,3 +296,36 @@ def test_compiled_option_runs_a_static_program(subject: Subject, monkeypatch: py
 
     assert dynamic == [False, True]
     assert read_values(compiled.gradients) == read_values(alone.gradients)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"start": 4.0, "weight_decay": 0.25}, [-1.5, -1.0]),
+        ({"steps": 2}, [3.0, 4.0]),
+        ({"accumulate": 2}, [1.5, 2.0]),
+    ],
+)
+def test_training_is_real(options: dict[str, Any], expected: list[float]) -> None:
+    gradients = tuple(Gradient("g", Array.of(np.array([value], np.float32))) for value in (3.0, 4.0))
+    subject = "paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]"
+
+    reply = ADAPTER.call(Call(subject, gradients, {"clip_norm": 2.5, **options}))
+
+    assert [values[0] for values in read_values(reply.gradients)] == pytest.approx(expected, rel=1e-6)
+
+
+def test_groups_reach_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[Any] = []
+    original = paddle.optimizer.SGD
+
+    def optimizer(*arguments: Any, **options: Any) -> Any:
+        passed.append(options["parameters"])
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(paddle.optimizer, "SGD", optimizer)
+    gradients = tuple(Gradient("g", Array.of(BIAS), group=number) for number in (0, 1))
+
+    ADAPTER.call(Call("paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]", gradients, {"clip_norm": 2.5}))
+
+    assert [len(group["params"]) for group in passed[0]] == [1, 1]

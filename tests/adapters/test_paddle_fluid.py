@@ -213,3 +213,20 @@ def test_compiled_option_runs_a_static_program(subject, monkeypatch):
 
     assert len(executed) == 1
     assert read_values(compiled.gradients) == read_values(alone.gradients)
+
+
+def test_each_group_has_a_clip_with_its_name(monkeypatch):
+    passed = []
+    original = fluid.clip.set_gradient_clip
+
+    def note(clip, *arguments):
+        passed.append(clip.group_name)
+        return original(clip, *arguments)
+
+    monkeypatch.setattr(fluid.clip, "set_gradient_clip", note)
+    gradients = tuple(Gradient("g", Array.of(BIAS), group=number) for number in (0, 1))
+    subject = "paddle.fluid.clip.GradientClipByGlobalNorm [set_gradient_clip, static]"
+
+    ADAPTER.call(Call(subject, gradients, {"clip_norm": 2.5}))
+
+    assert passed == ["group0", "group1"]

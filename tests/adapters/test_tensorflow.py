@@ -171,3 +171,14 @@ def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.
         assert (one is None) == (other is None)
         if one is not None and other is not None:
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "norm" in name])
+def test_derivatives_come_from_a_tape(subject: str) -> None:
+    values, vector = (Array.of(np.array(one, np.float32)) for one in ([3.0, 4.0], [1.0, -2.0]))
+
+    reply = ADAPTER.call(Call(subject, (Gradient("a", values, cotangent=vector),), {"clip_norm": 2.5}))
+
+    # (c / n) (v - x (x . v) / n^2), with x . v = -5 and n = 5.
+    assert reply.gradients[0] is not None
+    np.testing.assert_allclose(reply.gradients[0].numpy(), [0.8, -0.6], rtol=1e-6)

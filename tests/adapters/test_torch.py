@@ -253,3 +253,20 @@ def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytes
 
     assert taken == [torch.nn.Parameter, list]
     assert (single.gradients, single.norm) == (listed.gradients, listed.norm)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"start": 4.0, "weight_decay": 0.25}, [-1.5, -1.0]),
+        ({"steps": 2}, [3.0, 4.0]),
+        ({"accumulate": 2}, [1.5, 2.0]),
+    ],
+)
+def test_training_is_real(options: dict[str, Any], expected: list[float]) -> None:
+    gradients = tuple(Gradient("g", read_array(torch.tensor([value])), group=value > 3) for value in (3.0, 4.0))
+    call = Call("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", gradients, {"clip_norm": 2.5, **options})
+
+    found = [array.numpy().item() for array in ADAPTER.call(call).gradients if array is not None]
+
+    assert found == pytest.approx(expected, rel=1e-6)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gradclip_adapters.contract import Array, Gradient
 
 from ...oracle.formats import FORMATS, next_down, next_up, to_doubles
+from .. import derivatives
 from ..build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor, tensor_of
 from ..model import Case, expect
 
@@ -42,6 +43,7 @@ def cases() -> Iterator[Case]:
         yield from _all_together(dtype)
         yield from _returned_norm(dtype)
     yield from _every_number()
+    yield from derivatives.cases()
 
 
 def _by_value(dtype: str) -> Iterator[Case]:

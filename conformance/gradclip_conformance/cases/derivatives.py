@@ -1,0 +1,55 @@
+"""Cases of the derivative through a clip: each gradient has a vector that is pulled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradclip_adapters.contract import Gradient
+
+from .build import NORM_OPERATIONS, case, tensor
+from .model import Case, expect
+
+__all__ = ["cases"]
+
+DTYPES = ("float32", "float64")
+
+#: The norm of 3 and 4 is 5. The thresholds are below, at and above it.
+THRESHOLDS = {"above": 2.5, "at-threshold": 5.0, "below": 8.0}
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases of all operations."""
+    for dtype in DTYPES:
+        yield from _by_value(dtype)
+        for operation in NORM_OPERATIONS:
+            yield from _by_norm(operation, dtype)
+        apart = [_pulled([3.0], [1.0], dtype), _pulled([4.0], [-2.0], dtype)]
+        for name, threshold in THRESHOLDS.items():
+            yield _case("global-norm", f"{name}-together", dtype, apart, {"clip_norm": threshold})
+
+
+def _by_value(dtype: str) -> Iterator[Case]:
+    inside = _pulled([-1.0, 0.0, 1.5], [2.0, -1.0, 0.5], dtype)
+    outside = _pulled([-3.0, 1.0, 4.0], [2.0, -1.0, 0.5], dtype)
+    at_bounds = _pulled([-2.0, 1.0, 2.0], [2.0, -1.0, 0.5], dtype)
+    for name, gradient in (("below", inside), ("above", outside), ("at-threshold", at_bounds)):
+        yield _case("value", name, dtype, [gradient], {"max": 2.0})
+
+
+def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
+    clipped, zeros = _pulled([3.0, 4.0], [1.0, -2.0], dtype), _pulled([0.0, 0.0], [1.0, -2.0], dtype)
+    for name, threshold in THRESHOLDS.items():
+        yield _case(operation, name, dtype, [clipped], {"clip_norm": threshold})
+    yield _case(operation, "zero", dtype, [zeros], {"clip_norm": 2.5})
+    yield _case(operation, "zero-beside-others", dtype, [clipped, zeros], {"clip_norm": 2.5})
+    excluded = replace(_pulled([6.0, 8.0], [1.0, 1.0], dtype), need_clip=False)
+    yield _case(operation, "excluded", dtype, [clipped, excluded], {"clip_norm": 2.5})
+
+
+def _pulled(values: Sequence[float], cotangent: Sequence[float], dtype: str) -> Gradient:
+    return replace(tensor(values, dtype), cotangent=tensor(cotangent, dtype).array)
+
+
+def _case(operation: str, name: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, float]) -> Case:
+    return case(f"{operation}.derivative", name, dtype, gradients, options, expect("derivative"))

@@ -1,0 +1,131 @@
+"""Expect the derivative through a clip: the vector-Jacobian product of the formula.
+
+With the norm n of the m elements x that share it, the vector v and the unit roundoff u, the derivative above the
+threshold c is `(c / n) (v - x (x . v) / n^2)`. The dot product has an error of at most `(m + 1) u` times the sum of the
+magnitudes, the norm one of `(m / 2 + 1) u`, and each quotient, product and difference one of u. Together, the first
+term is off by at most `(m / 2 + 5) u`, and the second by `(5 m / 2 + 9) u`, of its magnitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from gradclip_adapters.contract import Array, Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case
+from ...cases.readable import shown_gradients
+from ...oracle.arrays import decode
+from ...oracle.formats import FORMATS
+from ...oracle.integers import norm
+from ...oracle.question import norm_groups
+from ..expectation import Expectation, Part
+from ..model import Context, Verdict
+
+__all__ = ["Derivative"]
+
+#: An exact derivative, and how far an element may be away from it.
+Bounded = tuple[Fraction, Fraction]
+
+#: The parts of the two one-sided derivatives that are right at a kink: all of one, half of both, all of the other.
+SHARES = (Fraction(0), Fraction(1, 2), Fraction(1))
+
+
+def _decode(array: Array | None) -> list[Fraction]:
+    return [] if array is None else list(decode(array.data, array.dtype).fractions())
+
+
+@dataclass(frozen=True)
+class Derivative(Expectation):
+    """The reply holds, in place of the results, the derivatives of their product with the cotangents."""
+
+    name: ClassVar[str] = "derivative"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare each element with the formula's derivative."""
+        case, reply = context.case, replies[0]
+        got = []
+        for i, array in enumerate(reply.gradients):
+            if array is not None and not decode(array.data, array.dtype).is_finite:
+                detail = f"The derivative by gradient {i} is not finite."
+                return Verdict(Status.FAIL, detail, None, self._shown(case), shown_gradients(reply.gradients))
+            got.append(_decode(array))
+        for indices, allowed in _derivatives(case):
+            found = [value for i in indices for value in got[i]]
+            if not any(_agree(found, one) for one in allowed):
+                detail = f"The derivative by {_named(indices)} is not that of the formula."
+                return Verdict(Status.FAIL, detail, None, self._shown(case), shown_gradients(reply.gradients))
+        return Verdict(Status.PASS)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the derivatives; there are several at a kink."""
+        return ("the derivatives of the results times the cotangents, one of each of:", self._shown(case))
+
+    def _shown(self, case: Case) -> list[Any]:
+        return [[[float(value) for value, _ in one] for one in allowed] for _, allowed in _derivatives(case)]
+
+
+def _named(indices: Sequence[int]) -> str:
+    return "gradient " + ", ".join(map(str, indices)) if len(indices) == 1 else f"gradients {list(indices)}"
+
+
+def _agree(found: Sequence[Fraction], expected: Sequence[Bounded]) -> bool:
+    return all(abs(value - exact) <= bound for value, (exact, bound) in zip(found, expected, strict=True))
+
+
+def _derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Bounded]]]]:
+    """Yield, for each group of gradients, the derivatives that are right: one, or several at a kink."""
+    unit = Fraction(1, 2 ** FORMATS[case.dtype].precision)
+    for i, gradient in enumerate(case.gradients):
+        if gradient.array is not None and not gradient.need_clip:
+            yield [i], [[(value, Fraction(0)) for value in _decode(gradient.cotangent)]]
+    if case.operation == "clip_by_value":
+        low, high = Fraction(case.options.get("min", -case.options["max"])), Fraction(case.options["max"])
+        for i in case.included:
+            values, vector = _decode(case.gradients[i].array), _decode(case.gradients[i].cotangent)
+            pairs = list(zip(values, vector, strict=True))
+            yield [i], [[(_share(x, low, high, share) * v, 4 * unit * abs(v)) for x, v in pairs] for share in SHARES]
+        return
+    for group in norm_groups(case):
+        values = [value for i in group for value in _decode(case.gradients[i].array)]
+        vector = [value for i in group for value in _decode(case.gradients[i].cotangent)]
+        arrays = [array for i in group if (array := case.gradients[i].array) is not None]
+        size = norm([decode(array.data, array.dtype) for array in arrays]).middle
+        yield list(group), _scaled(values, vector, size, Fraction(case.options["clip_norm"]), unit)
+
+
+def _share(value: Fraction, low: Fraction, high: Fraction, at_bound: Fraction) -> Fraction:
+    """Return how much of a cotangent comes through a clip by value."""
+    if value in (low, high):
+        return at_bound
+    return Fraction(int(low < value < high))
+
+
+def _scaled(
+    values: Sequence[Fraction], vector: Sequence[Fraction], size: Fraction, threshold: Fraction, unit: Fraction
+) -> list[list[Bounded]]:
+    """Return the derivatives of the gradients that share a norm."""
+    count = Fraction(len(values))
+    first, second = (count / 2 + 5) * unit, (5 * count / 2 + 9) * unit
+    below = [(v, first * abs(v)) for v in vector]
+    if size < threshold or not size:
+        return [below]
+    dot = sum((x * v for x, v in zip(values, vector, strict=True)), Fraction(0))
+    magnitude = sum((abs(x * v) for x, v in zip(values, vector, strict=True)), Fraction(0))
+    ratio = threshold / size
+    above = [
+        (
+            ratio * (v - x * dot / size**2),
+            ratio * (first * abs(v) + second * abs(x) * magnitude / size**2),
+        )
+        for x, v in zip(values, vector, strict=True)
+    ]
+    if size > threshold:
+        return [above]
+    return [
+        [(share * y + (1 - share) * v, max(a, b)) for (v, a), (y, b) in zip(below, above, strict=True)]
+        for share in SHARES
+    ]

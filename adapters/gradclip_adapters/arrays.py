@@ -13,13 +13,22 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
 from .contract import FEATURES, Array, Call, Gradient, Reply, Subject, Unsupported, together
 
-__all__ = ["FEATURE_OF_LAYOUT", "build_tensors", "earlier_calls", "in_threads", "lay_out", "refuse_unlisted"]
+__all__ = [
+    "FEATURE_OF_LAYOUT",
+    "build_tensors",
+    "convert_options",
+    "earlier_calls",
+    "following_call",
+    "in_threads",
+    "lay_out",
+    "refuse_unlisted",
+]
 
 #: The feature that each option of a call needs; options that are not named here need none.
 FEATURE_OF_OPTION = {
@@ -32,6 +41,9 @@ FEATURE_OF_OPTION = {
     "as_single": "single",
     "threads": "threads",
     "reused": "reuses",
+    "followed": "follows",
+    "flags": "flag_kinds",
+    "threshold_as": "threshold_kinds",
     "compiled": "compiles",
     "start": "training",
     "weight_decay": "training",
@@ -46,6 +58,18 @@ FEATURE_OF_LAYOUT = {
     "sliced": "strided",
     "reversed": "reversed",
     "broadcast": "broadcast",
+}
+
+#: The kinds of objects as which flags and thresholds are passed.
+FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
+THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "numpy-float16": np.float16,
+    "numpy-float32": np.float32,
+    "numpy-float64": np.float64,
+    "array": lambda value: np.array(value, np.float64),
+    "array-of-one": lambda value: np.array([value], np.float64),
+    "bool": bool,
+    "text": str,
 }
 
 #: All threads make their calls at once, in this number of ROUNDS. In every other round, each thread pauses at its first
@@ -81,7 +105,8 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
         message = "{} does not take {}".format(subject.name, ", ".join(sorted(dtypes - set(subject.dtypes))))
         raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
-    if norm_type not in subject.norm_types:
+    # An order that is no norm is asked of whoever takes orders: the answer is recorded.
+    if norm_type > 0 and norm_type not in subject.norm_types:
         message = "{} has no norm of the order {}".format(subject.name, norm_type)
         raise Unsupported(message, kind)
 
@@ -105,6 +130,20 @@ def _features_used(call: Call) -> Iterator[str]:
             yield "differentiable"
     if len({gradient.array.dtype for gradient in call.gradients if gradient.array is not None}) > 1:
         yield "mixed_dtypes"
+
+
+def convert_options(options: Mapping[str, Any], flags: Sequence[bool]) -> Tuple[Dict[str, Any], List[Any]]:
+    """Return options and flags as objects of the kinds that the options `threshold_as` and `flags` name.
+
+    These two, and other options that say how a call is made, are left out.
+    """
+    left_out = ("flags", "threshold_as", "followed", "reused")
+    kept = {name: value for name, value in options.items() if name not in left_out}
+    for name in ("clip_norm", "max", "min"):
+        if name in kept and "threshold_as" in options:
+            kept[name] = THRESHOLD_KINDS[options["threshold_as"]](kept[name])
+    kind = FLAG_KINDS[options.get("flags", "bool")]
+    return kept, [kind(flag) for flag in flags]
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
@@ -190,6 +229,13 @@ def earlier_calls(call: Call) -> List[Call]:
     options.pop("reused")
     same = replace(call, options=options)
     return [_with_other_elements(same), _with_other_options(same)]
+
+
+def following_call(call: Call) -> Call:
+    """Return the call that comes next on other tensors of the same form: with other elements and other options."""
+    options = dict(call.options)
+    options.pop("followed")
+    return _with_other_options(_with_other_elements(replace(call, options=options)))
 
 
 def _with_other_elements(call: Call) -> Call:

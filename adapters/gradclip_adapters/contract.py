@@ -77,6 +77,9 @@ FEATURES = {
     "generator": "the option `as_generator` passes the gradients as a generator",
     "single": "the option `as_single` passes the only gradient by itself, not in a list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
+    "follows": "the option `followed` makes another call before the results of the first are read",
+    "flag_kinds": "the option `flags` passes the flags as NumPy's bools, or as 1 and 0",
+    "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
     "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
 }
 
@@ -159,9 +162,9 @@ class Call:
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
     value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `compiled`; of the feature `training`, for an optimizer: `start` (the value of all parameters at first, in
-    place of zero), `weight_decay`, `steps` (each with a backward pass of its own) and `accumulate` (the number of
-    backward passes before the clip, each of which adds the gradients).
+    `reused`, `followed`, `flags`, `threshold_as`, `compiled`; of the feature `training`, for an optimizer: `start` (the
+    value of all parameters at first, in place of zero), `weight_decay`, `steps` (each with a backward pass of its own)
+    and `accumulate` (the number of backward passes before the clip, each of which adds the gradients).
     """
 
     subject: str
@@ -187,6 +190,11 @@ class Reply:
     #: If the framework returned something other than a list of arrays: a description of it, as the end of a sentence
     #: that begins with "it". `gradients` is empty then.
     malformed: Optional[str] = None
+    #: Side effects on memory, as ends of sentences that begin with "it": results that share memory with each other or
+    #: with other gradients, or that cannot be written. None if the adapter does not look.
+    shared: Optional[Tuple[str, ...]] = None
+    #: What the call has changed around it, such as "the caller's list" or "NumPy's error state"; the host adds to it.
+    disturbed: Optional[Tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from . import registry, wire
 from .answer_size import answer_bytes
 from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
 from .limits import LINE, NAME, parse_message, shorten
+from .surroundings import answer_in_watched_surroundings
 
 __all__ = ["answer", "describe", "loading", "main", "read_request", "without_excess"]
 
@@ -125,7 +126,7 @@ def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
     number = message["number"]
     try:
         call = wire.call_from_json(message)
-        return wire.reply_to_json(without_excess(adapter.call(call), call), number)
+        return wire.reply_to_json(without_excess(answer_in_watched_surroundings(adapter, call), call), number)
     except Unsupported as error:
         return {"message": "unsupported", "number": number, "text": text_of(error), "kind": error.kind}
     except FrameworkRaised as error:

@@ -14,6 +14,7 @@ norm returns the norm: the feature `may_return_norm` asks the suite to find out 
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
@@ -21,7 +22,16 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from .answer_size import answer_bytes
-from .arrays import FEATURE_OF_OPTION, build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
+from .arrays import (
+    FEATURE_OF_OPTION,
+    build_tensors,
+    convert_options,
+    earlier_calls,
+    following_call,
+    in_threads,
+    lay_out,
+    refuse_unlisted,
+)
 from .contract import (
     OPERATIONS,
     About,
@@ -36,6 +46,7 @@ from .contract import (
     text_of,
 )
 from .limits import AXES, GRADIENTS, check_limit
+from .surroundings import find_shared
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
 
@@ -45,6 +56,7 @@ DTYPES_OF_FUNCTIONS = ("float16", "float32", "float64")
 #: What every function can be asked, whatever its signature shows.
 FEATURES_OF_EVERY_FUNCTION = (
     "broadcast",
+    "follows",
     "mixed_dtypes",
     "none_grads",
     "repeated",
@@ -52,6 +64,7 @@ FEATURES_OF_EVERY_FUNCTION = (
     "reversed",
     "strided",
     "threads",
+    "threshold_kinds",
 )
 
 #: The parameters that the suite may pass for an operation; the first is passed in every call.
@@ -65,7 +78,7 @@ PARAMETERS = {
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: The options that say how the call is made.
-HOW = ("as_generator", "as_single", "threads", "reused", "compiled")
+HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", "threshold_as", "compiled")
 
 #: A case may leave these out, so that a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")
@@ -159,8 +172,7 @@ class PlainFunction(Adapter):
             raise Unsupported(message, "interface")
 
     def _keywords(self, call: Call) -> Dict[str, Any]:
-        keywords = {name: value for name, value in call.options.items() if name != "reused"}
-        flags = [gradient.need_clip for gradient in call.gradients]
+        keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients; leaving them out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
@@ -182,8 +194,15 @@ class PlainFunction(Adapter):
                 self._function(list(arrays), **self._keywords(earlier))
                 _fill(arrays, call)
             # Read inside the block, because another thread may call between the two.
-            reply = _read(self._function(passed, **keywords), passed, arrays, allowed)
-        return replace(reply, inputs=_pack(arrays, allowed), warnings=seen.warnings)
+            result = self._function(passed, **keywords)
+            if "followed" in call.options:
+                following = following_call(call)
+                self._function(list(build_tensors(following.gradients, _array)), **self._keywords(following))
+            reply = _read(result, passed, arrays, allowed)
+            given = "in_place" in self._subject.features or _is_passed(result)
+            kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
+        disturbed = () if kept else ("the caller's list",)
+        return replace(reply, inputs=_pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
@@ -218,7 +237,7 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
 
 
 def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
-    features = {*FEATURES_OF_EVERY_FUNCTION}
+    features = {*FEATURES_OF_EVERY_FUNCTION, *(["flag_kinds"] if "need_clip" in taken else [])}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if "min" in required:
         features.add("requires_min")
@@ -252,7 +271,8 @@ def _read(
     try:
         clipped, norm = _split(result, passed)
         (packed_norm,) = _pack([_on_the_wire(norm, allowed)], allowed)
-        return Reply(_pack(clipped, allowed), packed_norm, same_object=_same(clipped, arrays))
+        same = _same(clipped, arrays)
+        return Reply(_pack(clipped, allowed), packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
@@ -260,9 +280,14 @@ def _read(
         return Reply((), malformed=message.format(type(result).__name__, text_of(error)))
 
 
+def _is_passed(result: Any) -> bool:
+    """Return whether a function gives its results in the list that it got, because it returns none of its own."""
+    return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
+
+
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
     """Return the clipped gradients and the norm, or None, from the result of a function."""
-    if result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0):
+    if _is_passed(result):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
         return list(result[0]), result[1]

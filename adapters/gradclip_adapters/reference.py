@@ -15,8 +15,17 @@ import numpy as np
 
 import gradclip_spec
 
-from .arrays import build_tensors, earlier_calls, in_threads, lay_out, refuse_unlisted
+from .arrays import (
+    build_tensors,
+    convert_options,
+    earlier_calls,
+    following_call,
+    in_threads,
+    lay_out,
+    refuse_unlisted,
+)
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
+from .surroundings import find_shared
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
 
@@ -93,6 +102,10 @@ class ReferenceAdapter(Adapter):
                 getattr(gradclip_spec, subject.operation)(list(arrays), **_build_keywords(subject, earlier))
                 self._fill(arrays, call)
             result = function(arrays[0] if single else passed)
+            if "followed" in call.options:
+                following = following_call(call)
+                others = build_tensors(following.gradients, self._backend.make)
+                getattr(gradclip_spec, subject.operation)(list(others), **_build_keywords(subject, following))
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
         clipped = [clipped] if single else clipped
         gradients, total = self._backend.compute((list(clipped), norm))
@@ -102,6 +115,7 @@ class ReferenceAdapter(Adapter):
             inputs=self._read(arrays),
             same_object=tuple(new is old for new, old in zip(clipped, arrays)),
             warnings=seen.warnings,
+            shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
         )
 
     def _pull_back(self, subject: Subject, call: Call) -> Reply:
@@ -132,9 +146,8 @@ class ReferenceAdapter(Adapter):
 
 
 def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
-    how = ("as_generator", "as_single", "reused", "compiled")
-    keywords = {name: value for name, value in call.options.items() if name not in how}
-    flags = [gradient.need_clip for gradient in call.gradients]
+    options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
+    keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
     keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
     keywords["inplace"] = "in_place" in subject.features
     return keywords
@@ -149,6 +162,7 @@ def _list_subjects(backend: Backend) -> List[Subject]:
         features += ("compiles",) if backend.compile is not None else ()
         features += ("reversed", "broadcast") if backend.views else ()
         features += ("reuses",) if backend.fill is not None else ()
+        features += ("follows", "flag_kinds", "threshold_kinds")
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, *functional), norm_types))

@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import build_tensors, earlier_calls, in_threads, lay_out
+from .arrays import build_tensors, convert_options, earlier_calls, following_call, in_threads, lay_out
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "make_tensor", "read_array"]
@@ -22,7 +22,18 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
 
 #: The abilities of every entry point. Exclusion is missing: a torch user leaves the parameter out of the list.
-COMMON = ("none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single", "threads", "reuses")
+COMMON = (
+    "none_grads",
+    "mixed_dtypes",
+    "strided",
+    "repeated",
+    "generator",
+    "single",
+    "threads",
+    "reuses",
+    "follows",
+    "threshold_kinds",
+)
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
@@ -30,7 +41,17 @@ NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
 
 #: The options that are passed in every call, and those that say how it is made.
 THRESHOLDS = ("clip_norm", "max")
-HOW = ("learning_rate", "as_generator", "as_single", "threads", "reused", "compiled")
+HOW = (
+    "learning_rate",
+    "as_generator",
+    "as_single",
+    "threads",
+    "reused",
+    "followed",
+    "flags",
+    "threshold_as",
+    "compiled",
+)
 
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
@@ -109,6 +130,10 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
             entry.clip(passed, earlier.options)
             _fill(listed, call)
         norm = _choose_clip(entry, call)(passed, _with_flags(call))
+        if "followed" in call.options:
+            following = following_call(call)
+            others = [one for one in build_tensors(following.gradients, _make_parameter) if one is not None]
+            entry.clip(lambda: others, following.options)
         if entry.is_optimizer:
             torch.optim.SGD(listed, lr=call.options.get("learning_rate", 1.0)).step()
     after = [parameter.grad for parameter in listed]
@@ -151,7 +176,8 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
 def _with_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, with the flags if some are false: torch has no such parameter, and its error says so."""
     flags = [gradient.need_clip for gradient in call.gradients]
-    return call.options if all(flags) else {**call.options, "need_clip": flags}
+    options, _ = convert_options(call.options, flags)
+    return options if all(flags) else {**options, "need_clip": flags}
 
 
 def _choose_clip(entry: EntryPoint, call: Call) -> Clip:

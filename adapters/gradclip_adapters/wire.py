@@ -216,6 +216,9 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
     }
     if reply.malformed is not None:
         message["malformed"] = shorten(reply.malformed)
+    for name, texts in (("shared", reply.shared), ("disturbed", reply.disturbed)):
+        if texts is not None:
+            message[name] = [shorten(text) for text in texts[: WARNINGS.number]]
     return message
 
 
@@ -237,6 +240,8 @@ def check_reply(reply: Any) -> None:
     if reply.same_object is not None:
         _check_items("same_object", reply.same_object, bool)
     _check_items("warnings", reply.warnings, str)
+    _check_items("shared", reply.shared or (), str)
+    _check_items("disturbed", reply.disturbed or (), str)
     if not isinstance(reply.malformed, (str, type(None))):
         text = "Reply.malformed is a {}, and must be a text or None".format(_type_name(reply.malformed))
         raise BadReply(text)
@@ -277,6 +282,8 @@ def reply_from_json(message: Mapping[str, Any]) -> Reply:
         same_object=None if same_object is None else tuple(same_object),
         warnings=tuple(message["warnings"]),
         malformed=message.get("malformed"),
+        shared=None if message.get("shared") is None else tuple(message["shared"]),
+        disturbed=None if message.get("disturbed") is None else tuple(message["disturbed"]),
     )
 
 

@@ -124,12 +124,16 @@ class Cell(Line):
     behaviour: str = "none"
     #: For `unsupported`: what is lacking, one of `statuses.LACKS`; absent in older records.
     lacks: str | None = None
+    #: The rule that is broken, if it is another than that of the case.
+    breaks: str | None = None
     #: The input in a form short enough to be read, where something differs from the rule.
     input: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object; a word for what came back is cut to a name's length."""
         members = super().to_json()
+        if members["breaks"] is None:
+            del members["breaks"]
         return {**members, "behaviour": shorten(members["behaviour"], LIMITS["name"].number)}
 
     @classmethod

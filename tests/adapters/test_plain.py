@@ -55,6 +55,7 @@ class TestSignature:
         assert set(full.features) - set(bare.features) == {
             "norm_type",
             "excludes",
+            "flag_kinds",
             "optional_flags",
             "error_if_nonfinite",
         }

@@ -29,9 +29,11 @@ SCALED = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 
 
 def right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """Clip by the formula in float64."""
+    """Clip by the formula in float64, with squares that stay in the range."""
     included = [np.ravel(grad).astype(np.float64) for grad, flag in zip(grads, need_clip, strict=True) if flag]
-    norm = np.linalg.norm(np.concatenate(included)) if included else 0.0
+    joined = np.concatenate([np.zeros(1), *included])
+    largest = float(np.max(np.abs(joined))) or 1.0
+    norm = float(np.linalg.norm(joined / largest)) * largest
     factor = clip_norm / norm if norm > clip_norm else 1.0
     return [
         (grad * factor).astype(grad.dtype) if flag and factor != 1.0 else grad
@@ -62,6 +64,21 @@ def test_failing_input_is_found_and_shrunk() -> None:
     assert case.id.endswith("/float32")
     # The smallest failing input has three gradients, and the last of them has two elements.
     assert [len(float64_values(g.array)) for g in case.gradients if g.array is not None] == [0, 0, 2]
+
+
+def wipes(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Square in float32, so that the norm of large gradients is infinite even below the threshold."""
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(sum((np.sum(grad * grad) for grad in grads), np.float32(0)))
+    factor = np.float32(clip_norm / max(float(norm), clip_norm))
+    return [grad * factor for grad in grads]
+
+
+def test_search_below_the_threshold_reaches_the_ends_of_the_range() -> None:
+    outcome = run_search(wipes, Selection(rules=("global-norm.identity-below",), dtypes=("float32",)))
+
+    (case,) = outcome.failing
+    assert max(abs(float64_values(g.array)).max(initial=0) for g in case.gradients if g.array is not None) > 2.0**60
 
 
 @pytest.mark.exam(sample=0)

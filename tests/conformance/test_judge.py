@@ -214,10 +214,10 @@ class TestValues:
         assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
         assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
 
-    def test_result_of_another_dtype_still_has_values(self) -> None:
+    def test_result_of_another_dtype_breaks_the_rule_about_dtypes(self) -> None:
         found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
 
-        assert found.status == "pass"
+        assert (found.status, found.breaks) == ("fail", "global-norm.dtype-kept")
 
     @pytest.mark.parametrize("bad", [nan, inf, -inf])
     def test_result_that_is_not_finite_fails(self, bad: float) -> None:
@@ -350,7 +350,8 @@ class TestSubnormals:
 class TestReturnedNorm:
     @staticmethod
     def of(norm: Array | None, *tensors: Sequence[float], dtype: str = "float32") -> str:
-        asked = make_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=1.0)
+        # Under this threshold, the gradients themselves are the right results.
+        asked = make_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=inf)
         gradients = tuple(gradient.array for gradient in asked.gradients)
         return verdict(asked, Replied(Reply(gradients, norm))).status
 
@@ -454,7 +455,7 @@ class TestForm:
         assert said in found.detail
 
     def test_kept_form_passes(self) -> None:
-        assert verdict(self.asked, [array([0.5, 0.5]), None]).status == "pass"
+        assert verdict(self.asked, [round_array([0.6, 0.8]), None]).status == "pass"
 
     def test_sparse_gradient_may_come_back_dense(self) -> None:
         sparse = replace(tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)

@@ -332,4 +332,5 @@ def test_function_may_make_floating_point_errors_raise() -> None:
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
-    assert done.stdout == "['pass', 'unspecified', 'unsupported'] True\n", done.stderr
+    # The function changes the settings, and breaks a rule by it; the next call and the caller find theirs.
+    assert done.stdout == "['fail', 'unspecified', 'unsupported'] True\n", done.stderr

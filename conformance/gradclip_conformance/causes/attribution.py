@@ -16,7 +16,7 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import DIFFERING, Status
 
 from ..cases.model import Case
-from ..judge.form import rows_only
+from ..judge.expectation import rows_only
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict, claims_for
 from ..oracle.formula import PLAIN, Formula

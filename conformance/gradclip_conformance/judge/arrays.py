@@ -11,7 +11,13 @@ from gradclip_adapters.contract import DTYPES, Array
 
 from ..oracle.formats import FORMATS, float64_values, float_quotient, round_to, to_doubles, ulp
 
-__all__ = ["differs_in_subnormals_only", "first_difference", "norm_distance", "norm_value", "same_bits"]
+__all__ = [
+    "differs_in_subnormals_only",
+    "first_difference",
+    "norm_distance",
+    "norm_value",
+    "same_bits",
+]
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 

@@ -1,17 +1,20 @@
 """Define the base class of expectations, which know their calls, their verdict, their description and their script.
 
 A subclass is registered under its `name`, and cases ask for it by this name (see `cases.model.expect`). The folder
-`expectations` holds the subclasses of the suite; `judging` applies them.
+`expectations` holds the subclasses of the suite; `judging` applies them. What every reply must have, whatever a case
+expects, is its form (see `broken_form`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
 from gradclip_reports.records import Cell
+from gradclip_reports.statuses import Status
+from gradclip_reports.values import counted
 
 from ..cases.literals import NoScript
 from ..cases.model import Case, Expect
@@ -21,7 +24,16 @@ from ..oracle.model import Prediction
 from ..oracle.question import narrowest
 from .model import Answer, Context, Script, Verdict
 
-__all__ = ["Expectation", "Part", "has_option_for_errors", "may_raise", "resolve"]
+__all__ = [
+    "Expectation",
+    "Part",
+    "broken_form",
+    "first_changed",
+    "has_option_for_errors",
+    "may_raise",
+    "resolve",
+    "rows_only",
+]
 
 #: A part of a description: a sentence, or values to be shown.
 Part = str | list[Any] | Mapping[str, Any]
@@ -149,3 +161,69 @@ def may_raise(context: Context, prediction: Prediction) -> bool:
     bounds = prediction.norms[0]
     held = bounds is not None and bounds.upper <= FORMATS[narrowest(context.case)].largest
     return not held and not has_option_for_errors(context)
+
+
+def broken_form(case: Case, reply: Reply) -> Verdict | None:
+    """Return a failure if the form of a reply keeps it from being compared; None if its form is right."""
+    given, got = len(case.gradients), len(reply.gradients)
+    if given != got:
+        return Verdict(Status.FAIL, f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
+    for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
+        before = gradient.array
+        if (before is None) != (result is None):
+            was, became = ("None", "an array") if before is None else ("an array", "None")
+            detail = f"Gradient {i} was {was} and came back as {became}."
+            return Verdict(Status.FAIL, detail, observed=_form_of(result))
+        if before is None or result is None:
+            continue
+        if before.shape != result.shape and not _is_dense(gradient, result):
+            detail = f"Gradient {i} had the shape {before.shape} and came back as {result.shape}."
+            return Verdict(Status.FAIL, detail, expected=list(before.shape), observed=list(result.shape))
+        if result.dtype not in DTYPES:
+            detail = (
+                f"Gradient {i} was {before.dtype} and came back as {result.dtype}, which is not a float dtype here."
+            )
+            return Verdict(Status.FAIL, detail, expected=before.dtype, observed=result.dtype)
+    return None
+
+
+def _form_of(array: Array | None) -> dict[str, object] | None:
+    return None if array is None else {"dtype": array.dtype, "shape": list(array.shape)}
+
+
+def _is_dense(gradient: Gradient, result: Array) -> bool:
+    """Return whether rows that are stored twice came back as the dense gradient; of other rows, see `rows_only`."""
+    rows, given = gradient.rows, gradient.array
+    dense = None if given is None else (gradient.height, *given.shape[1:])
+    return rows is not None and len(set(rows)) < len(rows) and result.shape == dense
+
+
+def first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
+    """Return the index of the first passed gradient that has changed; None if none has, as far as is known."""
+    if after is None:
+        return None
+    for i, gradient in enumerate(case.gradients):
+        # A missing gradient has changed, too.
+        now = after[i] if i < len(after) else None
+        if gradient.array is not None and gradient.array != now:
+            return i
+    return None
+
+
+def rows_only(case: Case, reply: Reply) -> Reply:
+    """Return the reply with row-sparse results as rows, if they came back dense with zeros in all other rows."""
+    if len(reply.gradients) != len(case.gradients):
+        return reply
+    pairs = zip(case.gradients, reply.gradients, strict=True)
+    return replace(reply, gradients=tuple(_rows_of(gradient, got) for gradient, got in pairs))
+
+
+def _rows_of(gradient: Gradient, got: Array | None) -> Array | None:
+    rows, given = gradient.rows, gradient.array
+    if rows is None or given is None or got is None or len(set(rows)) < len(rows) or got.dtype not in DTYPES:
+        return got
+    if got.shape != (gradient.height, *given.shape[1:]):
+        return got
+    bits = got.bits()
+    others = [row for row in range(len(bits)) if row not in rows]
+    return got if bits[others].any() else Array(got.dtype, given.shape, bits[list(rows)].tobytes())

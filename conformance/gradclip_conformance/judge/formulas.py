@@ -15,9 +15,8 @@ from ..oracle.formats import as_dtype
 from ..oracle.formula import Formula
 from ..oracle.model import ExpectedArray, Prediction
 from ..oracle.predict import predict
-from .expectation import Expectation
+from .expectation import Expectation, broken_form, rows_only
 from .fingerprint import expected_arrays, observed_answer
-from .form import broken_form, rows_only
 from .model import Answer, Context, Replied, Verdict
 
 __all__ = ["documented_by_formula"]

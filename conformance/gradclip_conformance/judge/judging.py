@@ -6,6 +6,9 @@
    formula (see `formulas`), a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
    documentation promises nothing. A formula that no phrase documents gives `declared`.
 
+4. An answer that keeps the rule of its case may break another one, which every call has to keep (see `everywhere`).
+   Then the cell fails, and names that rule.
+
 If the two oracles disagree, the status is `error`, whatever the answer was.
 
 The judge looks only at bits and exact numbers; it does not know the framework's name.
@@ -14,7 +17,7 @@ The judge looks only at bits and exact numbers; it does not know the framework's
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradclip_reports.statuses import Status
@@ -22,10 +25,10 @@ from gradclip_reports.statuses import Status
 from ..cases.model import Case
 from ..oracle.formula import Formula
 from ..oracle.predict import OraclesDisagreeError, predict
-from .expectation import Expectation, resolve
+from .everywhere import also_expected
+from .expectation import Expectation, broken_form, first_changed, resolve, rows_only
 from .expectations import load_expectations
 from .fingerprint import behaviour_of, exact_behaviour, expected_arrays, observed_answer, what_happened
-from .form import broken_form, first_changed, rows_only
 from .formulas import documented_by_formula
 from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, claims_for
 
@@ -33,6 +36,10 @@ __all__ = ["EXPECTATIONS", "expectation_of", "explained", "follow_up", "judge"]
 
 #: The expectations of the suite. Loading their modules registers them, so that cases can name them.
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
+
+
+#: The statuses of answers that keep the rule of their case, so that the other rules are worth a look.
+AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED, Status.DECLARED)
 
 
 def expectation_of(case: Case) -> Expectation:
@@ -63,6 +70,10 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     try:
         found = _judge_by_rule(context, expectation, answers)
         found = _judge_by_claims(context, expectation, answers, found, behaviour)
+        if found.status in AGREEING:
+            also = _judge_the_rest(context, expectation, answers)
+            if also is not None:
+                return also
     except OraclesDisagreeError as error:
         return Verdict(Status.ERROR, str(error), behaviour=behaviour)
     if found.status == Status.FAIL:
@@ -70,10 +81,42 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     return replace(found, behaviour=behaviour)
 
 
+def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
+    """Return the failure of an answer that breaks another rule than that of its case; None if there is none."""
+    for inner, answer in _other_rules(context, expectation, answers):
+        rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
+        found = judge_by.judge_replies(inner, [rows_only(inner.case, answer.reply)])
+        if found.status != Status.FAIL:
+            continue
+        behaviour = behaviour_of(inner.case, answer, judge_by.about)
+        found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
+        if found.status == Status.FAIL:
+            word = _word(inner, judge_by, [answer], found)
+            return replace(found, detail=f"It breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
+    return None
+
+
+def _other_rules(
+    context: Context, expectation: Expectation, answers: Sequence[Answer]
+) -> Iterator[tuple[Context, Replied]]:
+    """Yield the cases of the rules that each reply has to keep beside that of its case, with the reply."""
+    following = expectation.follow_up(context.case, answers[0])
+    for case, answer in zip((context.case, following), answers, strict=False):
+        if case is not None and isinstance(answer, Replied):
+            for _, other in also_expected(replace(context, case=case), rows_only(case, answer.reply)):
+                yield replace(context, case=other), answer
+
+
 def explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
     """Return whether a formula explains a failure, within the error of the arithmetic."""
-    expectation = expectation_of(context.case)
-    return documented_by_formula(context, expectation, answers, formula, found) is not None
+    if found.breaks is None:
+        expectation = expectation_of(context.case)
+        return documented_by_formula(context, expectation, answers, formula, found) is not None
+    return any(
+        documented_by_formula(inner, resolve(inner.case.expectation), [answer], formula, found) is not None
+        for inner, answer in _other_rules(context, expectation_of(context.case), answers)
+        if inner.case.rule == found.breaks
+    )
 
 
 def _judge_no_answer(answer: Answer) -> Verdict | None:

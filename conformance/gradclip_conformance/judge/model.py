@@ -231,6 +231,8 @@ class Verdict:
     behaviour: str = "none"
     #: For `unsupported`: what is lacking, one of `gradclip_adapters.contract.LACKS`.
     lacks: str | None = None
+    #: The rule that is broken, if it is not the rule of the case.
+    breaks: str | None = None
 
     def with_status(self, status: Status, **changes: Any) -> Verdict:
         """Return the same verdict with another status."""

@@ -9,8 +9,8 @@ Numerical Algorithms, lemma 3.1).
 :math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}` has it, all in the dtype itself. Of `n` terms that are not negative, a sum
 in any order is off by `(n - 1) u` at most, for any `n` and without terms of second order (Jeannerod and Rump, SIAM J.
 Matrix Anal. Appl. 34, 2013). The longest way of an element through the sums of both levels has at most `n` additions,
-because tensors without elements add exact zeros. With `s` for the error of one power and `r` for that of one root, the
-sum under the last root is off by
+because tensors without elements add exact zeros. Elements that are zero add exact zeros, too: `n` counts the others.
+With `s` for the error of one power and `r` for that of one root, the sum under the last root is off by
 
 .. math:: x = (n + 1 + 2 s + p r) u,
 

@@ -25,7 +25,7 @@ from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from .question import Question, narrowest
 
-__all__ = ["OraclesDisagreeError", "decoded", "predict", "second_oracle"]
+__all__ = ["OraclesDisagreeError", "count_terms", "decoded", "predict", "second_oracle"]
 
 
 def _second() -> ModuleType | None:
@@ -236,7 +236,7 @@ def _common(
     gradients = tuple(None if expected is None else expected.times(rate) for expected in clipped.gradients)
     form = FORMATS[narrowest(case) if alone is None else alone.dtype]
     size = float_quotient(clipped.norm.middle, Fraction(1))
-    errors = error_bounds(form, case.norm_type, sum(map(len, counted)), size)
+    errors = error_bounds(form, case.norm_type, count_terms(counted), size)
     shift, near = formula.threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
@@ -244,6 +244,11 @@ def _common(
         near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
+
+
+def count_terms(tensors: Sequence[DyadicArray]) -> int:
+    """Return the number of terms that a sum over tensors rounds: adding a zero is exact."""
+    return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 
 
 def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBounds) -> bool:

@@ -96,6 +96,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "reuses": {"reused": True},
     "compiles": {"compiled": True},
     "training": {"steps": 2},
+    "follows": {"followed": True},
+    "flag_kinds": {"flags": "int"},
+    "threshold_kinds": {"threshold_as": "numpy-float64"},
 }
 
 #: The abilities that show in an answer: an adapter that ignores them gives a wrong one.

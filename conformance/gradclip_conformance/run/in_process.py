@@ -13,6 +13,7 @@ import numpy as np
 
 from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised, Unsupported, text_of
 from gradclip_adapters.host import without_excess
+from gradclip_adapters.surroundings import answer_in_watched_surroundings
 from gradclip_adapters.wire import check_subjects
 
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
@@ -42,7 +43,7 @@ class InProcess:
         try:
             # The function sees the caller's settings for floating-point errors, not those of the suite.
             with np.errstate(**self._floating_point_errors):
-                return Replied(without_excess(self._adapter.call(call), call))
+                return Replied(without_excess(answer_in_watched_surroundings(self._adapter, call), call))
         except Unsupported as error:
             return NotSupported(text_of(error), error.kind)
         except FrameworkRaised as error:

@@ -97,7 +97,8 @@ def _missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, .
         return f"{subject.name} does not declare: {told}.", tuple(Ability("feature", name) for name in lacking)
     if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
         return f"{subject.name} takes no call without `min`.", (Ability("feature", "requires_min"),)
-    if case.norm_type not in subject.norm_types:
+    # An order that is no norm is asked of every subject that takes orders: the answer is recorded.
+    if case.norm_type > 0 and case.norm_type not in subject.norm_types:
         text = f"{subject.name} declares no norm of the order {case.norm_type:g}."
         return text, (Ability("norm", f"{case.norm_type:g}"),)
     return None, ()

@@ -188,6 +188,7 @@ def run_cell(
         theme=rule.theme,
         behaviour=verdict.behaviour,
         lacks=verdict.lacks,
+        breaks=verdict.breaks,
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
     if evidence is not None and judged is not None and cell.status in EXPLAINED:

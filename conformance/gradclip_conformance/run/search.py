@@ -5,7 +5,8 @@ near the norm. It shrinks the first input that fails. The result becomes a case 
 `<rule>/deep-<hash>/<dtype>`, and the run that follows asks it like any other case. If nothing fails, the input with the
 largest distance becomes the case, so that the record shows how far the search went.
 
-No square of the numbers leaves the range: other rules and cases cover that.
+Below the threshold, the numbers reach the ends of the range, where their squares leave it. Elsewhere no square of the
+numbers leaves the range: other rules and cases cover that.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ RULES = {
     "clip_by_value": ("value.bounds", "value.excluded-untouched"),
     "clip_by_norm": (
         "norm.scaled-above",
+        "norm.identity-below",
         "norm.excluded-untouched",
         "norm.twice-is-once",
         "norm.direction-kept",
@@ -48,6 +50,7 @@ RULES = {
     ),
     "clip_by_global_norm": (
         "global-norm.scaled-above",
+        "global-norm.identity-below",
         "global-norm.excluded-not-counted",
         "global-norm.returned-norm",
         "global-norm.twice-is-once",
@@ -61,6 +64,10 @@ RULES = {
 #: these exponents scales all of them.
 SPREAD = 4
 SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
+#: The same below the threshold: squares leave the range, and the norm does not.
+SCALES_BELOW = {"float16": 6, "bfloat16": 110, "float32": 110, "float64": 1000}
+#: The rules whose thresholds are above the norm.
+BELOW = ("norm.identity-below", "global-norm.identity-below")
 
 
 @dataclass
@@ -175,6 +182,10 @@ def inputs(rule: str, dtype: str) -> Any:
         return replace(named, variant=f"deep-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
 
     near = strategies.just(None)
+    if rule in BELOW:
+        above = strategies.integers(17, 64).map(lambda part: Fraction(part, 16) + Fraction(part, 6151))
+        scales = strategies.integers(-SCALES_BELOW[dtype], SCALES_BELOW[dtype])
+        return strategies.builds(build, tensors, scales, strategies.just(0), above)
     shares = strategies.integers(1, 64).map(lambda part: Fraction(part, 16))
     scales = strategies.integers(-SCALES[dtype], SCALES[dtype])
     return strategies.builds(build, tensors, scales, strategies.integers(-4, 4), near | shares)
@@ -194,7 +205,7 @@ def _threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, s
     largest magnitude.
     """
     arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
-    counted = arrays[:1] if rule.startswith("norm.") else arrays
+    counted = arrays[:1] if rule.startswith("norm.") and rule not in BELOW else arrays
     order = math.inf if rule.startswith("value.") else 2.0
     size = norm([decode(array.data, array.dtype) for array in counted], order).middle
     wanted = (size if share is None else size * share) or Fraction(1)

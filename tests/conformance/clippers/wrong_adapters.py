@@ -244,3 +244,11 @@ class RowsTwice(_Fills):
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         super().fill(full, values, rows)
         super().fill(full, values, rows)
+
+
+@caught_by("sparse-duplicate-rows", adapter=TakesRows)
+class LastOfEqualRows(_Fills):
+    """Keep the last one of rows that are stored twice."""
+
+    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
+        full[rows] = values

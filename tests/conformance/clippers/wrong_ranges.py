@@ -87,7 +87,7 @@ class ScalesByTheLastTensor(_ScalesByOneTensor):
     place = -1
 
 
-@caught_by("coefficient-underflow", dtypes=EVERY_DTYPE, inexcusable=True)
+@caught_by("coefficient-underflow", dtypes=EVERY_DTYPE)
 class CoefficientOfFewDigits(NormClipper):
     """Round clip_norm / norm to the gradient's dtype unless it becomes zero, so that a subnormal one loses digits."""
 

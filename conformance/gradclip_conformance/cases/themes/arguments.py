@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
+
+from gradclip_adapters.contract import Gradient
 
 from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
 from ..model import Case, expect
@@ -43,3 +46,35 @@ def cases() -> Iterator[Case]:
             for name, threshold in (("clipped", 2), ("not-clipped", 32)):
                 options = clipping_options(operation, threshold)
                 yield case(f"{operation}.integer-threshold", name, dtype, uneven, options, expect("values"))
+        both: dict[str, Any] = {"min": -1, "max": 2}
+        yield case("value.integer-threshold", "min-and-max", dtype, uneven, both, expect("values"))
+        if dtype != "float16":
+            yield from _beyond_32_bits(dtype)
+        yield from _thresholds_of_other_kinds(dtype, uneven)
+
+
+def _beyond_32_bits(dtype: str) -> Iterator[Case]:
+    """Give integers as thresholds that a 32-bit integer does not hold."""
+    large = [tensor([3 * 2.0**31, -4 * 2.0**31], dtype)]
+    for operation in OPERATIONS:
+        options = clipping_options(operation, 2**32 if operation == "value" else 5 * 2**30)
+        yield case(f"{operation}.integer-threshold", "beyond-32-bits", dtype, large, options, expect("values"))
+
+
+def _thresholds_of_other_kinds(dtype: str, gradients: list[Gradient]) -> Iterator[Case]:
+    needs = ["threshold_kinds"]
+    for operation in OPERATIONS:
+        options = clipping_options(operation, 2.0)
+        # A wider scalar makes a wider result by NumPy's own rules.
+        if dtype != "bfloat16":
+            of_kind = {**options, "threshold_as": f"numpy-{dtype}"}
+            yield case(f"{operation}.numpy-threshold", "same-dtype", dtype, gradients, of_kind, expect("values"), needs)
+        if dtype != "float32":
+            continue
+        for kind in ("numpy-float64", "array", "array-of-one", "text", "bool"):
+            of_kind = {**options, "threshold_as": kind}
+            yield case(f"{operation}.unusual-threshold", kind, dtype, gradients, of_kind, expect("recorded"), needs)
+        for name, p in (("zero", 0.0), ("minus-one", -1.0), ("minus-infinity", -math.inf)):
+            if operation != "value":
+                of_order = {**options, "norm_type": p}
+                yield case(f"{operation}.norm-type-not-positive", name, dtype, gradients, of_order, expect("recorded"))

@@ -49,6 +49,7 @@ def cases() -> Iterator[Case]:
                     ["in_place"],
                 )
             yield from _passed(operation, dtype)
+            yield from _beside_the_results(operation, dtype)
             options = options_of_two = clipping_options(operation, 2.0)
             uneven = [tensor([float(k) for k in range(-8, 9)], dtype), tensor([0.5, 0.25, -3.0], dtype)]
             yield case(f"{operation}.repeatable", "twice", dtype, uneven, options, expect("repeatable"))
@@ -68,6 +69,29 @@ def cases() -> Iterator[Case]:
                 again = expect("repeatable", reused=True)
                 yield case(f"{operation}.repeatable", "reused", dtype, uneven, options_of_two, again, ["reuses"])
     yield from _compiled()
+
+
+def _beside_the_results(operation: str, dtype: str) -> Iterator[Case]:
+    """Look at the memory of results, at the state around the call, at warnings, and at what the next call does."""
+    # Equal gradients may be taken for one; an excluded one is returned as it is.
+    tensors = [tensor([3.0, -4.0], dtype), tensor([3.0, -4.0], dtype), tensor([0.0, 0.0, 2.0, 0.0], dtype, (2, 2))]
+    excluded = [*tensors, tensor([3.0, -4.0], dtype, need_clip=False)]
+    for name, gradients, threshold in (
+        ("clipped", tensors, 1.0),
+        ("not-clipped", tensors, 32.0),
+        ("excluded", excluded, 1.0),
+    ):
+        options = clipping_options(operation, threshold)
+        yield case(f"{operation}.results-independent", name, dtype, gradients, options, expect("no-shared-memory"))
+        followed, needs = {**options, "followed": True}, ["follows"]
+        yield case(f"{operation}.results-survive", name, dtype, gradients, followed, expect("values"), needs)
+        if dtype == "float32":
+            yield case(f"{operation}.surroundings-kept", name, dtype, gradients, options, expect("surroundings-kept"))
+            yield case(f"{operation}.no-warnings", name, dtype, gradients, options, expect("no-warnings"))
+    if operation == "global-norm":
+        returned = {"clip_norm": 1.0, "followed": True}
+        needs = ["follows", "returns_norm"]
+        yield case("global-norm.results-survive", "norm", dtype, tensors, returned, expect("returned-norm"), needs)
 
 
 def _passed(operation: str, dtype: str) -> Iterator[Case]:

@@ -72,6 +72,11 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
         yield case(rule, layout, dtype, [laid_out, included], options, expect("untouched", indices=(0,)))
     if dtype == "float32":
         yield from _of_every_size(rule, options, included, dtype)
+    # Flags that equal True and False.
+    for kind in ("numpy", "int"):
+        flags, four = {**options, "flags": kind}, [excluded, included, excluded, included]
+        right = expect("values", may_refuse=kind == "int")
+        yield case(f"{operation}.flag-kinds", kind, dtype, four, flags, right, ["flag_kinds"])
     # A function that drops the None gradients, but not their flags, takes the flags of other gradients.
     after_none = [tensor(None, dtype), excluded, included]
     yield case(rule, "after-none", dtype, after_none, options, expect("untouched", indices=(1,)))
@@ -115,6 +120,8 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, expect("values"))
     # The norm is 13 with the excluded gradient, and 5 without it. Only 13 is above the threshold.
     yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, expect("untouched", indices=(0, 1)))
+    # Here the threshold is off the norm, so that only exclusion decides, and not the formula at the threshold.
+    yield case(rule, "below", dtype, tensors, {"clip_norm": 6.0}, expect("untouched", indices=(0, 1)))
     yield case(
         rule,
         "two-tensors",
@@ -135,7 +142,7 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     ):
         other = replace(tensor_of(np.full(shape, 12.0), dtype), need_clip=False)
         yield case(
-            rule, name, dtype, [other, tensor([3.0, 4.0], dtype)], {"clip_norm": 5.0}, expect("untouched", indices=(1,))
+            rule, name, dtype, [other, tensor([3.0, 4.0], dtype)], {"clip_norm": 6.0}, expect("untouched", indices=(1,))
         )
     if dtype == "float32":
         for name, p in (

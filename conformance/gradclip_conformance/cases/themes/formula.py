@@ -25,6 +25,9 @@ __all__ = ["cases"]
 #: Orders of the norm that is returned, other than the Euclidean one.
 NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
 
+#: The places in a long array at which vectors, blocks and chunks of common sizes begin or end, and its last ones.
+EDGES = [0, 31, 4095, 4096, 16384, 32767, 65535, 65536, 65537, 69999, 70000]
+
 #: Lengths at which vectors and blocks of common sizes end.
 LENGTHS = {
     "every-length": range(1, 33),
@@ -83,6 +86,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     matrix, scalar = tensor(spread[:6], dtype, (2, 3)), tensor(spread[:1], dtype, ())
     forms = [matrix, scalar, *_deep(dtype), _uneven_length(dtype, 203)]
     yield case("value.bounds", "min-and-max-of-every-form", dtype, forms, {"min": -0.5, "max": 2.0}, expect("values"))
+    yield from _one_bound(dtype, spread, forms)
     two = [tensor([8.0, -8.0, 0.125], dtype), tensor([0.5, 2.0, -2.0, 1.5], dtype, (2, 2))]
     yield case("value.bounds", "two-tensors", dtype, two, {"min": -1.0, "max": 1.0}, expect("values"))
     inside = [tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -4.0], dtype)]
@@ -110,6 +114,54 @@ def _by_value(dtype: str) -> Iterator[Case]:
     )
     below = [tensor([-3.0, -2.0, -1.0, 3.0], dtype)]
     yield case("value.min-defaults-to-minus-max", "below-minus-max", dtype, below, {"max": 2.0}, expect("values"))
+
+
+def _one_bound(dtype: str, spread: list[float], forms: list[Gradient]) -> Iterator[Case]:
+    """Ask functions with one bound what others are asked with two, and let one of two bounds be the active one."""
+    rule, tiny, huge = "value.bounds", 2.0**-12, 2.0**12
+    if dtype != "float16":
+        tiny, huge = 2.0**-64, 2.0**64
+    subnormal, digit = float(FORMATS[dtype].smallest_subnormal), abs(every_digit(dtype)[7])
+    for name, values, bound in (
+        ("tiny-max-only", [value * tiny for value in spread], 0.75 * tiny),
+        ("huge-max-only", [value * huge for value in spread], 0.75 * huge),
+        ("subnormal-max-only", [16 * value * subnormal for value in spread], 12 * subnormal),
+        ("normal-to-subnormal", spread, 3 * subnormal),
+        ("every-digit-max-only", spread, digit),
+        ("largest", [float(FORMATS[dtype].largest), -float(FORMATS[dtype].largest), 1.0], 2 * digit),
+    ):
+        yield case(rule, name, dtype, [tensor(values, dtype)], {"max": bound}, expect("values"))
+    yield case(rule, "max-only-of-every-form", dtype, forms, {"max": 0.75}, expect("values"))
+    for name, low, high in (("only-max-active", -8.0, 0.75), ("only-min-active", -0.75, 8.0)):
+        yield case(rule, name, dtype, [tensor(spread, dtype)], {"min": low, "max": high}, expect("values"))
+    yield case(
+        rule,
+        "normal-to-subnormal-min-and-max",
+        dtype,
+        [tensor(spread, dtype)],
+        {"min": -2 * subnormal, "max": 3 * subnormal},
+        expect("values"),
+    )
+    if dtype != "float64":
+        yield from _rounded_bounds(dtype, spread)
+
+
+def _rounded_bounds(dtype: str, spread: list[float]) -> Iterator[Case]:
+    """Give bounds that the dtype does not hold: between two of its numbers, or beyond the largest."""
+    rule, largest = "value.bounds-rounded", float(FORMATS[dtype].largest)
+    for name, bounds in (
+        ("tenth", {"max": 0.1}),
+        ("tenth-and-two-thirds", {"min": -2 / 3, "max": 0.1}),
+        ("beyond-the-range", {"max": 4 * largest}),
+        ("below-the-subnormal", {"max": float(FORMATS[dtype].smallest_subnormal) / 4}),
+    ):
+        yield case(rule, name, dtype, [tensor(spread, dtype)], bounds, expect("rounded-bounds"))
+    wide = "float64" if dtype == "float32" else "float32"
+    # The wider of the two holds the bound.
+    bound = 0.5 + 2.0**-15 if dtype != "float32" else 0.5 + 2.0**-30
+    for first, second in ((dtype, wide), (wide, dtype)):
+        mixed = [tensor(spread, first), tensor(spread, second)]
+        yield case(rule, "narrowest-of-two", f"{first}+{second}", mixed, {"max": bound}, expect("rounded-bounds"))
 
 
 def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
@@ -166,10 +218,13 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     )
     digits = [tensor(every_digit(dtype), dtype)]
     yield case(below, "every-digit", dtype, digits, {"clip_norm": 8.0}, expect("untouched", indices=(0,)))
+    yield from _below_thresholds_of_digits(operation, dtype)
     if dtype in ("float32", "float64"):
         # No block size divides this length. In half precision the error bound would hide a block that is left out.
         long = [tensor_of(np.tile([1.0, -2.0, 2.0], 3367), dtype)]
         yield case(above, "ten-thousand-elements", dtype, long, {"clip_norm": 1.0}, expect("values"))
+    if dtype != "bfloat16":
+        yield from _mass_at_edges(operation, dtype)
     at = f"{operation}.at-threshold"
     yield case(at, "three-four-five", dtype, triangle, {"clip_norm": 5.0}, expect("untouched", indices=(0,)))
     yield case(
@@ -201,6 +256,34 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
         # Nearer than the tolerance of functions such as `isclose`, and still outside the error bound.
         hardly = 5.0 * (1 - 2.0 ** (6 - FORMATS[dtype].precision))
         yield case(beside, "threshold-hardly-below", dtype, triangle, {"clip_norm": hardly}, expect("values"))
+
+
+def _below_thresholds_of_digits(operation: str, dtype: str) -> Iterator[Case]:
+    """Leave gradients below thresholds that are no powers of two: the product with such a one is rounded."""
+    rule, digits = f"{operation}.identity-below", tensor(every_digit(dtype), dtype)
+    # The norm is between 7 and 8 for one tensor, and below 12 for two.
+    for place in (2, 11, 20):
+        threshold = abs(every_digit(dtype)[place]) * 8
+        options = {"clip_norm": threshold}
+        yield case(rule, f"threshold-of-digits-{place}", dtype, [digits], options, expect("untouched", indices=(0,)))
+    both, above = [digits, tensor(every_digit(dtype)[::-1], dtype)], abs(every_digit(dtype)[16]) * 16
+    options = {"clip_norm": above}
+    yield case(rule, "threshold-of-digits-two-tensors", dtype, both, options, expect("untouched", indices=(0, 1)))
+    # No dtype but float64 holds this threshold, and no rounding of it comes near the norm.
+    options = {"clip_norm": 12.1}
+    yield case(rule, "threshold-in-decimals", dtype, [digits], options, expect("untouched", indices=(0,)))
+
+
+def _mass_at_edges(operation: str, dtype: str) -> Iterator[Case]:
+    """Put all that counts where kernels cut long arrays; the few terms leave no room for a part that is lost."""
+    values = np.zeros(EDGES[-1] + 1)
+    values[EDGES] = [(-1.0) ** k * (3 + k % 2) for k in range(len(EDGES))]
+    gradients = [tensor_of(values, dtype)]
+    for rule, threshold, kind in (
+        ("scaled-above", 2.0, expect("values")),
+        ("identity-below", 32.0, expect("untouched", indices=(0,))),
+    ):
+        yield case(f"{operation}.{rule}", "mass-at-edges", dtype, gradients, {"clip_norm": threshold}, kind)
 
 
 def _other_norms(operation: str, dtype: str) -> Iterator[Case]:

@@ -30,6 +30,12 @@ def cases() -> Iterator[Case]:
             yield case(
                 f"{operation}.infinite-threshold", "finite", dtype, finite, threshold, expect("untouched", indices=(0,))
             )
+            for name, value in NONFINITE.items():
+                # By its own norm, a finite gradient beside it would break the rule about finite ones.
+                beside = [tensor([4.0, -2.0], dtype)] if operation == "global-norm" else []
+                some = [tensor([3.0, value], dtype), *beside]
+                rule, visible = f"{operation}.infinite-threshold-nonfinite", expect("not-silent", unchanged=True)
+                yield case(rule, name, dtype, some, threshold, visible)
         yield from _error_flag(dtype)
         yield from _returned(dtype)
 
@@ -43,6 +49,10 @@ def _by_value(dtype: str) -> Iterator[Case]:
     forms = [tensor(values, dtype, (2, 3)), tensor([math.nan], dtype, ()), tensor([-math.inf], dtype, ())]
     yield case("value.nan-stays", "every-form", dtype, forms, bounds, expect("values"))
     yield case("value.nan-stays", "long", dtype, [tensor_of(np.resize(values, 1003), dtype)], bounds, expect("values"))
+    one = {"max": 1.0}
+    yield case("value.nan-stays", "every-form-max-only", dtype, forms, one, expect("values"))
+    long = [tensor_of(np.resize(values, 1003), dtype)]
+    yield case("value.nan-stays", "long-max-only", dtype, long, one, expect("values"))
     infinite = [tensor([math.inf, -math.inf, 0.5], dtype)]
     yield case("value.infinity-clipped", "min-and-max", dtype, infinite, bounds, expect("values"))
     yield case("value.infinity-clipped", "max-only", dtype, infinite, {"max": 1.0}, expect("values"))

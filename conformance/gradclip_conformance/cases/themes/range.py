@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradclip_adapters.contract import Gradient
+
 from ...oracle.formats import FORMATS
-from ..build import DTYPES, NORM_OPERATIONS, case, tensor
+from ..build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor
 from ..model import Case, expect
 
 __all__ = ["cases"]
@@ -78,6 +80,7 @@ def cases() -> Iterator[Case]:
                 options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
                 yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, expect("values", wide=True))
             yield from _together(operation, dtype)
+            yield from _below(operation, dtype)
             yield from _subnormal(operation, dtype)
             yield from _on_the_way(operation, dtype)
             rule = f"{operation}.coefficient-underflow"
@@ -106,6 +109,46 @@ def _together(operation: str, dtype: str) -> Iterator[Case]:
     seven = 7 * TINY_TOGETHER[dtype]
     rule, four = f"{operation}.underflow-of-squares", [tensor([seven, -seven, seven, seven], dtype)]
     yield case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
+
+
+def _below(operation: str, dtype: str) -> Iterator[Case]:
+    """Let squares, cubes or only their sum leave the range of gradients whose norm is below the threshold."""
+    overflow, underflow = f"{operation}.overflow-of-squares", f"{operation}.underflow-of-squares"
+    huge, tiny, together, seven = HUGE[dtype], TINY[dtype], HUGE_TOGETHER[dtype], 7 * TINY_TOGETHER[dtype]
+    # Between 8 and 16, and of every digit; the largest of them is far below the top of the range.
+    digits = abs(every_digit(dtype)[7]) * 8
+    triangle, small = [tensor([3 * huge, -4 * huge], dtype)], [tensor([3 * tiny, 4 * tiny], dtype)]
+    for rule, name, gradients, threshold in (
+        (overflow, "below", triangle, digits * huge),
+        (overflow, "far-below", triangle, digits * 2 * huge),
+        (overflow, "sum-alone-below", [tensor([together, -together] * 8, dtype)], digits * together),
+        (underflow, "below", small, digits * tiny),
+        (underflow, "far-below", small, digits / 8),
+        (underflow, "subnormal-squares-below", [tensor([seven, -seven, seven, seven], dtype)], 4 * seven),
+    ):
+        yield _kept(rule, name, dtype, gradients, {"clip_norm": threshold})
+    for rule, units in ((overflow, HUGE_CUBES), (underflow, TINY_CUBES)):
+        cubes = [tensor([3 * units[dtype], -4 * units[dtype], 5 * units[dtype]], dtype)]
+        options = {"clip_norm": digits * units[dtype], "norm_type": 3.0}
+        yield _kept(rule, "norm-three-below", dtype, cubes, options)
+    if operation == "global-norm":
+        for rule, unit in ((overflow, huge), (underflow, tiny)):
+            apart = [tensor([3 * unit], dtype), tensor([-4 * unit], dtype)]
+            yield _kept(rule, "two-tensors-below", dtype, apart, {"clip_norm": digits * unit})
+        sixteen = [tensor([together], dtype)] * 16
+        yield _kept(overflow, "sum-of-tensors-alone-below", dtype, sixteen, {"clip_norm": digits * together})
+        little, large = UNLIKE[dtype]
+        yield _kept(
+            overflow,
+            "tiny-beside-huge-below",
+            dtype,
+            [tensor([little], dtype), tensor([large], dtype)],
+            {"clip_norm": 2 * large},
+        )
+
+
+def _kept(rule: str, name: str, dtype: str, gradients: list[Gradient], options: dict[str, float]) -> Case:
+    return case(rule, name, dtype, gradients, options, expect("untouched", indices=tuple(range(len(gradients)))))
 
 
 def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:

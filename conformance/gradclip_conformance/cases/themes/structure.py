@@ -53,6 +53,11 @@ def _none(operation: str, dtype: str) -> Iterator[Case]:
     if dtype == "float32" and operation == "norm":
         of_order = {**options, "norm_type": 1.0}
         yield case("norm.none-stays-none", "norm-one", dtype, among, of_order, expect("values"))
+    if operation != "global-norm":
+        only = [nothing, nothing]
+        yield case(
+            f"{operation}.none-stays-none", "only-none", dtype, only, options, expect("structure", aspect="none")
+        )
     if operation == "global-norm":
         if dtype == "float32":
             for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
@@ -126,6 +131,13 @@ def _lists(operation: str, dtype: str) -> Iterator[Case]:
         many = [tensor([-3.0] if dtype == "bfloat16" else [1.0, -2.0, 2.0], dtype)] * count
         yield case(f"{operation}.many-tensors", name, dtype, many, clipping_options(operation, 1.5), expect("values"))
     twice = [tensor([3.0], dtype), tensor([3.0], dtype, same_as=0)]
+    if operation != "value":
+        written, needs = expect("scaled-once"), ["in_place"]
+        rule = f"{operation}.repeated-tensor-in-place"
+        yield case(rule, "same-object", dtype, twice, {"clip_norm": 1.0}, written, needs)
+        beside = [tensor([4.0, 2.0], dtype), *[replace(one, same_as=one.same_as and 1) for one in twice]]
+        beside[2] = replace(twice[1], same_as=1)
+        yield case(rule, "beside-another", dtype, beside, {"clip_norm": 1.0}, written, needs)
     yield case(
         f"{operation}.repeated-tensor",
         "same-object",
@@ -153,7 +165,17 @@ def _sparse(operation: str, dtype: str) -> Iterator[Case]:
     once, twice = (replace(values, rows=rows, height=4) for rows in ((1, 3), (2, 2)))
     yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, expect("values"), ["sparse"])
     rule = f"{operation}.sparse-duplicate-rows"
-    yield case(rule, "one-row-twice", dtype, [twice, beside], options, expect("recorded"), ["sparse"])
+    yield case(rule, "one-row-twice", dtype, [twice, beside], options, expect("sparse-sum"), ["sparse"])
+    yield case(
+        rule, "not-clipped", dtype, [twice, beside], clipping_options(operation, 16.0), expect("sparse-sum"), ["sparse"]
+    )
+    # The rows cancel, so that the dense gradient is zero there.
+    cancelled = replace(tensor([8.0, -8.0, -8.0, 8.0], dtype, (2, 2)), rows=(2, 2), height=4)
+    yield case(rule, "cancelled", dtype, [cancelled, beside], options, expect("sparse-sum"), ["sparse"])
+    rule = f"{operation}.sparse-rows"
+    yield case(
+        rule, "dense-first", dtype, [beside, once, replace(once, rows=(0, 2))], options, expect("values"), ["sparse"]
+    )
 
 
 def _mixed(operation: str) -> Iterator[Case]:

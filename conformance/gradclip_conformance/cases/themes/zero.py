@@ -29,6 +29,8 @@ def cases() -> Iterator[Case]:
             options = clipping_options(operation, 0.0)
             everything = [tensor([3.0, -4.0, 0.0], dtype), tensor([0.5], dtype)]
             yield case(f"{operation}.zero-threshold", "two-tensors", dtype, everything, options, expect("values"))
+            minus = clipping_options(operation, -0.0)
+            yield case(f"{operation}.minus-zero-threshold", "two-tensors", dtype, everything, minus, expect("values"))
         yield case(
             "global-norm.zero-gradient",
             "returned-norm",

@@ -28,9 +28,8 @@ from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
 from ...oracle.question import narrowest
 from ..arrays import norm_distance, norm_value, same_bits
-from ..expectation import Expectation, Part
+from ..expectation import Expectation, Part, broken_form
 from ..fingerprint import distance_between_calls, observed_answer, what_happened
-from ..form import broken_form
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import short_tolerance
 

@@ -1,4 +1,4 @@
-"""Expect errors, and gradients that stay as they are."""
+"""Expect errors, gradients that stay as they are, and no effects beside the results: on memory, state or warnings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from gradclip_reports.statuses import Status
 from ...cases.model import Case
 from ...cases.readable import readable_array
 from ...oracle.predict import predict
-from ..expectation import Expectation, Part, may_raise
+from ..expectation import Expectation, Part, first_changed, may_raise
 from ..fingerprint import describe_results, observed_answer, what_happened
-from ..form import first_changed
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, inputs
 
-__all__ = ["InputsKept", "RaisesOnNonfinite", "Refused"]
+__all__ = ["InputsKept", "NoSharedMemory", "NoWarnings", "RaisesOnNonfinite", "Refused", "SurroundingsKept"]
 
 REFUSED = """try:
 {clip}
@@ -132,3 +131,65 @@ class InputsKept(Expectation):
         """Return lines that compare what the gradients hold with what was passed."""
         kept = assert_equal(inputs(script.case, range(len(script.case.gradients))))
         return join_lines(script.clip_lines(), script.call.inputs, kept)
+
+
+@dataclass(frozen=True)
+class NoSharedMemory(Expectation):
+    """Each result has memory of its own, or that of its gradient, and can be written."""
+
+    name: ClassVar[str] = "no-shared-memory"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Judge the side effects that the adapter has seen."""
+        del context
+        shared = replies[0].shared
+        if shared is None:
+            return Verdict(Status.UNSUPPORTED, "The adapter does not look at the memory of results.")
+        return Verdict(Status.FAIL, f"It {shared[0]}.") if shared else Verdict(Status.PASS)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return what is expected of the memory."""
+        del case
+        return ("results that share memory neither with each other nor with other gradients, and can be written",)
+
+
+@dataclass(frozen=True)
+class SurroundingsKept(Expectation):
+    """The caller's list, NumPy's error and random state, and the environment are as they were."""
+
+    name: ClassVar[str] = "surroundings-kept"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Judge the changes that the host and the adapter have seen."""
+        del context
+        disturbed = replies[0].disturbed
+        if disturbed is None:
+            return Verdict(Status.UNSUPPORTED, "The adapter does not look at the state around a call.")
+        if not disturbed:
+            return Verdict(Status.PASS)
+        return Verdict(Status.FAIL, f"The call has changed {', '.join(disturbed)}.", observed={"changed": [*disturbed]})
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return what must be as it was."""
+        del case
+        return ("the caller's list, NumPy's error state, random states and the environment as they were",)
+
+
+@dataclass(frozen=True)
+class NoWarnings(Expectation):
+    """An ordinary call issues no warning."""
+
+    name: ClassVar[str] = "no-warnings"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Judge the warnings that the adapter has caught."""
+        del context
+        if not replies[0].warnings:
+            return Verdict(Status.PASS)
+        detail = f"It issued a warning: {replies[0].warnings[0][:300]}"
+        return Verdict(Status.FAIL, detail, observed={"warnings": [text[:300] for text in replies[0].warnings[:3]]})
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return that no warning is expected."""
+        del case
+        return ("no warning",)

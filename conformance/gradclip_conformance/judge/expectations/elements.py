@@ -16,9 +16,8 @@ from ...oracle.distances import measure
 from ...oracle.predict import predict
 from ...oracle.question import norm_groups
 from ..arrays import differs_in_subnormals_only, first_difference, same_bits
-from ..expectation import Expectation, Part, has_option_for_errors, may_raise
+from ..expectation import Expectation, Part, broken_form, first_changed, has_option_for_errors, may_raise
 from ..fingerprint import describe_results, expected_arrays, observed_answer, what_happened
-from ..form import broken_form
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
 from ..script_lines import assert_equal, assert_one_of, inputs, nonfinite_ways, out_of_range_ways, predicted
 from .special_values import flipped_zero, has_coarse_coefficient, has_left_range, is_silent, nonfinite_totals
@@ -47,6 +46,7 @@ class _Elements(Expectation):
 class Values(_Elements):
     """The elements are those of the formula, to within the error bound of the arithmetic.
 
+    `may_refuse`: an error that leaves the gradients as they were is right, too.
     `wide`: the bound does not grow with the number of elements, because the rule forbids sums whose error would.
     `leaves_range`: a step of the formula is beyond the dtype's range. If that gives zeros, infinities or NaN
     everywhere, or a coefficient of few digits, as IEEE arithmetic does, the answer is of poor quality, but not a
@@ -56,10 +56,13 @@ class Values(_Elements):
     name: ClassVar[str] = "values"
     wide: bool = False
     leaves_range: bool = False
+    may_refuse: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Let an error pass as poor quality if a step leaves the range, and so does the norm."""
         (answer, *_) = answers
+        if self.may_refuse and isinstance(answer, Raised) and first_changed(context.case, answer.inputs) is None:
+            return Verdict(Status.PASS, observed=observed_answer(answer))
         if not (self.leaves_range and isinstance(answer, Raised) and may_raise(context, predict(context.case))):
             return None
         detail = f"The exact result exists, and it {what_happened(context.case, answer)}."
@@ -133,10 +136,12 @@ class Untouched(_Elements):
 class NotSilent(Expectation):
     """A NaN or an infinity has a visible effect: the formula's result, NaN everywhere, or an error.
 
-    If a subject has an option that asks for an error, it must not raise without it.
+    If a subject has an option that asks for an error, it must not raise without it. `unchanged`: gradients that come
+    back bit for bit are right, too, because no norm is above an infinite threshold; the element itself is visible.
     """
 
     name: ClassVar[str] = "not-silent"
+    unchanged: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Let an error pass if no option asks for it."""
@@ -148,6 +153,8 @@ class NotSilent(Expectation):
         """Look for the consequence of each norm that is not finite."""
         case, reply = context.case, replies[0]
         for group in norm_groups(case):
+            if self.unchanged and all(_is_same(case, i, reply, context.through_optimizer) for i in group):
+                continue
             totals = nonfinite_totals(case, group)
             if not totals:
                 # In a clip by norm, a NaN in one gradient must not affect another gradient.
@@ -174,11 +181,19 @@ class NotSilent(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept each of the right answers."""
-        ways = assert_one_of(nonfinite_ways(script.case, predict(script.case)))
+        right = nonfinite_ways(script.case, predict(script.case))
+        if self.unchanged:
+            right.append(inputs(script.case, script.case.included))
+        ways = assert_one_of(right)
         if "error_if_nonfinite" in script.subject.features:
             return join_lines(script.clip_lines(), ways)
         clip = MAY_RAISE.format(clip=indent(script.call.clip, "    "))
         return join_lines(script.call.lines(clip), ways)
+
+
+def _is_same(case: Case, index: int, reply: Reply, through_optimizer: bool) -> bool:
+    given = case.gradients[index].array
+    return given is not None and same_bits(given, reply.gradients[index], through_optimizer)
 
 
 @dataclass(frozen=True)

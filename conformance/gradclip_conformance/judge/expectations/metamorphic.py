@@ -20,9 +20,8 @@ from ...oracle.distances import largest_distance, measure
 from ...oracle.formats import as_dtype
 from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
-from ..expectation import Expectation, Part
+from ..expectation import Expectation, Part, broken_form
 from ..fingerprint import distance_between_calls
-from ..form import broken_form
 from ..model import Answer, Context, Replied, Verdict
 from ..relations import RELATIONS
 from ..single_call import HOLDS, OF_ONE

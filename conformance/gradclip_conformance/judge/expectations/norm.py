@@ -10,14 +10,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from gradclip_adapters.contract import Reply
+from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import readable_array
 from ...oracle.bounds import error_bounds
 from ...oracle.formats import FORMATS, float_quotient
-from ...oracle.predict import predict
+from ...oracle.predict import count_terms, decoded, predict
 from ...oracle.question import narrowest
 from ..arrays import norm_distance, norm_value
 from ..expectation import Expectation, Part, may_raise
@@ -65,9 +65,10 @@ class ReturnedNorm(Expectation):
                 return Verdict(Status.PASS)
             detail = f"The norm is {' or '.join(map(str, rights))}, and {value} was returned."
             return Verdict(Status.FAIL, detail, math.inf, shown, observed)
-        arrays = [array for i in case.included if (array := case.gradients[i].array) is not None]
-        elements = sum(math.prod(array.shape) for array in arrays)
-        errors = error_bounds(FORMATS[narrowest(case)], case.norm_type, elements, size)
+        if (narrow := _narrower(case, norm)) is not None:
+            return Verdict(Status.FAIL, narrow, expected=shown, observed=observed)
+        terms = count_terms([one for i, one in enumerate(decoded(case)) if one is not None and i in case.included])
+        errors = error_bounds(FORMATS[narrowest(case)], case.norm_type, terms, size)
         distance = norm_distance(norm, expected, narrowest(case))
         if distance <= errors.norm_budget:
             return Verdict(Status.PASS, ulp=distance)
@@ -101,6 +102,15 @@ class ReturnedNorm(Expectation):
         expected = float(bounds.middle)
         tolerance = ulps * max(relative_ulps(np.array([expected]), narrowest(case)), default=0.0)
         return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={short_tolerance(tolerance)})"
+
+
+def _narrower(case: Case, norm: Array) -> str | None:
+    """Return a sentence if the norm has a dtype of fewer digits than every gradient; None otherwise."""
+    if not case.included or (
+        norm.dtype in FORMATS and FORMATS[norm.dtype].precision >= FORMATS[narrowest(case)].precision
+    ):
+        return None
+    return f"The norm of gradients in {narrowest(case)} was returned as {norm.dtype}."
 
 
 def _right_norms(case: Case) -> tuple[Fraction | float, ...]:

@@ -1,0 +1,129 @@
+"""Look at the effects of a call that its results do not show.
+
+These are shared memory, and the state of the process: NumPy's error state, random states and environment variables. A
+clip function has no reason to change it. This module runs in the framework's Python, from 3.7.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .contract import Adapter, Call, Reply
+
+ERRORS = "NumPy's error state"
+NUMPYS_RANDOM = "NumPy's random state"
+RANDOM = "the state of the module random"
+ENVIRONMENT = "an environment variable"
+
+__all__ = ["answer_in_watched_surroundings", "find_shared"]
+
+
+def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
+    """Return what an adapter answers; a reply also says what the call has changed around it.
+
+    What is looked at is put back, so that the next call finds it as this one did.
+    """
+    before = _look()
+    try:
+        reply = adapter.call(call)
+    finally:
+        after = _look()
+        # Threads of the adapter run one after another, and a compiler keeps in the environment what it has found.
+        apart = "threads" in call.options or "compiled" in call.options
+        changed = [] if apart else [what for what in before if before[what] != after[what]]
+        for what in changed:
+            _PUT_BACK[what](before[what])
+    if not isinstance(reply, Reply):
+        return reply
+    return replace(reply, disturbed=(*(reply.disturbed or ()), *changed))
+
+
+def _look() -> Dict[str, Any]:
+    kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - looked at, not used
+    return {
+        ERRORS: np.geterr(),
+        NUMPYS_RANDOM: (kind, np.asarray(keys).tobytes(), *rest),
+        RANDOM: random.getstate(),
+        ENVIRONMENT: dict(os.environ),
+    }
+
+
+def _set_numpys_random(state: Sequence[Any]) -> None:
+    kind, keys, *rest = state
+    np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002 - what was there
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+
+
+_PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
+    ERRORS: lambda state: np.seterr(**state),
+    NUMPYS_RANDOM: _set_numpys_random,
+    RANDOM: random.setstate,
+    ENVIRONMENT: _set_environment,
+}
+
+
+def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any, Any]]]) -> Iterator[str]:
+    """Yield the side effects of results on memory, as ends of sentences that begin with "it".
+
+    A result may be the gradient that was passed at its place. Gradients that share memory may have results that do.
+    """
+    if len(results) != len(passed):
+        return
+    arrays = [(True, i, one) for i, one in enumerate(results) if isinstance(one, np.ndarray) and one.size]
+    arrays += [(False, i, one) for i, one in enumerate(passed) if one is not None and one.size]
+    for one, other in _overlapping(arrays):
+        (is_result, i, _), (is_other_result, j, _) = one, other
+        if i == j or not (is_result or is_other_result) or _share(passed[i], passed[j]):
+            continue
+        names = ["{} {}".format("result" if new else "gradient", place) for new, place, _ in (one, other)]
+        yield "returned {} in the memory of {}".format(*sorted(names, reverse=True))
+        break
+    for i, (new, old) in enumerate(zip(results, passed)):
+        if old is None or not isinstance(new, np.ndarray):
+            continue
+        if new.size and old.flags.writeable and not new.flags.writeable:
+            yield "returned an array that cannot be written as result {}".format(i)
+            break
+
+
+#: Whether an array is a result, its place, and the array.
+Placed = Tuple[bool, int, Any]
+
+
+def _overlapping(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
+    """Yield pairs of arrays that share memory, found in the order of their addresses."""
+    bounds = sorted(((*_bounds(one[2]), place) for place, one in enumerate(arrays)), key=lambda bound: bound[0])
+    open_until: List[Tuple[int, int]] = []
+    for low, high, place in bounds:
+        open_until = [(end, earlier) for end, earlier in open_until if end > low]
+        for _, earlier in open_until:
+            if _share(arrays[earlier][2], arrays[place][2]):
+                yield arrays[earlier], arrays[place]
+        open_until.append((high, place))
+
+
+def _bounds(array: np.ndarray[Any, Any]) -> Tuple[int, int]:
+    """Return the addresses of the first byte of an array, and of the byte after its last one."""
+    low = high = int(array.__array_interface__["data"][0])
+    for length, stride in zip(array.shape, array.strides):
+        low, high = low + min(0, (length - 1) * stride), high + max(0, (length - 1) * stride)
+    return low, high + array.itemsize
+
+
+def _share(one: Optional[np.ndarray[Any, Any]], other: Optional[np.ndarray[Any, Any]]) -> bool:
+    if one is None or other is None:
+        return False
+    try:
+        work: Any = 10000
+        return bool(np.shares_memory(one, other, max_work=work))
+    except Exception:  # noqa: BLE001 - NumPy's error has another place in each version: the question is too hard
+        return False

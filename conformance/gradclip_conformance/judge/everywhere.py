@@ -1,0 +1,124 @@
+"""Judge, in every case, what every call has to keep, beside the expectation of the case itself.
+
+A case is about one rule. Its answer shows more: the other elements, the excluded gradients, dtypes, the norm that is
+returned, the gradients that were passed, the memory of the results, and the state of the process around the call. Each
+of them belongs to a rule, and an answer that breaks it fails under the name of that rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradclip_adapters.contract import Reply
+
+from ..cases.model import Case, Expect, expect
+from ..oracle.predict import predict
+from .arrays import same_bits
+from .model import Context
+
+__all__ = ["also_expected"]
+
+#: Expectations that judge every included element, or whose call has no defined result.
+JUDGE_ELEMENTS = (
+    "values",
+    "not-silent",
+    "recorded",
+    "refused",
+    "raises-on-nonfinite",
+    "rounded-bounds",
+    "scaled-once",
+    "sparse-sum",
+)
+
+#: Expectations of results that are no clipped gradients, such as those of a training of several steps.
+OTHER_RESULTS = ("update",)
+
+
+def also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
+    """Yield the rules that a reply has to keep, each with the same call as a case of that rule."""
+    case = context.case
+    operation = case.rule.partition(".")[0]
+    for name, expectation in _rules(context, reply):
+        yield f"{operation}.{name}", replace(case, rule=f"{operation}.{name}", expectation=expectation)
+
+
+def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
+    case, expectation = context.case, context.case.expectation
+    if expectation.name in OTHER_RESULTS:
+        yield from _effects(context, reply)
+        return
+    if expectation != expect("structure", aspect="dtype"):
+        yield "dtype-kept", expect("structure", aspect="dtype")
+    excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
+    if excluded:
+        yield "excluded-untouched", expect("untouched", indices=excluded)
+    if not _judges_elements(case):
+        yield from _elements(case)
+    # Several dtypes share a norm that may have been rounded to the coarsest, but each element has its own roundings.
+    if case.operation == "clip_by_global_norm" and _has_several_dtypes(case) and None not in predict(case).norms:
+        yield "direction-kept", expect("metamorphic", relation="direction")
+    if reply.norm is not None and _has_a_norm(context):
+        finite = predict(case).norms[0] is not None
+        yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
+    yield from _effects(context, reply)
+
+
+def _has_a_norm(context: Context) -> bool:
+    """Return whether the norm of a case is defined, and another expectation than its own judges the rest."""
+    case = context.case
+    defined = case.operation == "clip_by_global_norm" and case.expectation.name not in ("returned-norm", "scaled-once")
+    # Where arithmetic that leaves the range is excused, so is its norm.
+    excused = dict(case.expectation.parameters).get("leaves_range", False)
+    return defined and not excused and not context.flushes_subnormals
+
+
+def _judges_elements(case: Case) -> bool:
+    expectation = case.expectation
+    indices: Sequence[int] = dict(expectation.parameters).get("indices", ())
+    return expectation.name in JUDGE_ELEMENTS or (bool(indices) and set(case.included) <= set(indices))
+
+
+def _elements(case: Case) -> Iterator[tuple[str, Expect]]:
+    if not case.included:
+        return
+    if case.operation == "clip_by_value":
+        yield "bounds", expect("values")
+        return
+    prediction = predict(case)
+    if None in prediction.norms:
+        # Nobody says what a threshold of infinity does with a norm that is not finite.
+        if math.isfinite(case.options["clip_norm"]) and case.options["clip_norm"] >= 0:
+            yield "nan-not-silent", expect("not-silent")
+        return
+    expected = [prediction.gradients[i] for i in case.included]
+    below = all(one is not None and one.is_unchanged for one in expected)
+    yield "identity-below" if below else "scaled-above", expect("values")
+
+
+def _has_several_dtypes(case: Case) -> bool:
+    return len({array.dtype for i in case.included if (array := case.gradients[i].array) is not None}) > 1
+
+
+def _effects(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
+    case = context.case
+    if reply.inputs is not None and case.expectation.name not in ("inputs-kept", "inputs-written"):
+        if "functional" in context.subject.features:
+            yield "inputs-not-mutated", expect("inputs-kept")
+        elif "in_place" in context.subject.features and _differ(reply):
+            yield "in-place-written", expect("inputs-written")
+    if reply.shared:
+        yield "results-independent", expect("no-shared-memory")
+    if reply.disturbed:
+        yield "surroundings-kept", expect("surroundings-kept")
+
+
+def _differ(reply: Reply) -> bool:
+    """Return whether the passed gradients do not hold the results afterwards."""
+    inputs = reply.inputs or ()
+    if len(inputs) != len(reply.gradients):
+        return True
+    return any(
+        got is not None and not same_bits(got, now, False) for got, now in zip(reply.gradients, inputs, strict=True)
+    )

@@ -1,0 +1,148 @@
+"""Expect the right elements of unusual calls: rounded bounds, a tensor that stands twice, rows that occur twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Gradient, Reply
+from gradclip_reports.statuses import Status
+
+from ...cases.model import Case, expect
+from ...cases.readable import shown_gradients
+from ...oracle.arrays import rounded
+from ...oracle.distances import Measured, distances, measure
+from ...oracle.formats import as_dtype, float64_values, round_all
+from ...oracle.predict import predict
+from ..expectation import Expectation, Part
+from ..fingerprint import expected_arrays
+from ..model import Context, Script, Verdict, join_lines
+from ..script_lines import assert_one_of, predicted
+
+__all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
+
+
+@dataclass(frozen=True)
+class RoundedBounds(Expectation):
+    """An element that becomes a bound is one of the two numbers beside it; the others are unchanged."""
+
+    name: ClassVar[str] = "rounded-bounds"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the elements with the bounds."""
+        case = context.case
+        for i, expected in enumerate(predict(case).gradients):
+            given, got = case.gradients[i].array, replies[0].gradients[i]
+            if given is None or got is None or expected is None:
+                continue
+            every = distances(as_dtype(got, given.dtype), expected, given.dtype)
+            held = distances(rounded(expected, given.dtype), expected, given.dtype) == 0
+            wrong = np.flatnonzero(np.where(held, every > 0, every > 1))
+            if wrong.size:
+                place = int(wrong[0])
+                what = "is in the dtype" if held[place] else "lies between two numbers of the dtype"
+                detail = (
+                    f"Element {place} of gradient {i} is {every[place]:.3g} ulp from its exact value, which {what}."
+                )
+                wanted = {"gradients": expected_arrays(case, predict(case).gradients)}
+                observed = shown_gradients(replies[0].gradients)
+                return Verdict(Status.FAIL, detail, float(every[place]), wanted, observed)
+        return Verdict(Status.PASS)
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the exact results, and how bounds are rounded."""
+        says = "an element that becomes a bound is one of the two numbers beside the bound; others are unchanged"
+        return expected_arrays(case, predict(case).gradients), says
+
+
+@dataclass(frozen=True)
+class ScaledOnce(Expectation):
+    """A tensor that stands twice in the list is scaled once; whether it counts once or twice is left open."""
+
+    name: ClassVar[str] = "scaled-once"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the elements with those of both norms."""
+        found = [_measured(context, way, replies[0]) for way in _counted_once_or_twice(context.case)]
+        if any(one.grade != Status.FAIL for one in found):
+            return Verdict(Status.PASS, ulp=min(one.ulp for one in found))
+        nearest = min(found, key=lambda one: one.ulp)
+        detail = f"Whether the tensor counts once or twice: {nearest.sentence(context.case.operation)}"
+        expected = {"gradients": expected_arrays(context.case, predict(context.case).gradients)}
+        return Verdict(Status.FAIL, detail, nearest.ulp, expected, shown_gradients(replies[0].gradients))
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the two right results."""
+        return [
+            *(expected_arrays(way, predict(way).gradients) for way in _counted_once_or_twice(case)),
+            "one of these: the tensor is scaled once, whether it counts in the norm once or twice",
+        ]
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that accept both results."""
+        ways = [predicted(way, script.subject, predict(way)) for way in _counted_once_or_twice(script.case)]
+        once = {i: ways[1][_first(script.case, i)] for i in ways[0]}
+        return join_lines(script.clip_lines(), assert_one_of([ways[0], once]))
+
+
+def _measured(context: Context, way: Case, reply: Reply) -> Measured:
+    return measure(way, predict(way), reply.gradients, way.included, context.flushes_subnormals)
+
+
+def _first(case: Case, index: int) -> int:
+    same = case.gradients[index].same_as
+    return index if same is None else same
+
+
+def _counted_once_or_twice(case: Case) -> tuple[Case, Case]:
+    """Return the call with a second tensor of the same elements, and with None in its place."""
+    twice = tuple(replace(gradient, same_as=None) for gradient in case.gradients)
+    once = tuple(g if g.same_as is None else replace(g, array=None, same_as=None) for g in case.gradients)
+    return replace(case, gradients=twice), replace(case, gradients=once)
+
+
+@dataclass(frozen=True)
+class SparseSum(Expectation):
+    """Rows that are stored twice stand for their sum, before the clip and after it."""
+
+    name: ClassVar[str] = "sparse-sum"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare the dense results with those of the dense gradients."""
+        case = context.case
+        dense = replace(case, gradients=tuple(map(_dense, case.gradients)), expectation=expect("values"))
+        results = [_dense_result(g, got) for g, got in zip(case.gradients, replies[0].gradients, strict=True)]
+        found = measure(dense, predict(dense), results, dense.included, context.flushes_subnormals)
+        if found.grade != Status.FAIL:
+            return Verdict(Status.PASS, ulp=found.ulp)
+        detail = f"As dense gradients: {found.sentence(case.operation)}"
+        expected = {"gradients": expected_arrays(dense, predict(dense).gradients)}
+        return Verdict(Status.FAIL, detail, found.ulp, expected, shown_gradients(results))
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the dense results."""
+        dense = replace(case, gradients=tuple(map(_dense, case.gradients)))
+        return expected_arrays(dense, predict(dense).gradients), "the sum of rows that are stored twice counts"
+
+
+def _dense(gradient: Gradient) -> Gradient:
+    if gradient.rows is None or gradient.array is None or gradient.height is None:
+        return gradient
+    return replace(gradient, array=_summed(gradient.array, gradient.rows, gradient.height), rows=None, height=None)
+
+
+def _dense_result(gradient: Gradient, got: Array | None) -> Array | None:
+    given = gradient.array
+    if got is None or given is None or gradient.rows is None or gradient.height is None or got.shape != given.shape:
+        return got
+    return _summed(got, gradient.rows, gradient.height)
+
+
+def _summed(array: Array, rows: Sequence[int], height: int) -> Array:
+    """Return a dense array in which the rows are added, each sum rounded once to the dtype."""
+    dense = np.zeros((height, *array.shape[1:]))
+    np.add.at(dense, list(rows), float64_values(array).reshape(array.shape))
+    return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))

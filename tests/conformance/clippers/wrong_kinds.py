@@ -1,0 +1,108 @@
+"""Clippers that are wrong with arguments of a kind that is rarely passed, or with a tensor that stands twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByValue, Clipper, Gradients, NormClipper
+from .table import caught_by
+
+
+@caught_by("repeated-tensor-in-place", in_place=True)
+class ScalesARepeatedTensorTwice(NormClipper):
+    """Write each result into its gradient, so that a tensor that stands twice is scaled twice."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        grad[...] = result
+        return grad
+
+
+@caught_by("bounds-rounded")
+class BoundsOfHalfPrecision(ByValue):
+    """Round the bounds to float16."""
+
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        below, above = super().fill_bounds(low, high)
+        with np.errstate(over="ignore"):
+            return float(np.float16(below)), float(np.float16(above))
+
+
+def _is_minus(threshold: float) -> bool:
+    return math.copysign(1.0, threshold) < 0
+
+
+@caught_by("minus-zero-threshold")
+class RefusesMinusZero(NormClipper):
+    """Take -0.0 for a negative number, and refuse it."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(-1.0 if _is_minus(clip_norm) else clip_norm)
+
+
+@caught_by("minus-zero-threshold")
+class MinusZeroIsNoBound(ByValue):
+    """Take a bound of -0.0 for no bound."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return grad if high == 0 and _is_minus(high) else super().clip(grad, low, high)
+
+
+@caught_by("infinite-threshold-nonfinite")
+class HidesNonfiniteUnderInfinity(NormClipper):
+    """Replace what is not finite by numbers if the threshold is infinite."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.nan_to_num(grad) if math.isinf(clip_norm) else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("flag-kinds")
+class FlagsMustBeTrueItself(Clipper):
+    """Include a gradient only if its flag is the object True."""
+
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return [i for i in super().select_included(grads, need_clip) if need_clip[i] is True]
+
+
+@caught_by("flag-kinds")
+class NumbersAreIndices(Clipper):
+    """Take flags that are numbers for the indices of the gradients to clip."""
+
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        if all(type(flag) is int for flag in need_clip):
+            return sorted({flag for flag in need_clip if grads[flag] is not None})
+        return super().select_included(grads, need_clip)
+
+
+@caught_by("numpy-threshold")
+class FloatsAlone(NormClipper):
+    """Refuse a threshold that is no float of Python."""
+
+    def check(self, clip_norm: float) -> None:
+        if not isinstance(clip_norm, float):
+            message = "clip_norm must be a float"
+            raise TypeError(message)
+        super().check(clip_norm)
+
+
+@caught_by("value.numpy-threshold")
+class FloatsAloneAsBounds(ByValue):
+    """Refuse a bound that is no float of Python."""
+
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        if not isinstance(high, float):
+            message = "max must be a float"
+            raise TypeError(message)
+        return super().fill_bounds(low, high)
+
+
+@caught_by("no-warnings")
+class WarnsOfExcluded(Clipper):
+    """Divide by zero for each gradient, and hide only the result."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        np.ones(1) / np.zeros(1)
+        return super().answer(grads, need_clip, results)

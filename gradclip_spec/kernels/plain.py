@@ -24,18 +24,21 @@ _BITS = (53 - 8) // 2
 _SMALLEST = 2.0**-126
 
 
-def split(x: View, size: int = CHUNK) -> Iterator[View]:
-    """Yield views of parts of an array, in a fixed order: flat ones if it lies in one piece."""
-    if x.size <= size:
-        yield x
-    elif x.flags.forc:
-        flat = x.ravel(order="K")
-        for start in range(0, flat.size, size):
-            yield flat[start : start + size]
+def split(*views: View) -> Iterator[tuple[View, ...]]:
+    """Yield views of parts of arrays of one shape, in a fixed order: flat ones if all lie in one piece alike."""
+    first = views[0]
+    steps = {tuple(step // x.itemsize for step in x.strides) for x in views}
+    if first.size <= CHUNK:
+        yield views
+    elif first.flags.forc and len(steps) == 1:
+        flat = [x.ravel(order="K") for x in views]
+        for start in range(0, first.size, CHUNK):
+            yield tuple(x[start : start + CHUNK] for x in flat)
     else:
-        axis = int(np.argmax(x.shape))
-        for part in np.array_split(x, min(x.shape[axis], -(-x.size // size)), axis=axis):
-            yield from split(part, size)
+        axis = int(np.argmax(first.shape))
+        count = min(first.shape[axis], -(-first.size // CHUNK))
+        for parts in zip(*(np.array_split(x, count, axis=axis) for x in views), strict=True):
+            yield from split(*parts)
 
 
 def widen(views: Sequence[View]) -> View:
@@ -49,7 +52,7 @@ def pack(views: Sequence[View]) -> Iterator[list[View]]:
     waiting: list[View] = []
     size = 0
     for view in views:
-        for part in (view,) if view.size <= CHUNK else split(view):
+        for (part,) in ((view,),) if view.size <= CHUNK else split(view):
             if waiting and size + part.size > CHUNK:
                 yield waiting
                 waiting, size = [], 0
@@ -129,15 +132,19 @@ def find_largest(x: View) -> float:
 def scale(source: View, target: View, high: float, low: float, power: float, precise: bool) -> None:
     """Write the elements of a view times `(high + low) * power` into another, which may be the same.
 
-    Of narrower elements in float32 by the rounded coefficient: off by one unit in the last place for that and half of
-    one for rounding the product. If `precise`, or where float32 cannot hold the coefficient, in float64: by half.
+    Elements are off by at most 1.5 units in the last place: half of one for rounding the product, and less than 0.98
+    for rounding the coefficient. A coefficient off by `e` of itself takes a product off by at most `e * 2**24` units of
+    float32 (`2**53` of float64), which have so many bits (Higham, Accuracy and Stability, section 2.1). Where `e` is
+    above `0.98 * 2**-24`, or float32 cannot hold the coefficient, or if `precise`, the product is made in float64, and
+    is off by half a unit; of float64, the rest of the coefficient is counted. Products of float16 and bfloat16 are made
+    in float32, with bits to spare.
     """
     if source.dtype == np.float64:
         # Rounding the coefficient takes one unit at the most; where it takes nearly that, the rest is counted.
         if power == 1.0 and not abs(low) > 0.49 * np.spacing(high):
             np.multiply(source, high, target)
             return
-        for part, out in zip(split(source), split(target), strict=True):
+        for part, out in split(source, target):
             product = part * high
             product += np.where(np.isfinite(product), part * low, 0.0)
             np.multiply(product, power, out)
@@ -147,7 +154,7 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
     wide = np.float64 if precise or loses else np.float32
     factor: View = np.asarray(high, wide)
     if source.dtype == np.uint16:
-        for part, out in zip(split(source), split(target), strict=True):
+        for part, out in split(source, target):
             products: View = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
             out[...] = _round_to_bfloat16(products.astype(np.float32, copy=False))
     elif source.dtype == factor.dtype:

@@ -188,19 +188,26 @@ def test_large_gradients(backend: Any, kind: str) -> None:
 
 
 @large
-def test_coefficient_midway_between_two_floats(backend: Any) -> None:
-    # Rounding the coefficient to float32 costs half a unit. That alone puts an element off by one unit.
-    array = np.random.default_rng(52).uniform(1, 2, 1 << 19).astype(np.float32)
-    norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))
-    threshold = norm * (float(np.float32(0.13)) + 2.0**-27)
-    exact = array.astype(np.longdouble) * np.longdouble(threshold) / np.longdouble(norm)
+@pytest.mark.parametrize(("loops", "budget"), [("compiled", 0.51), ("plain", 1.5)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_coefficient_midway_between_two_floats(
+    backend: Any, dtype: str, loops: str, budget: float, use_loops: Any
+) -> None:
+    # Rounded to the dtype, the coefficient is off by half a unit of its own: an element by one unit by that alone.
+    use_loops(loops)
+    array = np.random.default_rng(52).uniform(1, 2, 1 << 18).astype(dtype)
+    norm = exact_norm(array)
+    middle = Fraction(float(np.asarray(0.13, dtype))) * (1 + Fraction(2) ** (-24 if dtype == "float32" else -53))
+    threshold = float(norm * middle)
+    low = float(norm - Fraction(float(norm)))
+    exact = array.astype(np.longdouble) * (np.longdouble(threshold) / (np.longdouble(float(norm)) + low))
+    places = np.spacing(np.abs(exact).astype(dtype))
     for clipped in (
-        clip_by_global_norm([backend.array(array)], threshold)[0][0],
-        clip_by_norm(backend.array(array), threshold),
-        clip_by_norm(backend.array(array), threshold, inplace=True),
+        clip_by_global_norm([backend.array(array, dtype)], threshold)[0][0],
+        clip_by_norm(backend.array(array, dtype), threshold),
+        clip_by_norm(backend.array(array, dtype), threshold, inplace=True),
     ):
-        # The element's own rounding plus the error of the norm. In float32 it would be 1.5.
-        assert np.max(np.abs(backend.read(clipped) - exact) / np.spacing(np.abs(exact).astype(np.float32))) <= 0.75
+        assert np.max(np.abs(backend.read(clipped) - exact) / places) <= budget
 
 
 def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequence[float]) -> float:
@@ -442,15 +449,26 @@ def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, o
             assert distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 
 
-def test_memory_layouts() -> None:
-    base = np.random.default_rng(7).standard_normal((1200, 1000)).astype(np.float32)
-    for view in (base.T, base[::2], base[:, ::3], base[::-1, ::-1], np.moveaxis(base.reshape(30, 40, 1000), 0, 1)):
-        clipped, total = clip_by_global_norm([view], 1.0)
-        exact = math.sqrt(float(np.sum(np.square(view, dtype=np.float64))))
-
-        assert abs(float(total) - exact) <= float(np.spacing(np.float32(exact)))
-        wanted = view.astype(np.float64) / exact
-        assert np.max(np.abs(clipped[0] - wanted) / np.spacing(np.abs(wanted).astype(np.float32))) <= 1.5
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_memory_layouts(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    base = np.random.default_rng(7).standard_normal((600, 500)).astype(kind)
+    for view in (base.T, base[::2], base[:, ::3], base[::-1, ::-1], np.moveaxis(base.reshape(30, 20, 500), 0, 1)):
+        norm = exact_norm(view)
+        exact = float(norm)
+        wanted = view.astype(np.longdouble) / (np.longdouble(exact) + float(norm - Fraction(exact)))
+        # Places of the format, since NumPy has no spacing of bfloat16.
+        places = np.ldexp(1.0, np.frexp(np.abs(wanted).astype(np.float64))[1] - FORMATS[dtype][0])
+        places = np.maximum(places, 2.0 ** (FORMATS[dtype][1] + 1 - FORMATS[dtype][0]))
+        for inplace in (False, True):
+            whole = np.zeros((*view.shape, 2), kind)
+            given = whole[..., 0] if inplace else view
+            if inplace:
+                given[...] = view
+            clipped, total = clip_by_global_norm([given], 1.0, inplace=inplace)
+            assert abs(float(total) - exact) <= 1.01 * float(np.spacing(total.dtype.type(exact)))
+            assert np.max(np.abs(clipped[0].astype(np.longdouble) - wanted) / places) <= 1.5
 
 
 @large

@@ -205,3 +205,40 @@ def test_in_place_writes_through_views() -> None:
 
     assert base[0].tolist() == [0.5, 1.0, 1.0, 0.5, 1.0, 1.0]
     assert base[1].tolist() == [0.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("call", "keyword", "own"),
+    [
+        (clip_by_global_norm, "max_norm", "here it is called `clip_norm`"),
+        (clip_by_norm, "max_norm", "here it is called `clip_norm`"),
+        (clip_by_value, "clip_value", "here it is called `max`"),
+        (clip_by_value, "clip_value_min", "here it is called `min`"),
+        (global_norm, "ord", "here it is called `norm_type`"),
+        (clip_by_global_norm, "epsilon", "here it is called `eps`"),
+        (clip_by_global_norm, "foreach", "leave it out"),
+        (clip_by_global_norm, "parameters", "the first argument, without a name"),
+        # What this function has no counterpart of.
+        (clip_by_value, "max_norm", "it has `inplace`, `max`, `min`, `need_clip`"),
+        (clip_by_norm, "anything", "it has `clip_norm`, `eps`, `inplace`, `need_clip`, `norm_type`"),
+    ],
+)
+def test_keywords_of_other_libraries_name_ours(call: Any, keyword: str, own: str) -> None:
+    array = np.array([3.0, 4.0])
+    with pytest.raises(TypeError, match=re.escape(f"{call.__name__}() has no argument `{keyword}`; ") + f".*{own}"):
+        call([array], **{keyword: 1.0})
+    assert array.tolist() == [3.0, 4.0]
+
+
+def test_errors_name_the_path_of_the_leaf() -> None:
+    grads = {"encoder": [{"bias": np.array([1.0])}, {"bias": np.array([1])}], "head": np.array([2.0])}
+    with pytest.raises(TypeError, match=r"the gradient at 'encoder\.1\.bias'"):
+        clip_by_norm(grads, 1.0, inplace=True)
+    with pytest.raises(
+        ValueError, match=r"'decoder' to be excluded.* there are 'encoder\.0\.bias', 'encoder\.1\.bias'"
+    ):
+        clip_by_norm(grads, 1.0, need_clip={"decoder"})
+    # Keys with dots are no paths: flags are matched by where they stand.
+    assert clip_by_norm({"a.b": np.ones(1), "a": {"b": np.ones(1)}}, 0.5, need_clip={"a.b": False, "a": {"b": True}})[
+        "a.b"
+    ].tolist() == [1.0]

@@ -100,6 +100,25 @@ print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0, numpy.float32))))
     assert done.stderr.count("found no folder to keep its compiled loops in") == 1
 
 
+def test_loops_that_do_not_compile_here_cost_one_warning(tmp_path: Path) -> None:
+    if kernels.load_compiled() is None:
+        pytest.skip("numba is not installed")
+    program = """
+import numba.core.dispatcher as dispatcher
+
+def refuse(*arguments, **options):
+    raise RuntimeError("no such processor")
+
+dispatcher._FunctionCompiler.compile = refuse
+import numpy, gradclip_spec
+for _ in range(3):
+    print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0))))
+"""
+    done = run(program, tmp_path, NUMBA_CACHE_DIR=str(tmp_path))
+    assert done.stdout.split() == ["400.0"] * 3
+    assert done.stderr.count("because numba does not work here (RuntimeError: no such processor)") == 1
+
+
 def test_values_are_clipped_alike_with_and_without_loops(use_loops: Any) -> None:
     use_loops("plain")
     assert clip_by_value(np.array([-3.0, 0.5]), 1.0).tolist() == [-1.0, 0.5]

@@ -39,6 +39,7 @@ __all__ = [
     "Unsupported",
     "framework_call",
     "text_of",
+    "type_name",
 ]
 
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
@@ -352,17 +353,24 @@ def framework_call(
         except Unsupported:
             raise
         except Exception as error:
-            raise FrameworkRaised(type(error).__name__, text_of(error), inputs() if inputs else None) from error
+            raise FrameworkRaised(type_name(error), text_of(error), inputs() if inputs else None) from error
         finally:
-            seen.warnings = tuple("{}: {}".format(w.category.__name__, w.message) for w in caught)
+            seen.warnings = tuple("{}: {}".format(type_name(w.message), text_of(w.message)) for w in caught)
 
 
-def text_of(error: BaseException) -> str:
+def text_of(error: object) -> str:
     """Return the text of an exception; the exception's own code makes it, and may raise, too."""
     try:
-        return shorten(str(error))
+        # `str` may return an instance of a subclass, whose length lies.
+        return shorten(str.__str__(str(error)))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
-        return "({} cannot be shown: its text raised {})".format(type(error).__name__, type(another).__name__)
+        return "({} cannot be shown: its text raised {})".format(type_name(error), type_name(another))
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type; a metaclass may have a `__name__` of its own, which raises."""
+    name: str = type.__dict__["__name__"].__get__(type(value))
+    return name
 
 
 class Adapter:

@@ -36,7 +36,6 @@ from .contract import (
     OPERATIONS,
     About,
     Adapter,
-    Array,
     Call,
     Gradient,
     Reply,
@@ -45,8 +44,8 @@ from .contract import (
     framework_call,
     text_of,
 )
-from .limits import AXES, GRADIENTS, check_limit
-from .surroundings import find_shared
+from .limits import NAME, shorten
+from .plain_results import is_passed, pack, read_result
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
 
@@ -137,8 +136,8 @@ class PlainFunction(Adapter):
         module = self._source.split(":")[0]
         for candidate in (module, module.split(".")[0]):
             version = getattr(sys.modules.get(candidate), "__version__", None)
-            if version is not None:
-                return About(self._source, str(version), {"numpy": np.__version__})
+            if type(version) is str:
+                return About(self._source, shorten(version, NAME), {"numpy": np.__version__})
         return About(self._source, "", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[Subject]:
@@ -182,34 +181,42 @@ class PlainFunction(Adapter):
             raise Unsupported(message)
         return keywords
 
+    def _ask(self, gradients: List[Any], keywords: Dict[str, Any]) -> Any:
+        try:
+            return self._function(gradients, **keywords)
+        except Unsupported as error:
+            # Only an adapter says that something is unsupported; from a function it is an error like any other.
+            message = "Unsupported: {}".format(text_of(error))
+            raise RuntimeError(message) from error
+
     def _answer(self, call: Call) -> Reply:
         keywords = self._keywords(call)
         arrays = build_tensors(call.gradients, _array)
         # The function gets a list of its own, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         allowed = answer_bytes(call)
-        with framework_call(lambda: _pack(arrays, allowed)) as seen:
+        with framework_call(lambda: pack(arrays, allowed)) as seen:
             for earlier in earlier_calls(call) if "reused" in call.options else ():
                 _fill(arrays, earlier)
-                self._function(list(arrays), **self._keywords(earlier))
+                self._ask(list(arrays), self._keywords(earlier))
                 _fill(arrays, call)
             # Read inside the block, because another thread may call between the two.
-            result = self._function(passed, **keywords)
+            result = self._ask(passed, keywords)
             if "followed" in call.options:
                 following = following_call(call)
-                self._function(list(build_tensors(following.gradients, _array)), **self._keywords(following))
-            reply = _read(result, passed, arrays, allowed)
-            given = "in_place" in self._subject.features or _is_passed(result)
+                self._ask(list(build_tensors(following.gradients, _array)), self._keywords(following))
+            reply = read_result(result, passed, arrays, allowed)
+            given = "in_place" in self._subject.features or is_passed(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
         disturbed = () if kept else ("the caller's list",)
-        return replace(reply, inputs=_pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
+        return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
     """Return the names of parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
-    except ValueError as error:
+    except Exception as error:  # a callable object may have a `__signature__` of its own
         message = "{} has no signature to read: wrap it in a function that has one".format(source)
         raise TypeError(message) from error
     if not declared or declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
@@ -259,109 +266,3 @@ def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:
     for array, gradient in zip(arrays, call.gradients):
         if array is not None and gradient.array is not None:
             array[...] = gradient.array.numpy()
-
-
-def _read(
-    result: Any,
-    passed: List[Optional[np.ndarray[Any, Any]]],
-    arrays: Sequence[Optional[np.ndarray[Any, Any]]],
-    allowed: int,
-) -> Reply:
-    """Return a reply with the results of a function; if they cannot be read, the reply says so."""
-    try:
-        clipped, norm = _split(result, passed)
-        (packed_norm,) = _pack([_on_the_wire(norm, allowed)], allowed)
-        same = _same(clipped, arrays)
-        return Reply(_pack(clipped, allowed), packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
-        message = "returned a value of type {}, which cannot be read: {}"
-        return Reply((), malformed=message.format(type(result).__name__, text_of(error)))
-
-
-def _is_passed(result: Any) -> bool:
-    """Return whether a function gives its results in the list that it got, because it returns none of its own."""
-    return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
-
-
-def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """Return the clipped gradients and the norm, or None, from the result of a function."""
-    if _is_passed(result):
-        return passed, result
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
-        return list(result[0]), result[1]
-    if isinstance(result, (list, tuple)):
-        return list(result), None
-    message = "return the list of clipped gradients, or (list, total_norm)"
-    raise TypeError(message)
-
-
-def _on_the_wire(norm: Any, allowed: int) -> Any:
-    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
-
-    A norm of more than the allowed bytes is not converted, and is refused later: a broadcast array has no memory of its
-    own, and the conversion would allocate it.
-    """
-    # A Python int has no dtype; the sum over an empty list is one.
-    if type(norm) is int:
-        return float(norm)
-    if getattr(norm, "dtype", None) == np.longdouble and np.asarray(norm).nbytes <= allowed:
-        with np.errstate(over="ignore"):
-            return np.asarray(norm).astype(np.float64)
-    return norm
-
-
-def _pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
-    """Pack arrays, and check before each copy that they do not take more than the allowed bytes in all.
-
-    Raises
-    ------
-    ValueError
-        When there are too many arrays, or when they take too many bytes.
-    """
-    check_limit(GRADIENTS, len(values))
-    packed: List[Optional[Array]] = []
-    for value in values:
-        if value is None:
-            packed.append(None)
-            continue
-        _refuse_large_list(value, allowed)
-        array = np.asarray(value)
-        check_limit(AXES, array.ndim)
-        if array.nbytes > allowed:
-            message = "an array of shape {} takes {:,} bytes, where {:,} are left for an answer to this call".format(
-                array.shape, array.nbytes, allowed
-            )
-            raise ValueError(message)
-        allowed -= array.nbytes
-        packed.append(Array.of(array))
-    return tuple(packed)
-
-
-def _refuse_large_list(value: Any, allowed: int) -> None:
-    """Refuse a list of arrays that take more than so many bytes: NumPy would copy them all to make one of them.
-
-    Raises
-    ------
-    ValueError
-        When they do.
-    """
-    total, left = 0, [value] if isinstance(value, (list, tuple)) else []
-    while left:
-        item = left.pop()
-        if isinstance(item, (list, tuple)):
-            total += len(item)
-            left.extend(item)
-        elif isinstance(item, np.ndarray):
-            total += item.nbytes
-        if total > allowed:
-            message = "a list of arrays takes more than the {:,} bytes that are left for an answer to this call"
-            raise ValueError(message.format(allowed))
-
-
-def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Return which results are the very objects that were passed; None if the counts differ."""
-    if len(clipped) != len(arrays):
-        return None
-    return tuple(result is array for result, array in zip(clipped, arrays))

@@ -27,8 +27,8 @@ Number = float | Fraction
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
 #: The coefficient that leaves arrays as they are.
 ONE: kernels.Factor = (1.0, 0.0, 1.0)
-#: More digits than any norm needs.
-_DIGITS = decimal.Context(prec=40)
+#: More digits than any norm needs, and powers of ten far beyond those of float64; a root beyond them is infinite.
+_DIGITS = decimal.Context(prec=40, Emin=-9999, Emax=9999, traps=[decimal.InvalidOperation])
 
 
 class InMemory(kernels.Memory):
@@ -107,7 +107,10 @@ class InMemory(kernels.Memory):
             root = _root_exactly(total)
         elif norm_type not in (1, math.inf):
             digits = _DIGITS.add(decimal.Decimal(high), decimal.Decimal(low))
-            root = Fraction(_DIGITS.power(digits, _DIGITS.divide(1, decimal.Decimal(norm_type))))
+            power = _DIGITS.power(digits, _DIGITS.divide(1, decimal.Decimal(norm_type)))
+            if power.is_infinite():
+                return math.inf
+            root = Fraction(power)
         return root * Fraction(divisor) * Fraction(2) ** int(exponent)
 
     def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:

@@ -46,6 +46,9 @@ def accuracy(
     if output is not None and not output.parent.is_dir():
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
+    if output is not None and output.name in ("", ".."):
+        msg = f"-o {output} names a folder, and no file in it."
+        raise click.UsageError(msg)
     problems, measured = 0, []
     for target in targets:
         try:

@@ -23,6 +23,7 @@ from ..cases.model import Case, expect
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 from .plan import Ability, PlannedCell, with_both_bounds
+from .probing import PROBED
 
 __all__ = ["AbilityProbes"]
 
@@ -139,6 +140,8 @@ def _read_reply(
         return _observed_effect(case, answer)
     if name == "returns_norm":
         there = answer.reply.norm is not None
+        if there and PROBED in subject.features:
+            return Finding("interface", "It returned no norm in the first calls, and one in another.")
         return Finding("interface", "A call returned no norm.", is_there=there)
     right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
     if ability.what == "dtype" or name == "mixed_dtypes":

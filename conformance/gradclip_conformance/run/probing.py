@@ -83,7 +83,7 @@ class EarlyAnswers:
 def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
     """Return the description after the calls that come before the plan.
 
-    `may_return_norm` becomes `returns_norm` or is dropped, and so is `flushes_subnormals` where no call shows it.
+    `returns_norm` joins `may_return_norm` where a call shows it; `flushes_subnormals` is dropped where none does.
     """
     subjects = []
     for declared in description.subjects:
@@ -119,7 +119,8 @@ def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
 
 
 def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:
-    features = set(subject.features) - {PROBED}
+    # The subject keeps the feature: what it returns later may contradict these calls, and is not its declaration.
+    features = set(subject.features)
     # If neither call is answered, the cases about the norm report that.
     failed = 0
     for threshold in THRESHOLDS:

@@ -20,7 +20,9 @@ def norm(arrays: Sequence[Array], order: float) -> np.longdouble:
     largest = values.max()
     if np.isnan(values).any() or not np.isfinite(largest) or largest == 0 or order == math.inf:
         return np.longdouble(largest)
-    return np.longdouble(largest * ((values / largest) ** np.longdouble(order)).sum() ** (1 / np.longdouble(order)))
+    # A norm of a tiny order is infinite; it is not held against what is returned.
+    with np.errstate(over="ignore"):
+        return np.longdouble(largest * ((values / largest) ** np.longdouble(order)).sum() ** (1 / np.longdouble(order)))
 
 
 def clipped_by_norm(array: Array, size: np.longdouble, threshold: float, eps: float) -> Array:

@@ -1,0 +1,135 @@
+"""Read what a plain function returned; it may be anything, of any class, whose methods lie, raise or never end."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .contract import Array, Reply, text_of, type_name
+from .limits import AXES, GRADIENTS, check_limit
+from .surroundings import find_shared
+
+__all__ = ["is_passed", "pack", "read_result"]
+
+
+def read_result(
+    result: Any,
+    passed: List[Optional[np.ndarray[Any, Any]]],
+    arrays: Sequence[Optional[np.ndarray[Any, Any]]],
+    allowed: int,
+) -> Reply:
+    """Return a reply with the results of a function; if they cannot be read, the reply says so."""
+    try:
+        clipped, norm = _split(result, passed)
+        (packed_norm,) = pack([_on_the_wire(norm, allowed)], allowed)
+        same = _same(clipped, arrays)
+        return Reply(pack(clipped, allowed), packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
+        message = "returned a value of type {}, which cannot be read: {}"
+        return Reply((), malformed=message.format(type_name(result), text_of(error)))
+
+
+def is_passed(result: Any) -> bool:
+    """Return whether a function gives its results in the list that it got, because it returns none of its own."""
+    return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
+
+
+def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
+    """Return the clipped gradients and the norm, or None, from the result of a function."""
+    if is_passed(result):
+        return passed, result
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
+        return _items(result[0]), result[1]
+    if isinstance(result, (list, tuple)):
+        return _items(result), None
+    message = "return the list of clipped gradients, or (list, total_norm)"
+    raise TypeError(message)
+
+
+def _items(values: Iterable[Any]) -> List[Any]:
+    """Return the items of a list, one more than any answer may have: a subclass may give them out without an end."""
+    return list(itertools.islice(values, GRADIENTS.number + 1))
+
+
+def _on_the_wire(norm: Any, allowed: int) -> Any:
+    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
+
+    A norm of more than the allowed bytes is not converted, and is refused later: a broadcast array has no memory of its
+    own, and the conversion would allocate it.
+    """
+    # A Python int has no dtype; the sum over an empty list is one.
+    if type(norm) is int:
+        return float(norm)
+    if getattr(norm, "dtype", None) == np.longdouble and np.asarray(norm).nbytes <= allowed:
+        with np.errstate(over="ignore"):
+            return np.asarray(norm).astype(np.float64)
+    return norm
+
+
+def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
+    """Pack arrays, and check before each copy that they do not take more than the allowed bytes in all.
+
+    Raises
+    ------
+    ValueError
+        When there are too many arrays, or when they take too many bytes.
+    """
+    check_limit(GRADIENTS, len(values))
+    packed: List[Optional[Array]] = []
+    for value in values:
+        if value is None:
+            packed.append(None)
+            continue
+        _refuse_large_list(value, allowed)
+        array = np.asarray(value)
+        check_limit(AXES, array.ndim)
+        if array.nbytes > allowed:
+            message = "an array of shape {} takes {:,} bytes, where {:,} are left for an answer to this call".format(
+                array.shape, array.nbytes, allowed
+            )
+            raise ValueError(message)
+        allowed -= array.nbytes
+        packed.append(Array.of(array))
+    return tuple(packed)
+
+
+def _refuse_large_list(value: Any, allowed: int) -> None:
+    """Refuse a sequence that takes more than so many bytes: NumPy would copy all of it to make one array.
+
+    Raises
+    ------
+    ValueError
+        When it does, or when lists are nested more deeply than arrays have axes.
+    """
+    total, left = 0, [(value, 0)]
+    while left:
+        item, depth = left.pop()
+        check_limit(AXES, depth)
+        if isinstance(item, np.ndarray):
+            # The value itself is an array already, and is not copied to become one.
+            total += item.nbytes if depth else 0
+        elif isinstance(item, str):
+            total += 4 * len(item)
+        elif isinstance(item, (list, tuple)):
+            # NumPy asks a subclass for its items, too, and it may give them out without an end.
+            items = item if type(item) in (list, tuple) else list(itertools.islice(item, allowed + 1))
+            total += len(items)
+            left.extend((inner, depth + 1) for inner in items)
+        elif isinstance(item, (int, float, np.generic)):
+            continue
+        elif not hasattr(item, "__array__") and hasattr(item, "__len__"):
+            total += len(item)
+        if total > allowed:
+            message = "a list of arrays takes more than the {:,} bytes that are left for an answer to this call"
+            raise ValueError(message.format(allowed))
+
+
+def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
+    """Return which results are the very objects that were passed; None if the counts differ."""
+    if len(clipped) != len(arrays):
+        return None
+    return tuple(result is array for result, array in zip(clipped, arrays))

@@ -65,6 +65,8 @@ OLD_PYTHON = (
     "linear_layers",
     "paddle_fluid",
     "plain",
+    "plain_results",
+    "surroundings",
     "registry",
     "wire",
 )

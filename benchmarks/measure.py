@@ -36,7 +36,7 @@ class Comparison:
 class Measure:
     """A list of comparisons to be filled, and how long each may take."""
 
-    seconds: float = 2.0
+    seconds: float = 1.5
     quick: bool = False
     found: list[Comparison] = field(default_factory=list)
 

@@ -93,17 +93,17 @@ def _objects_hold_addresses() -> bool:
 class _Chunks:
     """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
 
-    def __init__(self, name: str, owners: list[int], addresses: list[int], sizes: list[int]) -> None:
+    def __init__(self, name: str, pieces: list[tuple[int, int, int]]) -> None:
         self.kind = load_compiled().KINDS[name]
-        self.starts, self.sizes, self.owners = (np.asarray(x, np.int64) for x in (addresses, sizes, owners))
-        if max(sizes) > plain.CHUNK:
-            counts = -(-self.sizes // plain.CHUNK)
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            self.starts = np.repeat(self.starts, counts) + within * plain.CHUNK * np.dtype(self.kind).itemsize
-            self.sizes = np.minimum(np.repeat(self.sizes, counts) - within * plain.CHUNK, plain.CHUNK)
-            self.owners = np.repeat(self.owners, counts)
-
-        self.large = int(self.sizes.sum()) >= LARGE
+        width, cut = np.dtype(self.kind).itemsize, plain.CHUNK
+        #: The address, the size and the owner of each chunk.
+        table = [
+            (address + start * width, min(size - start, cut), owner)
+            for address, size, owner in pieces
+            for start in range(0, size, cut)
+        ]
+        self.starts, self.sizes, self.owners = np.asarray(table, np.int64).T.copy()
+        self.large = sum(size for _, size, _ in pieces) >= LARGE
 
     def run(self, loop: str, divisor: int, *arguments: Any) -> None:
         """Run a loop over all chunks, in as many threads as may work divided by a number."""
@@ -127,17 +127,14 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     sizes = memory.measure(arrays)
     if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
-    groups: dict[str, tuple[list[int], list[int], list[int]]] = {}
+    groups: dict[str, list[tuple[int, int, int]]] = {}
     rest = []
     for index, (size, (name, address)) in enumerate(zip(sizes, memory.locate(arrays), strict=True)):
         if size and address:
-            group = groups.setdefault(name, ([], [], []))
-            group[0].append(index)
-            group[1].append(address)
-            group[2].append(size)
+            groups.setdefault(name, []).append((address, size, index))
         elif size:
             rest.append(index)
-    chunks = [_Chunks(name, *group) for name, group in groups.items()]
+    chunks = [_Chunks(name, pieces) for name, pieces in groups.items()]
     memory.shared_out = arrays, chunks, rest
     return chunks, rest
 

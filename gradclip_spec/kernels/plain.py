@@ -27,10 +27,9 @@ _SMALLEST = 2.0**-126
 def split(*views: View) -> Iterator[tuple[View, ...]]:
     """Yield views of parts of arrays of one shape, in a fixed order: flat ones if all lie in one piece alike."""
     first = views[0]
-    steps = {tuple(step // x.itemsize for step in x.strides) for x in views}
     if first.size <= CHUNK:
         yield views
-    elif first.flags.forc and len(steps) == 1:
+    elif first.flags.forc and len({tuple(step // x.itemsize for step in x.strides) for x in views}) == 1:
         flat = [x.ravel(order="K") for x in views]
         for start in range(0, first.size, CHUNK):
             yield tuple(x[start : start + CHUNK] for x in flat)
@@ -151,16 +150,16 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
         return
     high *= power
     loses = 0 < high < _SMALLEST or abs(float(np.float32(high)) - high) > 0.98 * 2.0**-24 * high
-    wide = np.float64 if precise or loses else np.float32
-    factor: View = np.asarray(high, wide)
-    if source.dtype == np.uint16:
-        for part, out in split(source, target):
-            products: View = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
-            out[...] = _round_to_bfloat16(products.astype(np.float32, copy=False))
-    elif source.dtype == factor.dtype:
+    factor: View = np.asarray(high, np.float64 if precise or loses else np.float32)
+    if factor.dtype == source.dtype:
         np.multiply(source, factor, target)
-    else:
-        np.multiply(source, factor, target, dtype=wide, casting="unsafe")
+        return
+    for part, out in split(source, target):
+        if source.dtype == np.uint16:
+            products = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
+            out[...] = _round_to_bfloat16(products.astype(np.float32, copy=False))
+        else:
+            out[...] = part.astype(factor.dtype) * factor
 
 
 def _round_to_bfloat16(x: View) -> View:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from gradclip_adapters.arrays import build_tensors, lay_out
 from gradclip_adapters.contract import Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.model import Case
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
@@ -41,17 +42,23 @@ RULES = {rule.id: rule for rule in rules.load()}
 SEVERAL_CALLS = frozenset({"metamorphic"})
 
 
+#: The facts of the gradients of each case: the same whether results are written in place or not.
+FACTS: dict[str, tuple[Facts, ...]] = {}
+
+
 @dataclass
 class _Asked:
     """One cell, with the facts of its gradients."""
 
     planned: PlannedCell
-    in_place: bool
 
-    @cached_property
-    def facts(self) -> list[Facts]:
+    @property
+    def facts(self) -> tuple[Facts, ...]:
         """Return the facts, which are found when a trigger first asks for them."""
-        return list(_find_facts(self.planned, self.in_place))
+        case = self.planned.case
+        if case.id not in FACTS:
+            FACTS[case.id] = tuple(_find_facts(case))
+        return FACTS[case.id]
 
     @property
     def makes_several_calls(self) -> bool:
@@ -75,7 +82,7 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
         for cell in planned
         if cell.missing is None and cell.case.dtype != "bfloat16" and RULES[cell.case.rule].level != "unspecified"
     ]
-    return tuple(_Asked(cell, in_place) for cell in sorted(judging, key=_estimate_size))
+    return tuple(_Asked(cell) for cell in sorted(judging, key=_estimate_size))
 
 
 def _estimate_size(cell: PlannedCell) -> int:
@@ -83,23 +90,22 @@ def _estimate_size(cell: PlannedCell) -> int:
     return sum(20 + math.prod(each.array.shape) for each in cell.case.gradients if each.array is not None)
 
 
-def _find_facts(cell: PlannedCell, in_place: bool) -> Iterator[Facts]:
-    """Yield the facts of each gradient of a cell's call, without its elements."""
-    case, options = cell.case, cell.case.options
+def _find_facts(case: Case) -> Iterator[Facts]:
+    """Yield the facts of each gradient of a case's call, without its elements."""
+    options, gradients = case.options, case.gradients
     try:
-        grads = build_tensors(case.gradients, _build)
+        grads = build_tensors(gradients, _build)
     except Unsupported:
         return
     work = Work(
         case.operation,
         list(grads),
-        [gradient.need_clip for gradient in case.gradients],
+        [gradient.need_clip for gradient in gradients],
         options["max"] if case.operation == "clip_by_value" else options["clip_norm"],
         options.get("min"),
         case.norm_type,
         options.get("error_if_nonfinite"),
-        in_place,
-        "norm_type" in options,
+        norm_given="norm_type" in options,
     )
     found = [facts for facts in work.list_facts() if facts is not None]
     _ = work.widths, work.excluded, work.missing, work.total, work.longest
@@ -132,9 +138,10 @@ def judge_mutant(mutant: Mutant) -> Cell | None:
 
 
 def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
-    """Tell whether the trigger holds in a call."""
+    """Tell whether the trigger holds in a call, as far as its gradients decide that."""
+    levels = [level for level in mutant.fault.levels if level.axis != "in place"]
     wanted = mutant.fault.operator.side == "included"
-    return any(f.flag == wanted and all(level.holds(f) for level in mutant.fault.levels) for f in facts)
+    return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
 def judge_right(made: Made) -> list[Cell]:

@@ -137,6 +137,8 @@ def _draw(found: list[Comparison], path: Path) -> None:
             style = {"color": colors(index), "marker": "o", "markersize": 4, "label": peer}
             axes.plot(*zip(*points, strict=True), **style) if points else None
     left.set_xscale("log")
+    left.set_title("float32 by global norm: one array", fontsize=10)
+    right.set_title("lists", fontsize=10)
     left.set_xlabel("elements of one array")
     left.set_ylabel("our time / the peer's (below 1: the reference is faster)")
     right.set_xticks(range(len(lists)), lists, rotation=35, ha="right")
@@ -149,6 +151,5 @@ def _draw(found: list[Comparison], path: Path) -> None:
         axes.grid(visible=True, which="major", linewidth=0.3)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    figure.suptitle("Clipping float32 by global norm", fontsize=11)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)

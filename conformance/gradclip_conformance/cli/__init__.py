@@ -22,7 +22,7 @@ from ..cases.patterns import did_you_mean
 __all__ = ["VERBS", "gradclip", "main"]
 
 #: The command of each verb is in the module of the same name, and is imported when it is needed.
-VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "expectations", "accuracy")
+VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "diff", "expectations", "accuracy")
 
 
 class LazyGroup(click.Group):

@@ -1,0 +1,101 @@
+"""The verb `gradclip diff`: say what changes between two frameworks, entry points, versions or runs."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from gradclip_reports.difference import Side, compare, draw, first_subjects
+from gradclip_reports.records import RecordError, Run, read_runs
+from gradclip_reports.statuses import SEVERITIES
+
+from ..cases.patterns import did_you_mean, matches
+from ..judge.model import StartError
+from ..run.plan import Selection
+from ..run.runner import RunRequest, run_adapter
+from .progress import progress_bar
+from .targets import TargetOptions, choose_targets, say_that_it_does_not_start, target_options
+
+__all__ = ["diff"]
+
+
+def _severities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    for name in names:
+        if name not in SEVERITIES:
+            msg = f"There is no severity {name!r}.{did_you_mean(name, SEVERITIES)}"
+            raise click.BadParameter(msg, context, parameter)
+    return names
+
+
+@click.command(short_help="Say what changes between two adapters or records.")
+@click.argument("first", metavar="A[:SUBJECT]")
+@click.argument("second", metavar="B[:SUBJECT]")
+@target_options
+@click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
+@click.option("--fail-on", default="", callback=_severities, help="Exit with 1 on such a difference: wrong,destroyed.")
+def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
+    """Compare two adapters or records, the severest difference first.
+
+    A and B are names of adapters, which are run now, or records that `gradclip check -o` wrote. Without SUBJECT, the
+    entry point of each operation that answers most is compared.
+
+    \b
+    gradclip diff torch tensorflow --venv
+    gradclip diff old.jsonl new.jsonl --fail-on destroyed,unclipped,wrong
+    """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
+    sides = [_side(text, options) for text in (first, second)]
+    if sides[0].name == sides[1].name:
+        sides = [
+            Side(f"{side.name} ({letter})", side.run, side.subjects) for side, letter in zip(sides, "AB", strict=True)
+        ]
+    compared = compare(sides[0], sides[1], options.dtypes)
+    width = max(60, shutil.get_terminal_size((80, 24)).columns)
+    click.echo(draw(compared, format_, width), nl=False)
+    sys.exit(1 if any(one.severity in fail_on for one in compared.differences) else 0)
+
+
+def _side(text: str, options: TargetOptions) -> Side:
+    """Return one side: read from a record, or asked now."""
+    path, wanted = _record(text)
+    if path is not None:
+        try:
+            run = read_runs(path)[-1]
+        except (RecordError, OSError) as error:
+            raise click.UsageError(str(error)) from error
+    else:
+        name, _, wanted = text.partition(":")
+        run = _run(name, options)
+    names = [subject["name"] for subject in run.header.subjects]
+    chosen = [name for name in names if matches(wanted, name)] if wanted else []
+    if wanted and not chosen:
+        msg = f"{run.header.adapter} has no entry point {wanted!r}.{did_you_mean(wanted, names)}"
+        raise click.UsageError(msg)
+    return Side(run.header.heading, run, first_subjects(run, chosen))
+
+
+def _record(text: str) -> tuple[Path | None, str]:
+    """Return the record that a text names, and the entry point after a colon."""
+    if Path(text).is_file():
+        return Path(text), ""
+    head, _, tail = text.partition(".jsonl")
+    suffix = ".gz" if tail.startswith(".gz") else ""
+    path = Path(f"{head}.jsonl{suffix}")
+    if "." in text and path.is_file():
+        return path, tail.removeprefix(suffix).removeprefix(":")
+    return None, ""
+
+
+def _run(name: str, options: TargetOptions) -> Run:
+    (target,) = choose_targets([name], options)
+    selection = Selection((options.operation,) if options.operation else (), (), options.dtypes)
+    try:
+        with progress_bar() as progress:
+            return run_adapter(RunRequest(target.name, target.connect, selection), io.StringIO(), progress)
+    except StartError as error:
+        say_that_it_does_not_start(target, error)
+        sys.exit(3)

@@ -1,0 +1,97 @@
+"""`gradclip diff` says in sentences what changes between two records, the severest difference first."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(gradclip, ["diff", *map(str, arguments)])
+
+
+def clip_right(grads: Any, *, clip_norm: float) -> Any:
+    norm = float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))
+    return [(g.astype(np.float64) * (clip_norm / norm if norm > clip_norm else 1.0)).astype(g.dtype) for g in grads]
+
+
+def never_clip(grads: Any, *, clip_norm: float) -> Any:
+    return list(grads)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the records of a right function and of one that never clips."""
+    folder = tmp_path_factory.mktemp("records")
+    selection = Selection(rules=("global-norm.scaled-above", "global-norm.single-tensor"), dtypes=("float32",))
+    functions: dict[str, Callable[..., Any]] = {"right": clip_right, "never": never_clip}
+    paths = {}
+    for name, function in functions.items():
+        adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
+        paths[name] = folder / f"{name}.jsonl"
+        stream = io.StringIO()
+        run_adapter(RunRequest(name, lambda adapter=adapter: InProcess(adapter), selection), stream)
+        paths[name].write_text(stream.getvalue(), encoding="utf-8")
+    return paths
+
+
+def test_difference_is_told_with_question_answers_and_example(records: dict[str, Path]) -> None:
+    result = run(records["right"], records["never"])
+
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "1. unclipped: What happens above the threshold?" in text
+    assert ": as the rule says" in text
+    assert ": gradients above the threshold come back unchanged" in text
+    assert "global-norm." in text
+    assert "The same in " in text
+    assert len(result.stdout.splitlines()) <= 40
+
+
+def test_record_is_the_same_as_itself(records: dict[str, Path]) -> None:
+    result = run(records["never"], records["never"], "--format", "json")
+
+    document = json.loads(result.stdout)
+    assert document["differences"] == []
+    assert document["same"] > 0
+    assert document["names"][0].endswith("(A)")
+
+
+@pytest.mark.parametrize(("severities", "code"), [("unclipped,wrong", 1), ("destroyed", 0), ("", 0)])
+def test_fail_on_chooses_the_exit_code(records: dict[str, Path], severities: str, code: int) -> None:
+    assert run(records["right"], records["never"], "--fail-on", severities).exit_code == code
+
+
+def test_dtype_that_nothing_has_leaves_nothing(records: dict[str, Path]) -> None:
+    result = run(records["right"], records["never"], "--dtype", "float64")
+
+    assert "The same in 0 cases." in result.stdout
+
+
+def test_markdown_tells_every_difference(records: dict[str, Path]) -> None:
+    result = run(records["right"], records["never"], "--format", "markdown")
+
+    assert result.stdout.startswith("### What happens above the threshold?")
+
+
+def test_wrong_words_are_refused(records: dict[str, Path]) -> None:
+    subject = run(f"{records['right']}:nobody", records["never"])
+    severity = run(records["right"], records["never"], "--fail-on", "terrible")
+    adapter = run("torhc", records["never"])
+
+    assert (subject.exit_code, severity.exit_code, adapter.exit_code) == (2, 2, 2)
+    assert "has no entry point 'nobody'" in subject.stderr
+    assert "There is no severity 'terrible'." in severity.stderr

@@ -32,8 +32,8 @@ JUDGE_ELEMENTS = (
     "sparse-sum",
 )
 
-#: Expectations of results that are no clipped gradients, such as those of a training of several steps.
-OTHER_RESULTS = ("update",)
+#: Expectations of results that are no clipped gradients: parameters after several steps, and derivatives.
+OTHER_RESULTS = ("update", "derivative")
 
 
 def also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:

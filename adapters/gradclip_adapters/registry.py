@@ -98,12 +98,12 @@ def resolve(
     """
     kind = kind_of(target)
     if kind == "file":
-        return _from_file(target)
+        return _load_file(target)
     if kind == "function":
-        function = _function_of(target)
+        function = _find_function(target)
         if isinstance(function, Adapter) or (inspect.isclass(function) and issubclass(function, Adapter)):
-            return _made(function, target)
-        return _plain(function, target, operation, dtypes, in_place, name)
+            return _make_adapter(function, target)
+        return _wrap_function(function, target, operation, dtypes, in_place, name)
     names = installed()
     if target not in names:
         message = (
@@ -113,7 +113,7 @@ def resolve(
         )
         raise BadTarget(message)
     module_name, _, attribute = names[target].partition(":")
-    return _made(getattr(_import(module_name, target), attribute), target)
+    return _make_adapter(getattr(_import(module_name, target), attribute), target)
 
 
 def _import(module_name: str, target: str) -> ModuleType:
@@ -127,10 +127,10 @@ def _import(module_name: str, target: str) -> ModuleType:
         raise MissingFramework(message) from error
 
 
-def _from_file(path: str) -> Adapter:
-    module = _module_of_file(path)
+def _load_file(path: str) -> Adapter:
+    module = _import_file(path)
     if hasattr(module, "adapter"):
-        return _made(module.adapter, path)
+        return _make_adapter(module.adapter, path)
     classes = [
         value
         for value in vars(module).values()
@@ -141,10 +141,10 @@ def _from_file(path: str) -> Adapter:
             path, len(classes)
         )
         raise BadTarget(message)
-    return _made(classes[0], path)
+    return _make_adapter(classes[0], path)
 
 
-def _module_of_file(path: str) -> ModuleType:
+def _import_file(path: str) -> ModuleType:
     """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
     if not Path(path).exists():
         message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
@@ -171,7 +171,7 @@ def _module_of_file(path: str) -> ModuleType:
     return module
 
 
-def _function_of(target: str) -> Any:
+def _find_function(target: str) -> Any:
     """Return the function that "module:function" or "file.py:function" names."""
     where, _, attribute = target.rpartition(":")
     if not where or not attribute:
@@ -181,7 +181,7 @@ def _function_of(target: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = _module_of_file(where) if where.endswith(".py") else importlib.import_module(where)
+        found: Any = _import_file(where) if where.endswith(".py") else importlib.import_module(where)
         for part in attribute.split("."):
             found = getattr(found, part)
     except AttributeError as error:
@@ -195,7 +195,7 @@ def _function_of(target: str) -> Any:
     return found
 
 
-def _plain(
+def _wrap_function(
     function: Any,
     target: str,
     operation: Optional[str],
@@ -222,7 +222,7 @@ def _plain(
         raise BadTarget(str(error)) from error
 
 
-def _made(found: Any, target: str) -> Adapter:
+def _make_adapter(found: Any, target: str) -> Adapter:
     try:
         adapter = found() if callable(found) and not isinstance(found, Adapter) else found
     except ImportError as error:

@@ -70,7 +70,7 @@ def parse_causes(text: str, file: str) -> Mapping[str, Cause]:
         if not isinstance(entry, dict):
             message = f"{where}: an entry must be a table"
             raise ValueError(message)
-        cause = _cause(entry, where)
+        cause = _read_cause(entry, where)
         if cause.id in causes:
             message = f"{where}, id: the cause {cause.id!r} appears twice"
             raise ValueError(message)
@@ -78,7 +78,7 @@ def parse_causes(text: str, file: str) -> Mapping[str, Cause]:
     return causes
 
 
-def _cause(entry: Mapping[str, Any], where: str) -> Cause:
+def _read_cause(entry: Mapping[str, Any], where: str) -> Cause:
     names = [field.name for field in fields(Cause)]
     where = f"{where} ({entry['id']})" if isinstance(entry.get("id"), str) else where
     for name in sorted(set(entry) ^ set(names)):

@@ -18,7 +18,7 @@ _STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error"
 
 def ctrf(runs: Sequence[Run]) -> str:
     """Return one report of all runs, one test a cell."""
-    tests = [_test(run, item) for run in runs for item in outcomes(run)]
+    tests = [_describe_test(run, item) for run in runs for item in outcomes(run)]
     counts = Counter(test["status"] for test in tests)
     times = [milliseconds(run) for run in runs]
     summary = {
@@ -29,7 +29,7 @@ def ctrf(runs: Sequence[Run]) -> str:
         "stop": max(start + duration for start, duration in times),
     }
     suite = {key: plain_line(value) for key, value in runs[0].header.suite.items()}
-    environment = {"extra": {"runs": [_environment(run) for run in runs]}}
+    environment = {"extra": {"runs": [_describe_environment(run) for run in runs]}}
     document = {
         "reportFormat": "CTRF",
         "specVersion": "1.0.0",
@@ -44,14 +44,14 @@ def ctrf(runs: Sequence[Run]) -> str:
     return json_text(document) + "\n"
 
 
-def _environment(run: Run) -> dict[str, Any]:
+def _describe_environment(run: Run) -> dict[str, Any]:
     environment = {plain_line(key): plain_line(value) for key, value in run.header.environment.items()}
     framework = {key: plain_line(value) for key, value in run.header.framework.items()}
     # What the suite knows itself comes last: an environment may hold any key.
     return {**environment, "adapter": plain_line(run.header.adapter), "framework": framework}
 
 
-def _test(run: Run, item: Outcome) -> dict[str, Any]:
+def _describe_test(run: Run, item: Outcome) -> dict[str, Any]:
     test: dict[str, Any] = {
         "name": plain(item.case),
         "status": _STATUS[item.outcome],

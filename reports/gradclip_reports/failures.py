@@ -62,30 +62,30 @@ def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
     severity = list(STATUSES)
     groups = []
     for run in runs:
-        told = [_together(run.header, cells) for cells in _by(_rule_subject_and_status, _spoiling(run)).values()]
-        same = _by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
-        merged = [_together(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
+        told = [_merge(run.header, cells) for cells in _group_by(_get_key, _select_spoiling(run)).values()]
+        same = _group_by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
+        merged = [_merge(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
         groups += sorted(merged, key=lambda group: severity.index(group.status))
     return groups
 
 
-def _spoiling(run: Run) -> list[Cell]:
+def _select_spoiling(run: Run) -> list[Cell]:
     return [cell for cell in run.cells if STATUSES[cell.status].spoils]
 
 
-def _rule_subject_and_status(cell: Cell) -> tuple[str, str, str]:
+def _get_key(cell: Cell) -> tuple[str, str, str]:
     return cell.rule, cell.subject, cell.status
 
 
-def _together(header: Header, cells: Sequence[Cell]) -> FailureGroup:
+def _merge(header: Header, cells: Sequence[Cell]) -> FailureGroup:
     return FailureGroup(header, tuple(cells))
 
 
-def _first_of_pair(pair: Sequence[str]) -> str:
+def _get_first(pair: Sequence[str]) -> str:
     return pair[0]
 
 
-def _by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
+def _group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
     """Return the items of each key, in the order in which the keys first occur."""
     found: dict[Key, list[Item]] = {}
     for item in items:
@@ -98,5 +98,5 @@ def not_run_groups(runs: Sequence[Run]) -> list[NotRun]:
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs
-        for subject, pairs in _by(_first_of_pair, run.footer.not_run).items()
+        for subject, pairs in _group_by(_get_first, run.footer.not_run).items()
     ]

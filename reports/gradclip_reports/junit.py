@@ -21,20 +21,20 @@ def junit(runs: Sequence[Run]) -> str:
     totals: Counter[str] = Counter()
     for run in runs:
         found = list(outcomes(run))
-        counts = _counts(found)
+        counts = _count_outcomes(found)
         totals += counts
-        root.append(_suite(run, found, counts))
+        root.append(_make_suite(run, found, counts))
     root.attrib.update({name: str(totals[name]) for name in ("tests", "failures", "errors", "skipped")})
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _counts(found: Sequence[Outcome]) -> Counter[str]:
+def _count_outcomes(found: Sequence[Outcome]) -> Counter[str]:
     by = Counter(item.outcome for item in found)
     return Counter(tests=len(found), failures=by["failed"], errors=by["error"], skipped=by["skipped"])
 
 
-def _suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementTree.Element:
+def _make_suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementTree.Element:
     header = run.header
     suite = ElementTree.Element("testsuite", name=plain(f"{header.adapter} {header.framework['version']}".rstrip()))
     suite.attrib.update({name: str(counts[name]) for name in ("tests", "failures", "errors", "skipped")})
@@ -44,11 +44,11 @@ def _suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementT
     versions = {named["name"]: named["version"] for named in (header.suite, header.framework)}
     for name, value in {**versions, **header.environment}.items():
         ElementTree.SubElement(properties, "property", name=plain(name), value=plain(value))
-    suite.extend(_test(run, item) for item in found)
+    suite.extend(_make_test(run, item) for item in found)
     return suite
 
 
-def _test(run: Run, item: Outcome) -> ElementTree.Element:
+def _make_test(run: Run, item: Outcome) -> ElementTree.Element:
     name = f"{plain(run.header.adapter)}.{plain(item.subject)}"
     test = ElementTree.Element("testcase", classname=name, name=plain(item.case), time=f"{item.seconds:.3f}")
     if item.outcome in _TAGS:

@@ -25,39 +25,39 @@ _DETAIL_LENGTH = 4000
 def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
     """Return versions and date of each run, the matrix, its legend and, unless told otherwise, the failures."""
     matrix = matrix_of(runs)
-    blocks = [_runs(runs)]
+    blocks = [_format_runs(runs)]
     blocks += [line for run in runs for line in _findings(run)] if failures else []
-    blocks += [_key(matrix)] if len(runs) == 1 else []
-    blocks += [_table(table) for table in matrix.tables]
-    blocks.append(_legend(matrix))
-    blocks += _failures(runs) if failures else []
+    blocks += [_format_key(matrix)] if len(runs) == 1 else []
+    blocks += [_format_table(table) for table in matrix.tables]
+    blocks.append(_format_legend(matrix))
+    blocks += _format_failures(runs) if failures else []
     return "\n\n".join(blocks) + "\n"
 
 
-def _counts(tally: Tally) -> str:
+def _format_counts(tally: Tally) -> str:
     return " ".join(f"{STATUSES[name].emoji}&nbsp;{count}" for name, count in tally.counts.items())
 
 
-def _runs(runs: Sequence[Run]) -> str:
+def _format_runs(runs: Sequence[Run]) -> str:
     rows = [["adapter", "framework", "Python", "platform", "date (UTC)", "suite", "passed", "all cells"]]
     for run in runs:
         header, tally = run.header, matrix_of([run]).tally
         facts = [header.adapter, header.heading]
         facts += [header.environment["python"], header.environment["platform"], header.started[:10]]
         facts += [header.suite["version"], f"{tally.passed} of {tally.total}"]
-        rows.append([*map(escape_markdown, facts), _counts(tally)])
+        rows.append([*map(escape_markdown, facts), _format_counts(tally)])
     return markdown_table(rows)
 
 
-def _key(matrix: Matrix) -> str:
+def _format_key(matrix: Matrix) -> str:
     rows = [["", "subject", "passed", "all cells"]]
     for column in matrix.columns:
         passed = f"{column.tally.passed} of {column.tally.total}"
-        rows.append([str(column.number), code(column.name, in_table=True), passed, _counts(column.tally)])
+        rows.append([str(column.number), code(column.name, in_table=True), passed, _format_counts(column.tally)])
     return markdown_table(rows)
 
 
-def _table(table: Table) -> str:
+def _format_table(table: Table) -> str:
     versioned = any(column.version for column in table.columns)
     heads = [
         f"{escape_markdown(column.name)} {escape_markdown(column.version)}".rstrip()
@@ -70,14 +70,14 @@ def _table(table: Table) -> str:
         if section.theme:
             rows.append([f"**{escape_markdown(section.theme)}**", *[""] * (len(heads) + 1)])
         for row in section.rows:
-            places = ["" if tally is None else _counts(tally) for tally in row.tallies]
+            places = ["" if tally is None else _format_counts(tally) for tally in row.tallies]
             rows.append([escape_markdown(row.label), row.level, *places])
     count = sum(len(section.rows) for section in table.sections)
     title = f"<summary>{code_in_html(table.operation)}: {count} rules</summary>"
     return f"<details open>{title}\n\n{markdown_table(rows)}\n\n</details>"
 
 
-def _legend(matrix: Matrix) -> str:
+def _format_legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
     signs = [f"{status.emoji} {status.value}: {matrix.meaning_of(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
@@ -95,11 +95,11 @@ def _findings(run: Run) -> Iterator[str]:
         yield f"{len(run.findings) - _FAILURES} more findings."
 
 
-def _failures(runs: Sequence[Run]) -> Iterator[str]:
+def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
     groups = failure_groups(runs)
     if groups:
         yield "### Not as expected"
-    yield from (_failure(group) for group in groups[:_FAILURES])
+    yield from (_format_failure(group) for group in groups[:_FAILURES])
     if groups[_FAILURES:]:
         yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."
     for group in not_run_groups(runs):
@@ -108,7 +108,7 @@ def _failures(runs: Sequence[Run]) -> Iterator[str]:
         yield f"{sign} **{cells(group.total)} did not run** of {code(group.subject)}: {rules}."
 
 
-def _failure(group: FailureGroup) -> str:
+def _format_failure(group: FailureGroup) -> str:
     cell, header = group.first, group.header
     where = ", ".join(f"{code(name)} ({count})" for name, count in group.subjects.items())
     values = {"case": cell.case, "input": cell.input, "expected": cell.expected, "observed": cell.observed}

@@ -126,8 +126,8 @@ def matrix_of(runs: Sequence[Run]) -> Matrix:
     Operations, themes and rules stand in the order in which the records first name them. In a matrix of one run, a
     table has the columns of its operation only.
     """
-    names = _column_names(runs)
-    entries = [entry for number, run in enumerate(runs) for entry in _entries(run, number, len(runs) == 1)]
+    names = _name_columns(runs)
+    entries = [entry for number, run in enumerate(runs) for entry in _list_entries(run, number, len(runs) == 1)]
     statuses: dict[int, list[str]] = {}
     for entry in entries:
         statuses.setdefault(entry.column, []).append(entry.status)
@@ -139,20 +139,20 @@ def matrix_of(runs: Sequence[Run]) -> Matrix:
         mine = [entry for entry in entries if entry.operation == operation]
         present = {entry.column for entry in mine}
         shown = tuple(column for column in columns if len(runs) > 1 or column.number - 1 in present)
-        tables.append(Table(operation, shown, tuple(_sections(mine, shown))))
+        tables.append(Table(operation, shown, tuple(_build_sections(mine, shown))))
     tally = Tally(entry.status for entry in entries)
     is_as_expected = not tally.spoiled and all(run.is_judged for run in runs)
     lacks = Counter(cell.lacks for run in runs for cell in run.cells)
     return Matrix(columns, tuple(tables), tally, is_as_expected, {name: lacks[name] for name in LACKS if name in lacks})
 
 
-def _column_names(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def _name_columns(runs: Sequence[Run]) -> list[tuple[str, str]]:
     if len(runs) == 1:
         return [(subject["name"], "") for subject in runs[0].header.subjects]
     return [(run.header.adapter, run.header.framework["version"]) for run in runs]
 
 
-def _entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
+def _list_entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
     places = {subject["name"]: place for place, subject in enumerate(run.header.subjects)}
     operations = {subject["name"]: subject["operation"] for subject in run.header.subjects}
     known = {cell.rule: cell for cell in run.cells}
@@ -165,17 +165,17 @@ def _entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
         yield _Entry(places[subject] if by_subject else number, operations[subject], theme, rule, level, NOT_RUN)
 
 
-def _sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Iterator[Section]:
+def _build_sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Iterator[Section]:
     rows: dict[str, list[_Entry]] = {}
     for entry in entries:
         rows.setdefault(entry.rule, []).append(entry)
     themes = {rule: next((entry.theme for entry in mine if entry.theme), "") for rule, mine in rows.items()}
     order = {theme: place for place, theme in enumerate(dict.fromkeys(themes.values()))}
     for theme, rules in groupby(sorted(rows, key=lambda rule: order[themes[rule]]), key=themes.__getitem__):
-        yield Section(theme, tuple(_row(rule, rows[rule], columns) for rule in rules))
+        yield Section(theme, tuple(_build_row(rule, rows[rule], columns) for rule in rules))
 
 
-def _row(rule: str, entries: Sequence[_Entry], columns: Sequence[Column]) -> Row:
+def _build_row(rule: str, entries: Sequence[_Entry], columns: Sequence[Column]) -> Row:
     statuses: dict[int, list[str]] = {}
     for entry in entries:
         statuses.setdefault(entry.column + 1, []).append(entry.status)

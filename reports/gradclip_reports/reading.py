@@ -135,12 +135,12 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        got = _shortened(repr(kind))
+        got = _shorten(repr(kind))
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
-    problems = [f"{error.json_path}: {_shortened(error.message)}" for error in _validator(kind).iter_errors(members)]
-    problems = problems or list(_faults(kind, members))
+    problems = [f"{error.json_path}: {_shorten(error.message)}" for error in _load_validator(kind).iter_errors(members)]
+    problems = problems or list(_find_faults(kind, members))
     if problems:
         place.refuse(f"the {kind} violates its schema: {'; '.join(problems[:5])}")
     return kinds[kind].from_json(members)
@@ -153,7 +153,7 @@ def _refuse_other_schema(schema: Any, place: Place) -> None:
         place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
 
 
-def _faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
+def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
     """Yield what a JSON Schema cannot say: times that exist, numbers in range, each subject once."""
     if kind == "cell" and not members["seconds"] <= _SECONDS:
         yield f"$.seconds: {members['seconds']} seconds are more than a century"
@@ -170,10 +170,10 @@ def _faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
         for norm_type in subject["norm_types"]:
             number = _parse_hex(norm_type)
             if number is None or not number > 0:
-                yield f"$.subjects: {_shortened(repr(norm_type))} is no order of a norm"
+                yield f"$.subjects: {_shorten(repr(norm_type))} is no order of a norm"
         for value in (subject["formula"] or {}).values():
             if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
-                yield f"$.subjects: {_shortened(repr(value))} is no number of a formula"
+                yield f"$.subjects: {_shorten(repr(value))} is no number of a formula"
 
 
 def _parse_hex(text: Any) -> float | None:
@@ -184,12 +184,12 @@ def _parse_hex(text: Any) -> float | None:
         return None
 
 
-def _shortened(text: str, length: int = 200) -> str:
+def _shorten(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
 @functools.cache
-def _validator(kind: str) -> jsonschema.Draft202012Validator:
+def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
     try:
         import jsonschema
     except ModuleNotFoundError as error:
@@ -202,14 +202,14 @@ def _validator(kind: str) -> jsonschema.Draft202012Validator:
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
     """Refuse a run whose parts contradict each other."""
     header, footer = run.header, run.footer
-    for problem in (*_contradictions(header, list(run.cells), footer), *_wrong_findings(run)):
+    for problem in (*_find_contradictions(header, list(run.cells), footer), *_wrong_findings(run)):
         place.refuse(f"the run of {header.adapter!r} {problem}")
     if footer.incomplete and not allow_incomplete:
         missing = footer.planned - footer.finished
         place.refuse(f"the run of {header.adapter!r} was broken off: {missing} of {footer.planned} cells did not run")
 
 
-def _contradictions(header: Header, cells: list[Cell], footer: Footer) -> Iterator[str]:
+def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> Iterator[str]:
     operations = {subject["name"]: subject["operation"] for subject in header.subjects}
     for cell in cells:
         if operations.get(cell.subject) != cell.operation:
@@ -243,10 +243,10 @@ def _wrong_findings(run: Run) -> Iterator[str]:
         for pair in named:
             if pair not in statuses or pair in explained:
                 what = "explains a second time" if pair in explained else "does not have"
-                yield f"has a finding {_shortened(finding.cause)!r} of the cell {' '.join(pair)}, which it {what}"
+                yield f"has a finding {_shorten(finding.cause)!r} of the cell {' '.join(pair)}, which it {what}"
             explained.add(pair)
         counts = Counter(statuses.get(pair, "") for pair in named)
         if dict(counts) != dict(finding.statuses) or Counter(case.partition("/")[0] for _, case in named) != Counter(
             dict(finding.rules)
         ):
-            yield f"has a finding {_shortened(finding.cause)!r} whose counts disagree with its cells"
+            yield f"has a finding {_shorten(finding.cause)!r} whose counts disagree with its cells"

@@ -14,7 +14,7 @@ from .summary import summary
 __all__ = ["FORMATS", "render"]
 
 
-def _terminal(runs: Sequence[Run]) -> str:
+def _render_terminal(runs: Sequence[Run]) -> str:
     # Here, not above: rich is in the extra `check`, and the other forms do without.
     from .terminal import terminal
 
@@ -22,7 +22,7 @@ def _terminal(runs: Sequence[Run]) -> str:
 
 
 _RENDERERS: Mapping[str, Callable[[Sequence[Run]], str]] = {
-    "terminal": _terminal,
+    "terminal": _render_terminal,
     "json": summary,
     "markdown": markdown,
     "junit": junit,

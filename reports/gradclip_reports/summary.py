@@ -33,7 +33,7 @@ def summary(runs: Sequence[Run]) -> str:
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns
         ],
-        "rules": [rule for table in matrix.tables for rule in _rules(table)],
+        "rules": [rule for table in matrix.tables for rule in _summarize_rules(table)],
         "findings": [
             {"run": number, **finding.to_json()} for number, run in enumerate(runs) for finding in run.findings
         ],
@@ -57,10 +57,10 @@ def _run(run: Run) -> dict[str, Any]:
     return {**run.header.to_json(), **{name: footer[name] for name in ("planned", "finished", "incomplete", "not_run")}}
 
 
-def _rules(table: Table) -> Iterator[dict[str, Any]]:
+def _summarize_rules(table: Table) -> Iterator[dict[str, Any]]:
     for section in table.sections:
         for row in section.rows:
-            counts = [_counts(tally) for tally in row.tallies]
+            counts = [_count_statuses(tally) for tally in row.tallies]
             columns = [column.number - 1 for column in table.columns]
             yield {
                 "rule": row.rule,
@@ -75,5 +75,5 @@ def _rules(table: Table) -> Iterator[dict[str, Any]]:
             }
 
 
-def _counts(tally: Tally | None) -> dict[str, int] | None:
+def _count_statuses(tally: Tally | None) -> dict[str, int] | None:
     return None if tally is None else dict(tally.counts)

@@ -47,30 +47,30 @@ def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> Render
     """Return the report as something that rich prints: key, matrix, legend, failures, verdict."""
     matrix = matrix_of(runs)
     groups = failure_groups(runs)
-    blocks: list[RenderableType] = [_key(matrix, runs)]
-    blocks += [grid for table in matrix.tables for grid in _grids(table, width)]
-    blocks.append(_legend(matrix))
-    blocks += [_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
-    blocks += [_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
-    blocks += [_not_run(group) for group in not_run_groups(runs)]
-    return Group(*(part for block in blocks for part in (block, Text())), *_verdict(runs, matrix, groups, record))
+    blocks: list[RenderableType] = [_draw_key(matrix, runs)]
+    blocks += [grid for table in matrix.tables for grid in _draw_grids(table, width)]
+    blocks.append(_draw_legend(matrix))
+    blocks += [_draw_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
+    blocks += [_list_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
+    blocks += [_draw_not_run(group) for group in not_run_groups(runs)]
+    return Group(*(part for block in blocks for part in (block, Text())), *_draw_verdict(runs, matrix, groups, record))
 
 
-def _about(header: Header) -> tuple[str, str]:
+def _describe_run(header: Header) -> tuple[str, str]:
     """Return the framework, and where and when it was checked."""
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
     return plain(header.heading), plain(where)
 
 
-def _columns() -> Grid:
+def _make_grid() -> Grid:
     """Return a table whose columns are one space apart, with a line below its head."""
     return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
 
 
-def _key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
+def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
     """Return the table of what each number stands for, with the counts of its statuses."""
     shown = list(matrix.tally.counts)
-    grid = _columns()
+    grid = _make_grid()
     grid.show_footer = True
     grid.add_column("", justify="right")
     grid.add_column("subject" if len(runs) == 1 else "adapter", "all", overflow="fold")
@@ -82,13 +82,13 @@ def _key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
     for column in matrix.columns:
         label = Text(plain(column.name))
         if len(runs) > 1:
-            framework, where = _about(runs[column.number - 1].header)
+            framework, where = _describe_run(runs[column.number - 1].header)
             label = Text.assemble((framework, "bold"), "\n", (where, "dim"))
         counts = [_count(column.tally, name) for name in shown]
         grid.add_row(str(column.number), label, str(column.tally.total), *counts)
     if len(runs) > 1:
         return grid
-    framework, where = _about(runs[0].header)
+    framework, where = _describe_run(runs[0].header)
     return Group(Text.assemble((framework, "bold"), "  ", (where, "dim")), Text(), grid)
 
 
@@ -96,11 +96,11 @@ def _count(tally: Tally, name: str) -> Text:
     return Text(str(tally.counts[name]), STATUSES[name].style) if name in tally.counts else Text()
 
 
-def _grids(table: Table, width: int) -> Iterator[Grid]:
+def _draw_grids(table: Table, width: int) -> Iterator[Grid]:
     """Yield the table of one operation in the fullest form that fits; in halves where none does."""
     console = Console(width=10_000, height=_HEIGHT)
     for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
-        grid = _grid(table, names, detail)
+        grid = _draw_grid(table, names, detail)
         if Measurement.get(console, console.options, grid).maximum <= width:
             yield grid
             return
@@ -108,32 +108,32 @@ def _grids(table: Table, width: int) -> Iterator[Grid]:
         yield grid
         return
     middle = len(table.columns) // 2
-    yield from _grids(table.part(0, middle), width)
-    yield from _grids(table.part(middle, len(table.columns)), width)
+    yield from _draw_grids(table.part(0, middle), width)
+    yield from _draw_grids(table.part(middle, len(table.columns)), width)
 
 
-def _grid(table: Table, names: bool, detail: int) -> Grid:
-    grid = _columns()
+def _draw_grid(table: Table, names: bool, detail: int) -> Grid:
+    grid = _make_grid()
     grid.add_column(Text(table.operation, "bold"), no_wrap=True)
     grid.add_column("", no_wrap=True, style="dim")
     for column in table.columns:
-        grid.add_column(_heading(column) if names else str(column.number), no_wrap=True)
+        grid.add_column(_draw_heading(column) if names else str(column.number), no_wrap=True)
     for section in table.sections:
         if section.theme:
             grid.add_row(Text(plain(section.theme), "italic"))
         indent = " " if section.theme else ""
         for row in section.rows:
-            places = [Text() if tally is None else _cell(tally, detail) for tally in row.tallies]
+            places = [Text() if tally is None else _draw_cell(tally, detail) for tally in row.tallies]
             level = row.level if row.level != "unspecified" else ""
             grid.add_row(Text(indent + plain(row.label)), level, *places)
     return grid
 
 
-def _heading(column: Column) -> Text:
+def _draw_heading(column: Column) -> Text:
     return Text(f"{plain(column.name)}\n{plain(column.version)}".rstrip())
 
 
-def _cell(tally: Tally, detail: int) -> Text:
+def _draw_cell(tally: Tally, detail: int) -> Text:
     """Return the statuses of a place: all with counts (3), the worst with its count (2), or its sign alone (1)."""
     if detail == 1:
         return Text(tally.worst.glyph, tally.worst.style)
@@ -141,7 +141,7 @@ def _cell(tally: Tally, detail: int) -> Text:
     return Text(" ").join(Text(f"{STATUSES[name].glyph}{count}", STATUSES[name].style) for name, count in shown)
 
 
-def _legend(matrix: Matrix) -> RenderableType:
+def _draw_legend(matrix: Matrix) -> RenderableType:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name in matrix.tally.counts:
         status = STATUSES[name]
@@ -151,25 +151,25 @@ def _legend(matrix: Matrix) -> RenderableType:
     return Group(grid, Text(how, "dim"))
 
 
-def _failure(group: FailureGroup, several: bool) -> Group:
+def _draw_failure(group: FailureGroup, several: bool) -> Group:
     """Return the first cell in full, and how many more are like it."""
     cell = group.first
-    head = _signed(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
+    head = _add_sign(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
     if several:
-        head.append(f"  {_about(group.header)[0]}", "not bold")
-    subjects = "\n".join(f"{name}{_times(count)}" for name, count in group.subjects.items())
+        head.append(f"  {_describe_run(group.header)[0]}", "not bold")
+    subjects = "\n".join(f"{name}{_format_times(count)}" for name, count in group.subjects.items())
     text = Text(plain(f"{subjects}\n{shortened(cell.detail, _DETAIL_LENGTH)}"), overflow="fold")
     grid = Grid.grid(padding=(0, 2, 0, 0))
-    for name, value in _facts(group):
+    for name, value in _list_facts(group):
         grid.add_row(Text(name, "dim"), Text(plain(value), overflow="fold"))
     return Group(head, Padding(text, (0, 0, 0, 2)), Padding(grid, (0, 0, 0, 4)))
 
 
-def _times(count: int) -> str:
+def _format_times(count: int) -> str:
     return f" ({cells(count)})" if count > 1 else ""
 
 
-def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
+def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     cell = group.first
     yield "case", cell.case
     for name, value in (("input", cell.input), ("expected", cell.expected), ("observed", cell.observed)):
@@ -182,33 +182,33 @@ def _facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     if cell.url is not None:
         yield "see", shortened(cell.url, _VALUE_LENGTH)
     if len(group.cells) > 1:
-        yield "in all", f"{_how_many(group)}; the first is shown"
+        yield "in all", f"{_count_more(group)}; the first is shown"
 
 
-def _signed(status: Status) -> Text:
+def _add_sign(status: Status) -> Text:
     return Text(f"{status.glyph} {status.value}", status.style)
 
 
-def _how_many(group: FailureGroup) -> str:
+def _count_more(group: FailureGroup) -> str:
     return f"{len(group.cells)} {group.status.value}"
 
 
-def _failures_in_short(groups: Sequence[FailureGroup]) -> Text:
+def _list_failures_in_short(groups: Sequence[FailureGroup]) -> Text:
     text = Text(f"{len(groups)} more, in short:", "bold")
     for group in groups:
         text.append("\n").append(group.status.glyph, group.status.style)
-        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_how_many(group)})"), "not bold")
+        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_more(group)})"), "not bold")
     return text
 
 
-def _not_run(group: NotRun) -> Text:
+def _draw_not_run(group: NotRun) -> Text:
     status = STATUSES[NOT_RUN]
     text = Text(f"{status.glyph} did not run: {cells(group.total)} of {plain(group.subject)}", status.style)
-    rules = ", ".join(f"{rule}{_times(count)}" for rule, count in group.rules.items())
+    rules = ", ".join(f"{rule}{_format_times(count)}" for rule, count in group.rules.items())
     return text.append("\n  " + plain(rules), "not bold default")
 
 
-def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
+def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
     tally = matrix.tally
     told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
     if told_elsewhere or {"deviation", "documented", "declared"} & tally.counts.keys():
@@ -217,7 +217,7 @@ def _verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup]
         yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)
     for run in runs:
         if run.cells and not run.is_judged:
-            framework = _about(run.header)[0]
+            framework = _describe_run(run.header)[0]
             yield Text(f"Nothing was judged of {framework}: no cell is both supported and specified.", "bold")
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")

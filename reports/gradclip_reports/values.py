@@ -73,20 +73,18 @@ def readable(value: Any) -> str:
     same float64 where there is none. An array (an object with members "dtype" and "shape") stands as
     `float32[2] [3.0, 4.0]`.
     """
-    return _readable(value, "float64")
+    return _show(value, "float64")
 
 
-def _readable(value: Any, dtype: str) -> str:
+def _show(value: Any, dtype: str) -> str:
     if isinstance(value, str):
-        return _decimal(value, dtype) if _is_hex_float(value) else plain_line(value)
+        return _format_decimal(value, dtype) if _is_hex_float(value) else plain_line(value)
     if _is_array(value):
-        return _array(value)
+        return _format_array(value)
     if isinstance(value, Mapping) and list(value) == ["array"]:
-        return _readable(value["array"], dtype)
+        return _show(value["array"], dtype)
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{plain_line(str(name))}: {_readable(item, dtype)}" for name, item in value.items()) + "}"
-        )
+        return "{" + ", ".join(f"{plain_line(str(name))}: {_show(item, dtype)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return _list(value, len(value), dtype)
     return json.dumps(value)
@@ -113,24 +111,24 @@ def _is_array(value: Any) -> bool:
     return isinstance(values, list) and isinstance(value.get("elements", len(values)), int)
 
 
-def _array(array: Mapping[str, Any]) -> str:
+def _format_array(array: Mapping[str, Any]) -> str:
     values = array.get("values", ())
     listed = _list(values, array.get("elements", len(values)), array["dtype"])
     shape = (
         json.dumps(array["shape"])
         if all(type(length) is int for length in array["shape"])
-        else _readable(array["shape"], "")
+        else _show(array["shape"], "")
     )
     others = {name: item for name, item in array.items() if name not in ("dtype", "shape", "values", "elements")}
     return " ".join([f"{plain_line(array['dtype'])}{shape}", listed, *([readable(others)] if others else [])])
 
 
 def _list(values: Sequence[Any], total: int, dtype: str) -> str:
-    items = [_readable(item, dtype) for item in values[:_ITEMS]]
+    items = [_show(item, dtype) for item in values[:_ITEMS]]
     return "[" + ", ".join(items + ([f"... {total} in all"] if total > len(items) else [])) + "]"
 
 
-def _decimal(hexadecimal: str, dtype: str) -> str:
+def _format_decimal(hexadecimal: str, dtype: str) -> str:
     number = float.fromhex(hexadecimal)
     if dtype not in _NARROW:
         return repr(number)

@@ -18,7 +18,7 @@ __all__ = ["RunWriter"]
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _hold_interrupts() -> Iterator[None]:
     """Put off Ctrl-C until the block has ended: a line is written and counted, or neither."""
     previous = signal.getsignal(signal.SIGINT)
     # Only the main thread may set handlers, and only the main thread is interrupted.
@@ -99,7 +99,7 @@ class RunWriter:
         for problem in self._problems(cell, pair):
             message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
             raise RecordError(message)
-        with _interrupts_held():
+        with _hold_interrupts():
             self._waiting[pair] = cell
             while self._written < len(self._order) and self._order[self._written] in self._waiting:
                 self._write_line(self._waiting.pop(self._order[self._written]))
@@ -155,7 +155,7 @@ class RunWriter:
             incomplete=bool(not_run),
             not_run=not_run,
         )
-        with _interrupts_held():
+        with _hold_interrupts():
             for cell in self.sort(self._waiting.values()):
                 self._write_line(cell)
             self._waiting.clear()

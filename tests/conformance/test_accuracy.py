@@ -71,7 +71,7 @@ def test_pieces_hold_every_number(dtype: str) -> None:
         bits = np.arange(2**16, dtype=np.uint64)
     data = bits.astype(DTYPES[dtype]).tobytes()
     with np.errstate(invalid="ignore"):  # a signalling NaN among the bits
-        pieces = np.concatenate(list(exact_arrays._pieces(data, dtype)))
+        pieces = np.concatenate(list(exact_arrays._cut(data, dtype)))
 
     np.testing.assert_array_equal(pieces, to_doubles(data, dtype))
 
@@ -83,7 +83,7 @@ def test_error_of_elements_equals_the_judges(dtype: str) -> None:
     arrays += [draw_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
         expected = ExpectedArray(decode(array.data, dtype), 1, 7)
-        got = accuracy._packed(to_doubles(array.data, dtype) * float(other), dtype)
+        got = accuracy._pack_values(to_doubles(array.data, dtype) * float(other), dtype)
         found, place = largest_distance(got.data, expected, dtype)
 
         assert place >= 0

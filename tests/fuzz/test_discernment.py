@@ -70,7 +70,7 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "greetings": [(wire, "check_subjects", tuple)],
     "calls": [(host, "answer", answer_without_care)],
     "records": [
-        (reading, "_validator", lambda kind: NoSchema()),
+        (reading, "_load_validator", lambda kind: NoSchema()),
         (targets, "plain", keep),
         (terminal, "plain", keep),
         (markup, "plain_line", keep),

@@ -389,7 +389,7 @@ class TestDamaged:
     ) -> None:
         from gradclip_reports import reading
 
-        reading._validator.cache_clear()
+        reading._load_validator.cache_clear()
         monkeypatch.setitem(sys.modules, "jsonschema", None)
         with pytest.raises(ModuleNotFoundError, match=r"install gradclip-spec\[check\]"):
             read_runs(write_record(write_text(record)))

@@ -64,20 +64,20 @@ class Row:
 
 def normal(size: int, dtype: str, seed: int) -> Array:
     """Return standard normal numbers, rounded to the dtype."""
-    return _packed(np.random.default_rng(seed).standard_normal(size), dtype)
+    return _pack_values(np.random.default_rng(seed).standard_normal(size), dtype)
 
 
 def swamped(size: int, dtype: str, seed: int) -> Array:
     """Return a one and many small numbers: in the dtype, a sum of 1 plus the square of one of them is 1."""
     values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
     values[seed % size] = 1.0
-    return _packed(values, dtype)
+    return _pack_values(values, dtype)
 
 
 INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": normal, "swamped": swamped}
 
 
-def _packed(values: Doubles, dtype: str) -> Array:
+def _pack_values(values: Doubles, dtype: str) -> Array:
     return Array(dtype, values.shape, round_all(values, dtype))
 
 
@@ -93,21 +93,21 @@ def measure_accuracy(
     norm: tuple[float, str] | None = None
     elements, spread = (-1.0, ""), 0.0
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
-        array, exact = _input(name, size, dtype, seed)
-        factor = coefficient(exact, THRESHOLD, _formula(subject, claims))
+        array, exact = _make_input(name, size, dtype, seed)
+        factor = coefficient(exact, THRESHOLD, _find_formula(subject, claims))
         first: tuple[Array, Array | None] | None = None
-        for arrangement in _arrangements(subject.operation, size):
+        for arrangement in _list_arrangements(subject.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
-            answer = connection.ask(_call(subject, _arranged(array, arrangement)), LIMIT)
+            answer = connection.ask(_call(subject, _arrange(array, arrangement)), LIMIT)
             if not isinstance(answer, Replied):
-                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_said(answer)}"[:300])
-            joined = _joined(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
-            elements = _worse(elements, (largest_error(array, joined, factor), label))
+                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_explain(answer)}"[:300])
+            joined = _join_results(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
+            elements = _keep_worse(elements, (largest_error(array, joined, factor), label))
             if answer.reply.norm is not None:
                 distance = norm_distance(answer.reply.norm, exact.middle, dtype)
-                norm = _worse(norm or (-1.0, ""), (distance, label))
+                norm = _keep_worse(norm or (-1.0, ""), (distance, label))
             first = first or (joined, answer.reply.norm)
-            norms_apart = _norms_apart(first[1], answer.reply.norm, dtype)
+            norms_apart = _measure_norms(first[1], answer.reply.norm, dtype)
             spread = max(spread, largest_gap(first[0], joined, dtype), norms_apart)
     norm_ulp, norm_input = norm or (None, "")
     return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
@@ -116,17 +116,17 @@ def measure_accuracy(
 def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
     """Return the gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
     name, seed, arrangement = worst.split(", ")
-    return _arranged(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
+    return _arrange(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
 
 
 # Every subject gets the same inputs. Those of all sizes and dtypes take some 400 MB.
 @lru_cache(maxsize=256)
-def _input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
+def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
     return array, exact_norm(array)
 
 
-def _said(answer: Answer) -> str:
+def _explain(answer: Answer) -> str:
     """Return the reason why a subject gave no results."""
     match answer:
         case Raised(kind, text):
@@ -138,18 +138,18 @@ def _said(answer: Answer) -> str:
     return str(answer)
 
 
-def _worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:
+def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:
     return found if found[0] > known[0] else known
 
 
-def _formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
+def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
     """Return the formula of the subject's documentation, or the neutral one: its errors are measured from that."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
     formulas = [claim.formula for claim in claims_for(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
 
 
-def _norms_apart(first: Array | None, second: Array | None, dtype: str) -> float:
+def _measure_norms(first: Array | None, second: Array | None, dtype: str) -> float:
     if first is None or second is None:
         return 0.0
     value = norm_value(first)
@@ -167,26 +167,26 @@ ARRANGEMENTS = {
 }
 
 
-def _arrangements(operation: str, size: int) -> list[str]:
+def _list_arrangements(operation: str, size: int) -> list[str]:
     """Return the arrangements that do not change the exact results: only tensors that share a norm may be split."""
     names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
     return names if size < LARGE else [names[0], names[-1]]
 
 
-def _arranged(array: Array, arrangement: str) -> list[Array]:
+def _arrange(array: Array, arrangement: str) -> list[Array]:
     count, step = ARRANGEMENTS[arrangement]
-    return [_of_bits(part, array.dtype) for part in np.array_split(array.bits()[::step], count)]
+    return [_make_array(part, array.dtype) for part in np.array_split(array.bits()[::step], count)]
 
 
-def _of_bits(bits: npt.NDArray[Any], dtype: str) -> Array:
+def _make_array(bits: npt.NDArray[Any], dtype: str) -> Array:
     return Array(dtype, bits.shape, np.ascontiguousarray(bits).tobytes())
 
 
-def _joined(results: Sequence[Array | None], step: int) -> Array:
+def _join_results(results: Sequence[Array | None], step: int) -> Array:
     held = [array for array in results if array is not None]
     dtype = held[0].dtype
     bits = np.concatenate([np.frombuffer(array.data, dtype=DTYPES[dtype]) for array in held])
-    return _of_bits(bits[::step], dtype)
+    return _make_array(bits[::step], dtype)
 
 
 def _call(subject: Subject, pieces: Sequence[Array]) -> Call:

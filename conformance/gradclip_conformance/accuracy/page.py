@@ -50,11 +50,11 @@ def page(made: Mapping[str, Any]) -> str:
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
         blocks.append(f"## {framework['framework']} {framework['version']}".rstrip())
-        blocks.append(f"{_escaped(environment)}." if environment else "")
-        for names, rows in _alike(framework["rows"]):
+        blocks.append(f"{_escape(environment)}." if environment else "")
+        for names, rows in _group_equal_rows(framework["rows"]):
             blocks.append("\n".join(f"- `{name}`" for name in names))
-            lines = [_line(HEAD), "|---|" + "---:|" * 4 + "---|"]
-            blocks.append("\n".join([*lines, *(_line(_cells(row)) for row in rows)]))
+            lines = [_format_line(HEAD), "|---|" + "---:|" * 4 + "---|"]
+            blocks.append("\n".join([*lines, *(_format_line(_format_cells(row)) for row in rows)]))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -75,7 +75,7 @@ the dtype:
 `gradclip_conformance.accuracy.measure.rebuilt("normal, seed 1, ten tensors", 1000, "float32")`."""
 
 
-def _alike(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
+def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
     """Yield groups of subjects with the same numbers: their names, and the rows of one of them."""
     found: dict[tuple[Any, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
@@ -85,8 +85,8 @@ def _alike(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[
     yield from found.values()
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["dtype"], f"{row['size']:,}", *numbers(row), _escaped(worst_input(row)))
+def _format_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (row["dtype"], f"{row['size']:,}", *numbers(row), _escape(worst_input(row)))
 
 
 def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -107,9 +107,9 @@ def worst_input(row: Mapping[str, Any]) -> str:
     return f"norm: {row['norm_input']}; elements: {row['elements_input']}"
 
 
-def _line(cells: Iterable[str]) -> str:
+def _format_line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", " ".join(text.split()))

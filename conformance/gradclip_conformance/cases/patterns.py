@@ -18,7 +18,7 @@ LISTED = 20
 
 def matches(pattern: str, name: str) -> bool:
     """Return whether a pattern matches the whole of a name."""
-    return _compile(pattern).fullmatch(name) is not None
+    return _compile_pattern(pattern).fullmatch(name) is not None
 
 
 def matches_any(patterns: Iterable[str], *names: str) -> bool:
@@ -27,7 +27,7 @@ def matches_any(patterns: Iterable[str], *names: str) -> bool:
 
 
 @cache
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))))
 
 

@@ -18,7 +18,7 @@ __all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input", "sh
 SHOWN_ELEMENTS = 16
 
 
-def _hex(values: Sequence[float]) -> list[str]:
+def _to_hex(values: Sequence[float]) -> list[str]:
     return [value.hex() if math.isfinite(value) else str(value) for value in values]
 
 
@@ -30,7 +30,7 @@ def readable_array(array: Array | None) -> Any:
     if array.dtype not in DTYPES:
         return shown
     values = float64_values(array)
-    shown["values"] = _hex(values[:SHOWN_ELEMENTS].tolist())
+    shown["values"] = _to_hex(values[:SHOWN_ELEMENTS].tolist())
     if len(values) > SHOWN_ELEMENTS:
         shown["elements"] = len(values)
     return shown
@@ -63,7 +63,7 @@ def array_of(shown: Mapping[str, Any] | None) -> Array | None:
         raise NoScript(msg) from error
 
 
-def _readable_gradient(gradient: Gradient) -> Any:
+def _show_gradient(gradient: Gradient) -> Any:
     shown = {"array": readable_array(gradient.array)}
     if not gradient.need_clip:
         shown["need_clip"] = False
@@ -76,8 +76,8 @@ def _readable_gradient(gradient: Gradient) -> Any:
 
 def readable_input(case: Case) -> dict[str, Any]:
     """Return the call of a case, with at most the first 16 of its gradients."""
-    gradients = [_readable_gradient(gradient) for gradient in case.gradients[:SHOWN_ELEMENTS]]
-    options = {name: _hex([value])[0] if isinstance(value, float) else value for name, value in case.options.items()}
+    gradients = [_show_gradient(gradient) for gradient in case.gradients[:SHOWN_ELEMENTS]]
+    options = {name: _to_hex([value])[0] if isinstance(value, float) else value for name, value in case.options.items()}
     shown: dict[str, Any] = {"gradients": gradients, "options": options}
     if len(case.gradients) > SHOWN_ELEMENTS:
         shown["tensors"] = len(case.gradients)

@@ -64,17 +64,17 @@ def cases(path: Path = FOUND) -> Iterator[Case]:
     document = read_toml(path)
     with named_faults(path.name):
         _refuse_other_keys(document, ("found",))
-        entries = _as(list, document.get("found", []), "found")
+        entries = _check_type(list, document.get("found", []), "found")
     for number, entry in enumerate(entries, start=1):
         with named_faults(f"{path.name}, [[found]] {number}"):
-            found = _kept_case(entry)
+            found = _read_case(entry)
         yield found
 
 
-def _kept_case(entry: Mapping[str, Any]) -> Case:
+def _read_case(entry: Mapping[str, Any]) -> Case:
     """Return the case of an entry."""
     _refuse_other_keys(entry, ("rule", "variant", "dtype", "options", "gradients"))
-    rule, variant, dtype = (_as(str, entry[key], key) for key in ("rule", "variant", "dtype"))
+    rule, variant, dtype = (_check_type(str, entry[key], key) for key in ("rule", "variant", "dtype"))
     if rule not in {each.id for each in rules.load()}:
         msg = f"there is no rule {rule!r}"
         raise ValueError(msg)
@@ -84,26 +84,26 @@ def _kept_case(entry: Mapping[str, Any]) -> Case:
     if re.fullmatch(r"[a-z0-9-]{1,80}", variant) is None:
         msg = f"the variant {variant!r} has other characters than a-z, 0-9 and -"
         raise ValueError(msg)
-    gradients = [_kept_gradient(one, dtype) for one in _as(list, entry["gradients"], "gradients")]
-    options = {name: float.fromhex(value) for name, value in _as(dict, entry["options"], "options").items()}
+    gradients = [_read_gradient(one, dtype) for one in _check_type(list, entry["gradients"], "gradients")]
+    options = {name: float.fromhex(value) for name, value in _check_type(dict, entry["options"], "options").items()}
     return case_of(rule, variant, dtype, gradients, options)
 
 
-def _kept_gradient(one: Mapping[str, Any], dtype: str) -> Gradient:
+def _read_gradient(one: Mapping[str, Any], dtype: str) -> Gradient:
     """Return a gradient of an entry."""
     _refuse_other_keys(one, ("values", "need_clip"))
-    values = [float.fromhex(each) for each in _as(list, one["values"], "values")]
-    return tensor(values, dtype, need_clip=_as(bool, one.get("need_clip", True), "need_clip"))
+    values = [float.fromhex(each) for each in _check_type(list, one["values"], "values")]
+    return tensor(values, dtype, need_clip=_check_type(bool, one.get("need_clip", True), "need_clip"))
 
 
 def _refuse_other_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in _as(dict, table, "an entry"):
+    for name in _check_type(dict, table, "an entry"):
         if name not in known:
             msg = f"the key {name!r} is unknown.{did_you_mean(name, known)}"
             raise ValueError(msg)
 
 
-def _as(kind: type[T], value: Any, name: str) -> T:
+def _check_type(kind: type[T], value: Any, name: str) -> T:
     """Return a value that must be of a type."""
     if not isinstance(value, kind):
         msg = f"{name} must be of the type {kind.__name__}, got {value!r}"

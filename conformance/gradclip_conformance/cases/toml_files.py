@@ -66,7 +66,7 @@ def check_document(document: dict[str, Any], schema: Path, name: str) -> None:
     """
     import jsonschema
 
-    wrong = jsonschema.exceptions.best_match(_validator(schema).iter_errors(document))
+    wrong = jsonschema.exceptions.best_match(_load_validator(schema).iter_errors(document))
     if wrong is not None:
         msg = f"{name} is not as it must be at {shorten(wrong.json_path)}: {shorten(wrong.message)}"
         raise ValueError(msg)
@@ -84,7 +84,7 @@ def named_faults(where: str) -> Iterator[None]:
 
 
 @functools.cache
-def _validator(schema: Path) -> jsonschema.Draft202012Validator:
+def _load_validator(schema: Path) -> jsonschema.Draft202012Validator:
     import jsonschema
 
     return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -99,7 +99,7 @@ def follows_formula(group: Group, formula: Formula, *, careful: bool = False) ->
     return group.is_scaled_by(factor * group.seen.rate)
 
 
-def _with_norm(norm: Factor) -> Factor:
+def _make_law(norm: Factor) -> Factor:
     def factor(group: Group) -> Fraction | None:
         found = norm(group)
         return None if found is None else plain(found, group.threshold)
@@ -107,11 +107,11 @@ def _with_norm(norm: Factor) -> Factor:
     return factor
 
 
-def _of_each(group: Group) -> Fraction | None:
+def _scale_each(group: Group) -> Fraction | None:
     return group.norms[0] if group.seen.case.operation == "clip_by_global_norm" else None
 
 
-def _of_all(group: Group) -> Fraction | None:
+def _scale_all(group: Group) -> Fraction | None:
     if group.seen.case.operation != "clip_by_norm":
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
@@ -170,34 +170,34 @@ def _always(group: Group) -> Fraction | None:
     return Fraction(group.threshold) / group.norm
 
 
-def _inverse(right: Fraction, group: Group) -> Fraction:
+def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
     del group
     return 1 / right if right else Fraction(0)
 
 
 #: The laws without a fitted number, those that change the norm first.
 LAWS: tuple[Law, ...] = (
-    Law("excluded-counted", _with_norm(_counting_excluded)),
-    Law("norm-of-each", _with_norm(_of_each), is_of_each=True),
-    Law("norm-of-all", _with_norm(_of_all)),
-    Law("no-root", _with_norm(_no_root)),
-    Law("mean-of-squares", _with_norm(_mean)),
-    Law("sum-of-norms", _with_norm(_sum_of_norms)),
-    Law("largest-of-norms", _with_norm(_largest_of_norms)),
-    Law("other-order", _with_norm(_other_order(2.0))),
-    Law("other-order", _with_norm(_other_order(1.0))),
-    Law("other-order", _with_norm(_other_order(math.inf))),
+    Law("excluded-counted", _make_law(_counting_excluded)),
+    Law("norm-of-each", _make_law(_scale_each), is_of_each=True),
+    Law("norm-of-all", _make_law(_scale_all)),
+    Law("no-root", _make_law(_no_root)),
+    Law("mean-of-squares", _make_law(_mean)),
+    Law("sum-of-norms", _make_law(_sum_of_norms)),
+    Law("largest-of-norms", _make_law(_largest_of_norms)),
+    Law("other-order", _make_law(_other_order(2.0))),
+    Law("other-order", _make_law(_other_order(1.0))),
+    Law("other-order", _make_law(_other_order(math.inf))),
     Law("always-scales", _always, needs_no_sum=True),
     Law("sign-flipped", _above(lambda right, _: -right), needs_no_sum=True),
     Law("scaled-twice", _above(lambda right, _: right * right), needs_no_sum=True),
-    Law("coefficient-inverted", _above(_inverse), needs_no_sum=True),
+    Law("coefficient-inverted", _above(_invert_coefficient), needs_no_sum=True),
     Law("unit-norm", _above(lambda _, group: 1 / group.norm), needs_no_sum=True),
 )
 
 
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     """Return the formulas with a small number that reproduce at least two answers with different norms."""
-    groups = [group for seen in views for group in _ordinary(seen) if not is_plain(group)][:MANY_GROUPS]
+    groups = [group for seen in views for group in _select_ordinary(seen) if not is_plain(group)][:MANY_GROUPS]
     found = []
     for kind in FORMULA_CAUSES:
         best = _fit_kind(kind, groups)
@@ -207,7 +207,7 @@ def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     return [formula for _, formula in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _ordinary(seen: Seen) -> list[Group]:
+def _select_ordinary(seen: Seen) -> list[Group]:
     """Return the groups from which a number can be fitted."""
     return [
         group
@@ -224,7 +224,7 @@ def _ordinary(seen: Seen) -> list[Group]:
 def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
     estimates = [found for group in groups if (found := _estimate(kind, group)) is not None]
     best: tuple[int, Formula] | None = None
-    for eps in _candidates(estimates):
+    for eps in _list_candidates(estimates):
         formula = Formula(kind, eps)
         asked = {(group.norm, group.threshold) for group in groups if follows_formula(group, formula)}
         enough = max(ENOUGH, SHARE * len({(group.norm, group.threshold) for group in groups}))
@@ -233,7 +233,7 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
     return best
 
 
-def _candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
+def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
     """Return the numbers to try: those near the most exact estimates that people use, and the estimates themselves."""
     sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST]]
     usual = [min(USUAL, key=lambda one: abs(math.log(one / eps))) for eps in sharpest]
@@ -266,7 +266,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
 def fit_multiple(views: Iterable[Seen]) -> float | None:
     """Return the constant by which several clipped gradients differ from the right result; None if there is none."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
-    groups = (group for seen in views for group in _ordinary(seen) if group.norm > Fraction(group.threshold))
+    groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
         number = float(f"{float(ratio):.2g}")

@@ -22,7 +22,7 @@ from .model import Explanation
 __all__ = ["explain_range", "explain_rounding"]
 
 
-def _powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
+def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
     """Yield the power of each element, without zeros."""
     order = int(group.seen.order)
     for tensor in tensors:
@@ -30,9 +30,9 @@ def _powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
         yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
 
 
-def _norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+def _bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     """Return the powers of the least and the greatest norm that a sum in the format may have."""
-    every = list(_powers(group, group.tensors))
+    every = list(_list_powers(group, group.tensors))
     kept = [power for power in every if power >= form.smallest_normal]
     low = sum(kept, Fraction(0))
     # Each subnormal power is rounded to a multiple of the smallest number.
@@ -71,7 +71,7 @@ def _explain_overflow(group: Group) -> Explanation | None:
 
 
 def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
-    low, high = _norms_after_underflow(group, form)
+    low, high = _bound_norms_after_underflow(group, form)
     order = int(group.seen.order)
     if low == 0:
         if group.kinds <= {Kind.NAN}:
@@ -84,7 +84,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
                     return Explanation.of("squares-underflow", "unclipped" if shrunk == 1 else "wrong")
         if group.kinds <= {Kind.SAME}:
             return Explanation.of("squares-underflow", "unclipped")
-    factor = _common_factor(group)
+    factor = _find_common_factor(group)
     if factor is None:
         return None
     for formula in formulas:
@@ -96,7 +96,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
     return None
 
 
-def _common_factor(group: Group) -> Fraction | None:
+def _find_common_factor(group: Group) -> Fraction | None:
     """Return the factor that all elements share, within the error of one product; None if they share none."""
     sized = [tensor for tensor in group.distinct if tensor.factor]
     if not sized:

@@ -29,8 +29,8 @@ def explain_value(case: Case, results: Sequence[Array | None]) -> Explanation | 
     ]
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return None
-    for explanation, model in _models(low, high):
-        if all(_same(model(before, dtype), after) for before, after, dtype in pairs):
+    for explanation, model in _list_models(low, high):
+        if all(_are_equal(model(before, dtype), after) for before, after, dtype in pairs):
             return explanation
     return None
 
@@ -40,18 +40,18 @@ def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     return all(
-        _same(_clip(float64_values(given), low, high, given.dtype), float64_values(got))
+        _are_equal(_clip(float64_values(given), low, high, given.dtype), float64_values(got))
         for i in case.included
         if (given := case.gradients[i].array) is not None and (got := results[i]) is not None
     )
 
 
-def _models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
+def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
     with np.errstate(over="ignore"):
         least, most = float(np.float32(low)), float(np.float32(high))
     return [
-        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flushed(x, low, high, dtype, results=True)),
-        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flushed(x, low, high, dtype, results=False)),
+        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=True)),
+        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=False)),
         (Explanation.of("value-bounds-rounded", dtype="float32"), lambda x, dtype: _clip(x, least, most, dtype)),
         (
             Explanation.of("narrower-arithmetic", dtype="float32"),
@@ -82,7 +82,7 @@ def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
     return clipped
 
 
-def _flushed(values: Doubles, low: float, high: float, dtype: str, *, results: bool) -> Doubles:
+def _flush_subnormals(values: Doubles, low: float, high: float, dtype: str, *, results: bool) -> Doubles:
     """Clip with subnormal numbers as zeros: in the results, or before the clip and in the bounds."""
     smallest = float(FORMATS[dtype].smallest_normal)
 
@@ -95,5 +95,5 @@ def _flushed(values: Doubles, low: float, high: float, dtype: str, *, results: b
     return _clip(flush(values), float(bounds[0]), float(bounds[1]), dtype)
 
 
-def _same(predicted: Doubles, got: Doubles) -> bool:
+def _are_equal(predicted: Doubles, got: Doubles) -> bool:
     return predicted.shape == got.shape and np.array_equal(predicted, got, equal_nan=True)

@@ -50,7 +50,7 @@ def update(file: Path, write: bool) -> None:
         sys.exit(3)
     for run in runs:
         _refuse_without_a_place(run)
-        if missing := _missing(run):
+        if missing := _count_missing(run):
             msg = (
                 f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has. Check it "
                 "again, without --rule, --op and --dtype."
@@ -105,7 +105,7 @@ def _refuse_without_a_place(run: Run) -> None:
         raise click.UsageError(msg)
 
 
-def _missing(run: Run) -> int:
+def _count_missing(run: Run) -> int:
     """Return the number of cells of a run's subjects that it lacks."""
     planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})

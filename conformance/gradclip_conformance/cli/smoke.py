@@ -33,10 +33,10 @@ def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
     selection = Selection(
         (options.operation,) if options.operation else (), SMOKE_RULES, options.dtypes or ("float32",)
     )
-    sys.exit(max((_smoke(target, selection) for target in targets), default=0))
+    sys.exit(max((_ask_target(target, selection) for target in targets), default=0))
 
 
-def _smoke(target: Target, selection: Selection) -> int:
+def _ask_target(target: Target, selection: Selection) -> int:
     try:
         connection = target.connect()
     except StartError as error:

@@ -43,7 +43,7 @@ def exact_norm(array: Array) -> Enclosure:
     form = FORMATS[array.dtype]
     count = form.maximum_exponent - form.smallest_exponent + 2
     sums = np.zeros((3, 2, count), np.int64)
-    for elements in _pieces(array.data, array.dtype):
+    for elements in _cut(array.data, array.dtype):
         fractions, exponents = np.frexp(np.abs(elements))
         integers = np.ldexp(fractions, form.precision).astype(np.int64)
         upper, lower = integers >> HALF, integers & ((1 << HALF) - 1)
@@ -66,13 +66,13 @@ def largest_error(given: Array, got: Array, factor: Fraction) -> float:
     """Return the largest distance, in ulp, from the given elements times a factor; infinity if one is not finite."""
     high = float(factor)
     low, largest = float(factor - Fraction(high)), 0.0
-    of_both = zip(_pieces(given.data, given.dtype), _pieces(as_dtype(got, given.dtype), given.dtype), strict=True)
+    of_both = zip(_cut(given.data, given.dtype), _cut(as_dtype(got, given.dtype), given.dtype), strict=True)
     for elements, results in of_both:
         if not np.isfinite(results).all():
             return math.inf
-        product, rest = _exact_product(elements, high)
+        product, rest = _multiply_exactly(elements, high)
         distance = ((results - product) - rest) - elements * low
-        largest = max(largest, float((np.abs(distance) / _ulps(product, FORMATS[given.dtype])).max()))
+        largest = max(largest, float((np.abs(distance) / _compute_ulps(product, FORMATS[given.dtype])).max()))
     return largest
 
 
@@ -81,22 +81,22 @@ def largest_gap(first: Array, second: Array, dtype: str) -> float:
     if first == second:
         return 0.0
     largest = 0.0
-    for one, other in zip(_pieces(first.data, first.dtype), _pieces(second.data, second.dtype), strict=True):
+    for one, other in zip(_cut(first.data, first.dtype), _cut(second.data, second.dtype), strict=True):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         with np.errstate(invalid="ignore"):
-            gaps = np.where(same, 0.0, np.abs(one - other) / _ulps(one, FORMATS[dtype]))
+            gaps = np.where(same, 0.0, np.abs(one - other) / _compute_ulps(one, FORMATS[dtype]))
         largest = max(largest, float(np.where(np.isnan(gaps), np.inf, gaps).max()))
     return largest
 
 
-def _pieces(data: bytes, dtype: str) -> Iterator[Doubles]:
+def _cut(data: bytes, dtype: str) -> Iterator[Doubles]:
     """Yield the elements as float64, piece by piece."""
     step = PIECE * FORMATS[dtype].width // 8
     for start in range(0, len(data), step):
         yield to_doubles(data[start : start + step], dtype)
 
 
-def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
+def _multiply_exactly(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
     """Return the product exactly, as a sum of two float64 (Dekker 1971), if nothing leaves the range."""
     product = elements * factor
     splitter = 2.0**27 + 1
@@ -106,7 +106,7 @@ def _exact_product(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:
     return product, ((upper * head - product) + upper * tail + lower * head) + lower * tail
 
 
-def _ulps(values: Doubles, form: Format) -> Doubles:
+def _compute_ulps(values: Doubles, form: Format) -> Doubles:
     """Return the ulp of the binade of each value; below the normal range, that of the smallest normal number."""
     binades = (values.view(np.uint64) & BINADE).view(np.float64)
     spacing: Doubles = np.maximum(binades, 2.0**form.minimum_exponent) * 2.0 ** (1 - form.precision)

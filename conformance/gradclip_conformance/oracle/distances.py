@@ -60,9 +60,9 @@ def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np
         )
         raise ValueError(message)
     if len(expected.values) > MANY and form.precision <= 24:
-        every = _in_blocks(got, expected, form)
+        every = _measure_in_blocks(got, expected, form)
     else:
-        every = _one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
+        every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
     if special := expected.values.special:
         found, wanted = to_doubles(got, dtype)[list(special)], np.array(list(special.values()))
         every[list(special)] = np.where((found == wanted) | (np.isnan(found) & np.isnan(wanted)), 0.0, np.inf)
@@ -76,23 +76,23 @@ def distances_in_ulp_of(
 
     So the distances of one result from two expectations can be compared, even if these lie in different binades.
     """
-    shift = _ulp_exponents(expected, dtype) - _ulp_exponents(other, dtype)
+    shift = _find_ulp_exponents(expected, dtype) - _find_ulp_exponents(other, dtype)
     every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
     return every
 
 
-def _ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
+def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
     """Return the exponent of the ulp at each expected element, rounded to the dtype."""
     form = FORMATS[dtype]
     if len(expected.values) > MANY and form.precision <= 24:
-        units, _ = _units_in_doubles(_targets(expected), form)
+        units, _ = _find_units(_compute_targets(expected), form)
     else:
         fractions = map(abs, expected.fractions())
         units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
     return np.minimum(units, form.ulp_exponent(form.maximum_exponent))
 
 
-def _one_by_one(
+def _measure_one_by_one(
     got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]
 ) -> npt.NDArray[np.float64]:
     """Return the distances at these places, in integers: both sides are multiples of `2**lowest / denominator`."""
@@ -113,29 +113,29 @@ def _one_by_one(
             continue
         unit = form.ulp_exponent(unit) - lowest
         error = abs(got.integers[place] * got_scale - target)
-        result.append(_quotient(error << max(-unit, 0), denominator << max(unit, 0)))
+        result.append(_divide(error << max(-unit, 0), denominator << max(unit, 0)))
     return np.array(result, dtype=np.float64)
 
 
-def _quotient(numerator: int, denominator: int) -> float:
+def _divide(numerator: int, denominator: int) -> float:
     try:
         return numerator / denominator
     except OverflowError:
         return math.inf
 
 
-def _in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
+def _measure_in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     width, blocks = form.width // 8, []
     for start in range(0, len(expected.values), BLOCK):
         part = replace(expected, values=expected.values.part(start, start + BLOCK))
-        blocks.append(_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
+        blocks.append(_measure_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
     return np.concatenate(blocks)
 
 
-def _in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
+def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     """Return the distances in float64; see :func:`distances` for their error."""
-    target = _targets(expected)
-    unit, doubtful = _units_in_doubles(target, form)
+    target = _compute_targets(expected)
+    unit, doubtful = _find_units(target, form)
     overflows = unit > form.maximum_exponent - form.precision + 1
     unit = np.minimum(unit, form.maximum_exponent - form.precision + 1)
     measured = to_doubles(got, form.name)
@@ -144,18 +144,18 @@ def _in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArra
     every[~np.isfinite(measured)] = np.inf
     every[np.isinf(measured) & overflows & (np.sign(measured) == np.sign(target))] = 0.0
     if doubtful:
-        every[doubtful] = _one_by_one(decode(got, form.name), expected, form, doubtful)
+        every[doubtful] = _measure_one_by_one(decode(got, form.name), expected, form, doubtful)
     return every
 
 
-def _targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
+def _compute_targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
     """Return the expected elements in float64."""
     factor = float(Fraction(expected.numerator, expected.denominator))
     exact: npt.NDArray[np.float64] = np.array(expected.values.integers, dtype=np.float64)
     return np.ldexp(exact, expected.values.exponent) * factor
 
 
-def _units_in_doubles(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], list[int]]:
+def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], list[int]]:
     """Return the exponents of the units of elements rounded to the format, and the places where they are doubtful.
 
     The exponents have no upper bound.
@@ -244,7 +244,7 @@ def _measure_new(
     data = as_dtype(got, given.dtype)
     every = distances(data, expected, given.dtype)
     if flushes_subnormals:
-        every[_both_tiny(data, expected, given.dtype)] = 0.0
+        every[_are_both_tiny(data, expected, given.dtype)] = 0.0
     place = int(every.argmax()) if len(every) else -1
     distance = float(every[place]) if len(every) else 0.0
     coarser = max(1.0, 2.0 ** (FORMATS[given.dtype].precision - FORMATS[coarsest].precision))
@@ -256,7 +256,7 @@ def _measure_new(
     return Measured(grade, distance, index, place, errors.clip_budget, bound, touched)
 
 
-def _both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
+def _are_both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
     """Return where the result and the exact element are both below the normal numbers."""
     smallest = FORMATS[dtype].smallest_normal
     exact = np.array([abs(fraction) < smallest for fraction in expected.fractions()], dtype=np.bool_)

@@ -240,15 +240,15 @@ def float_quotient(numerator: Fraction, denominator: Fraction) -> float:
 
 def next_up(value: float, dtype: str) -> float:
     """Return the least number of the dtype above `value`, which is one of its finite numbers."""
-    return _neighbour(value, dtype, +1)
+    return _find_neighbour(value, dtype, +1)
 
 
 def next_down(value: float, dtype: str) -> float:
     """Return the greatest number of the dtype below `value`, which is one of its finite numbers."""
-    return _neighbour(value, dtype, -1)
+    return _find_neighbour(value, dtype, -1)
 
 
-def _neighbour(value: float, dtype: str, direction: int) -> float:
+def _find_neighbour(value: float, dtype: str, direction: int) -> float:
     form = FORMATS[dtype]
     bits = _encode_one(value, form)
     magnitude = bits & (form.sign_bit - 1)

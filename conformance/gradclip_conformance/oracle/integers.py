@@ -57,7 +57,7 @@ def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) 
         For any other order.
     """
     if p == math.inf:
-        largest = max((_largest(tensor) for tensor in tensors), default=Fraction(0))
+        largest = max((_find_largest(tensor) for tensor in tensors), default=Fraction(0))
         return Enclosure(largest, largest)
     halves = 2 * p
     if not (0 < halves < math.inf and halves == int(halves)):
@@ -65,10 +65,10 @@ def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) 
         raise NoExactNormError(message)
     if p == int(p):
         return _root_bounds(_sum_of_powers(tensors, int(p)), int(p), bits)
-    return _half_integer_norm(tensors, int(halves), bits)
+    return _compute_half_integer_norm(tensors, int(halves), bits)
 
 
-def _largest(tensor: DyadicArray) -> Fraction:
+def _find_largest(tensor: DyadicArray) -> Fraction:
     return max((abs(m) for m in finite_integers(tensor)), default=0) * power_of_two(tensor.exponent)
 
 
@@ -81,7 +81,7 @@ def _sum_of_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
     return total
 
 
-def _half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -> Enclosure:
+def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -> Enclosure:
     """Return a norm of half-integer order: the root, of order `halves`, of the squared sum of `sqrt(|x|**halves)`."""
     lower = upper = Fraction(0)
     for tensor in tensors:
@@ -106,13 +106,13 @@ def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
     # Enough places to hold the whole power, so that an exact root is recognised.
     places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
     scaled = (power.numerator << places * order) // power.denominator
-    root = _integer_root(scaled, order)
+    root = _find_integer_root(scaled, order)
     unit = power_of_two(-places)
     upper = root if root**order == scaled else root + 1
     return Enclosure(root * unit, upper * unit, power, order)
 
 
-def _integer_root(number: int, order: int) -> int:
+def _find_integer_root(number: int, order: int) -> int:
     """Return the greatest integer whose power of this order is at most `number`."""
     if order <= 2:
         return number if order == 1 else math.isqrt(number)

@@ -90,7 +90,7 @@ def make_environment(adapter: str) -> str:
     if recipe is None or not recipe.requirements:
         return sys.executable
     interpreter = _interpreter(recipe.python, adapter)
-    fingerprint = hashlib.sha256("\n".join([_base(interpreter), *recipe.requirements]).encode()).hexdigest()
+    fingerprint = hashlib.sha256("\n".join([_find_base(interpreter), *recipe.requirements]).encode()).hexdigest()
     folder = environments_folder() / adapter
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     ready = folder / READY
@@ -106,7 +106,7 @@ def make_environment(adapter: str) -> str:
     return python
 
 
-def _base(interpreter: str) -> str:
+def _find_base(interpreter: str) -> str:
     """Return the place of an interpreter's installation, which all its virtual environments share."""
     if interpreter == sys.executable:
         return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
@@ -127,7 +127,7 @@ def _is_version(version: str) -> bool:
 def _interpreter(version: str | None, adapter: str) -> str:
     if version is None or _is_version(version):
         return sys.executable
-    for candidate in _candidates(version):
+    for candidate in _list_candidates(version):
         said = subprocess.run(
             [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
             capture_output=True,
@@ -144,7 +144,7 @@ def _interpreter(version: str | None, adapter: str) -> str:
     raise EnvironmentProblem(msg)
 
 
-def _candidates(version: str) -> Iterator[str]:
+def _list_candidates(version: str) -> Iterator[str]:
     if (found := shutil.which(f"python{version}")) is not None:
         yield found
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))

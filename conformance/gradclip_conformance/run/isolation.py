@@ -163,12 +163,12 @@ def import_target(function: Callable[..., Any]) -> str:
     if module is None or found is not function:
         msg = f"{name}:{attribute} names something else"
         raise CannotIsolate(msg)
-    return f"{_script(module) if name == '__main__' else _module(module, name)}:{attribute}"
+    return f"{_find_script(module) if name == '__main__' else _find_module(module, name)}:{attribute}"
 
 
-def _module(module: ModuleType, name: str) -> str:
+def _find_module(module: ModuleType, name: str) -> str:
     """Return the name of a module that another process finds in the same file."""
-    found = _origin(name)
+    found = _find_origin(name)
     here = getattr(module, "__file__", None)
     if here is None or found is None or not Path(found).exists() or not Path(here).samefile(found):
         msg = f"another process would not find the module {name!r} where this one did"
@@ -176,7 +176,7 @@ def _module(module: ModuleType, name: str) -> str:
     return name
 
 
-def _origin(name: str) -> str | None:
+def _find_origin(name: str) -> str | None:
     """Return where a new process finds a module; `importlib.util.find_spec` looks at imported modules first."""
     path: Sequence[str] | None = None
     parts = name.split(".")
@@ -191,13 +191,13 @@ def _origin(name: str) -> str | None:
     return origin
 
 
-def _script(module: ModuleType) -> str:
+def _find_script(module: ModuleType) -> str:
     """Return the file of the running script, if importing it only defines things."""
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file() or Path(file).suffix != ".py":
         msg = "the running program is not a file that can be imported"
         raise CannotIsolate(msg)
-    if not _only_defines(Path(file)):
+    if not _has_only_definitions(Path(file)):
         msg = (
             "importing the script would run it again: put what it does, besides definitions and constants, "
             'under `if __name__ == "__main__":`'
@@ -206,7 +206,7 @@ def _script(module: ModuleType) -> str:
     return str(Path(file).resolve())
 
 
-def _only_defines(path: Path) -> bool:
+def _has_only_definitions(path: Path) -> bool:
     """Return whether a script holds only imports, definitions, constants and a guarded main part."""
     try:
         tree = ast.parse(path.read_bytes())

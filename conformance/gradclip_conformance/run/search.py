@@ -172,10 +172,10 @@ def inputs(rule: str, dtype: str) -> Any:
         factor = Fraction(2) ** scale
         excluding = "excluded" in rule
         gradients = [
-            Gradient("", _array([value * factor for value in values], form), need_clip=kept or not excluding)
+            Gradient("", _make_array([value * factor for value in values], form), need_clip=kept or not excluding)
             for values, kept in drawn
         ]
-        threshold = _threshold(rule, gradients, form, steps, share)
+        threshold = _make_threshold(rule, gradients, form, steps, share)
         options: dict[str, Any] = {"max" if rule.startswith("value.") else "clip_norm": threshold}
         named = case_of(rule, "deep", dtype, gradients, options)
         text = json.dumps([rule, readable_input(named)], sort_keys=True)
@@ -191,14 +191,14 @@ def inputs(rule: str, dtype: str) -> Any:
     return strategies.builds(build, tensors, scales, strategies.integers(-4, 4), near | shares)
 
 
-def _array(values: Iterable[Fraction], form: Format) -> Array:
+def _make_array(values: Iterable[Fraction], form: Format) -> Array:
     """Return the values as an array, each rounded to the format."""
     width = form.width // 8
     data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
     return Array(form.name, (len(data) // width,), data)
 
 
-def _threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
+def _make_threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
     """Return a threshold: a number of steps from the norm, or a share of the norm; 1 if all elements are zeros.
 
     The norm is that of all included gradients, or of the first one if each has its own. For a clip by value, it is the

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -115,18 +115,32 @@ def _parsed(adapter: str) -> tuple[Any, ...]:
     return tuple(line for line in lines if line["record"] != "finding")
 
 
-def lines_of(adapter: str, *, whole: bool = False) -> list[Any]:
+def lines_of(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
     """Return a record; unless the whole is asked for, with one cell for each subject, rule and status."""
-    header, *cells, footer = copy.deepcopy(_parsed(adapter))
+    header, *rest, footer = copy.deepcopy(_parsed(adapter))
+    cells = [line for line in rest if line["record"] == "cell"]
     if whole:
         return [header, *cells, footer]
     first = {(cell["subject"], cell["rule"], cell["status"], "deep-" in cell["case"]): cell for cell in cells[::-1]}
-    return with_footer([header, *first.values()])
+    kept = {(cell["subject"], cell["case"]): cell["status"] for cell in first.values()}
+    found = [narrow_finding(line, kept) for line in rest if findings and line["record"] == "finding"]
+    return with_footer([header, *first.values(), *(finding for finding in found if finding["cells"])])
+
+
+def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """Return a finding of those of its cells that are kept, with counts that agree."""
+    pairs = [(subject, case) for subject, cases in finding["cells"].items() for case in cases]
+    pairs = [pair for pair in pairs if pair in kept]
+    cells: dict[str, list[str]] = {}
+    for subject, case in pairs:
+        cells.setdefault(subject, []).append(case)
+    rules = Counter(case.partition("/")[0] for _, case in pairs)
+    return {**finding, "cells": cells, "rules": dict(rules), "statuses": dict(Counter(kept[pair] for pair in pairs))}
 
 
 def with_footer(lines: Sequence[Any]) -> list[Any]:
-    """Return a header and cells, with a footer that counts those that are cells."""
-    cells = [line for line in lines[1:] if isinstance(line, dict)]
+    """Return a header, cells and findings, with a footer that counts those that are cells."""
+    cells = [line for line in lines[1:] if isinstance(line, dict) and line.get("record") != "finding"]
     pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
     footer = Footer(
         planned=len(pairs),

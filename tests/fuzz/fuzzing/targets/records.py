@@ -20,25 +20,28 @@ from ..mutation import change, every_path, named, to_text
 from ..target import Target, require
 from ..texts import attacks
 
-DOCUMENTS = {name: lines_of(name)[:-1] for name in NAMES_OF}
+DOCUMENTS = {name: lines_of(name, findings=True)[:-1] for name in NAMES_OF}
 for _, *_cells in DOCUMENTS.values():
     # Reports show failed cells in full.
-    for _number, _cell in enumerate(cell for cell in _cells if cell["status"] == "fail"):
+    for _number, _cell in enumerate(cell for cell in _cells if cell.get("status") == "fail"):
         _cell.update(quote=f"as documented {_number}", url=f"https://there/{_number}")
-#: The members of header and cell whose texts are shown to people.
+#: The members of header, cell and finding whose texts are shown to people.
 _HEADER = ("adapter", "framework", "suite", "environment")
 _CELL = ("subject", "rule", "case", "theme", "detail", "expected", "observed", "input", "quote", "url")
+_FINDING = ("cause", "title", "question", "why", "parameters", "example", "quote", "reason", "url")
+_SHOWN = {"header": _HEADER, "cell": _CELL, "finding": _FINDING}
 #: Faults outside JSON: bytes that are not text, a cut line, blank lines.
 BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
 
 
 def _texts_shown(name: str) -> SearchStrategy[Any]:
     """Draw attacks that replace texts which reports show, wherever these texts occur."""
-    by_member: dict[tuple[int, str], list[list[Any]]] = {}
+    by_member: dict[tuple[str, str], list[list[Any]]] = {}
     for path in every_path(DOCUMENTS[name]):
         number, *rest = path or [0]
-        if rest and rest[0] in (_CELL if number else _HEADER) and isinstance(_at(DOCUMENTS[name], path), str):
-            by_member.setdefault((min(number, 1), rest[0]), []).append(path)
+        kind = DOCUMENTS[name][number]["record"]
+        if rest and rest[0] in _SHOWN[kind] and isinstance(_at(DOCUMENTS[name], path), str):
+            by_member.setdefault((kind, rest[0]), []).append(path)
     return st.fixed_dictionaries(
         {},
         optional={

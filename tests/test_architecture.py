@@ -28,6 +28,7 @@ import gradclip_spec
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_conformance.cases.catalogue import THEMES, all_cases
+from gradclip_conformance.covering.rows import all_rows
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.host_process import HostProcess, host_command
@@ -66,8 +67,9 @@ OLD_PYTHON = (
     "paddle_fluid",
     "plain",
     "plain_results",
-    "surroundings",
+    "recipes",
     "registry",
+    "surroundings",
     "wire",
 )
 
@@ -108,6 +110,7 @@ def test_oracles_do_not_import_each_other() -> None:
 FLOORS = (
     ("oracle",),
     ("cases",),
+    ("covering",),
     ("judge",),
     ("causes",),
     ("known",),
@@ -283,7 +286,8 @@ def test_command_line_names_the_missing_extra() -> None:
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
-    with_cases, known = {case.rule for case in all_cases()}, {rule.id for rule in rules.load()}
+    with_cases = {case.rule for case in (*all_cases(), *all_rows())}
+    known = {rule.id for rule in rules.load()}
 
     assert with_cases == known, f"without a case: {known - with_cases}; without a rule: {with_cases - known}"
 
@@ -301,7 +305,8 @@ def test_cases_have_the_theme_of_their_rule() -> None:
     themes = {rule.id: rule.theme for rule in rules.load()}
 
     for theme in rules.THEMES:
-        assert {themes[case.rule] for case in THEMES[theme].cases()} <= {theme}
+        cases = all_rows() if theme == "combinations" else THEMES[theme].cases()
+        assert {themes[case.rule] for case in cases} <= {theme}
 
 
 def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:

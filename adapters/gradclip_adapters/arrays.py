@@ -179,7 +179,11 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         return np.repeat(values, 2, axis=-1)[..., ::2]
     if layout == "sliced":
         # The buffer around the slice holds the values at its edges.
-        return np.pad(values, 1, mode="edge" if values.size else "constant")[(slice(1, -1),) * values.ndim]
+        inner = (slice(1, -1),) * values.ndim
+        if values.ndim == 1 and values.size:
+            # `np.pad` takes long for little.
+            return np.concatenate([values[:1], values, values[-1:]])[inner]
+        return np.pad(values, 1, mode="edge" if values.size else "constant")[inner]
     if layout == "reversed":
         return np.flip(np.flip(values).copy())
     return np.broadcast_to(values[:1].copy(), values.shape)

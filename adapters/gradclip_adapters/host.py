@@ -126,7 +126,8 @@ def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
     number = message["number"]
     try:
         call = wire.call_from_json(message)
-        return wire.reply_to_json(without_excess(answer_in_watched_surroundings(adapter, call), call), number)
+        reply = without_excess(answer_in_watched_surroundings(adapter, call), call)
+        return wire.reply_to_json(reply, number, call)
     except Unsupported as error:
         return {"message": "unsupported", "number": number, "text": text_of(error), "kind": error.kind}
     except FrameworkRaised as error:

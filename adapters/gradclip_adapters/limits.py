@@ -40,6 +40,7 @@ SHOWN_TEXT = Limit("characters in a text that our own host sends", 10_000, "nobo
 NAME = Limit("characters in a name", 300, "the longest name of an entry point with its mode has less than a hundred")
 AXES = Limit("axes in a shape", 64, "NumPy has no more")
 LENGTH = Limit("elements along an axis", 1 << 40, "a terabyte of the smallest dtype that is asked about")
+RECIPE = Limit("bytes of an array that a recipe makes", 1 << 30, "the largest have ten million elements")
 DEPTH = Limit("levels of nesting", 16, "the deepest message has seven")
 VALUES = Limit("values in a message", 1_000_000, "a call of 10,000 gradients has 100,000")
 DIGITS = Limit("digits in a number", 18, "what has so many fits in 64 bits")

@@ -15,7 +15,9 @@ mistake    host           the number, the traceback of a fault of the adapter it
 bye        suite          nothing: the host ends
 ========== ============== ===========================================================================
 
-Arrays are base64 of little-endian bytes, with dtype and shape. A float option is `{"hex": "0x1p+0"}`: it reads back
+Arrays are base64 of little-endian bytes, with dtype and shape. An array of a call may be a recipe (see `recipes`), if
+the host's `about` says that it knows them; then an array of the reply may say that it is the `same` as one of the call
+or as the result at its place. A float option is `{"hex": "0x1p+0"}`: it reads back
 exactly, and NaN and infinities need no extension of JSON. `schemas/<message>.json` describes each message.
 """
 
@@ -25,8 +27,9 @@ import base64
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from . import recipes
 from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, Gradient, Reply, Subject
-from .limits import AXES, HEX, LENGTH, WARNINGS, check_limit, shorten
+from .limits import AXES, HEX, LENGTH, RECIPE, WARNINGS, check_limit, shorten
 
 __all__ = [
     "PROTOCOL",
@@ -88,6 +91,14 @@ def array_to_json(array: Optional[Array]) -> Optional[Dict[str, Any]]:
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
+def _small_array_to_json(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
+    """Return the message of an array of a reply: only the name of the array of the call or the reply that it equals."""
+    for name, other in others.items():
+        if array is not None and other is not None and array == other:
+            return {"same": name}
+    return array_to_json(array)
+
+
 def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     """Undo :func:`array_to_json`.
 
@@ -100,7 +111,12 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     """
     if message is None:
         return None
-    dtype, shape, text = message["dtype"], _shape_from_json(message["shape"]), message["data"]
+    dtype, shape = message["dtype"], _shape_from_json(message["shape"])
+    if "recipe" in message:
+        recipe = recipes.from_json(message["recipe"])
+        check_limit(RECIPE, _byte_count(shape, dtype))
+        return Array(dtype, shape, recipes.expand(recipe, dtype, shape), recipe)
+    text = message["data"]
     if dtype in DTYPES:
         expected = _byte_count(shape, dtype)
         if len(text) != 4 * ((expected + 2) // 3):
@@ -139,11 +155,17 @@ def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List
     return None if arrays is None else [array_to_json(array) for array in arrays]
 
 
-def gradient_to_json(gradient: Gradient) -> Dict[str, Any]:
+def gradient_to_json(gradient: Gradient, by_recipe: bool = False) -> Dict[str, Any]:
     """Return the message of a gradient, without values that are the default."""
+    array = gradient.array
+    made: Optional[Dict[str, Any]]
+    if by_recipe and array is not None and array.recipe is not None:
+        made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.to_json(array.recipe)}
+    else:
+        made = array_to_json(array)
     message: Dict[str, Any] = {
         "name": gradient.name,
-        "array": array_to_json(gradient.array),
+        "array": made,
         "need_clip": gradient.need_clip,
     }
     if gradient.layout != "contiguous":
@@ -176,13 +198,16 @@ def gradient_from_json(message: Mapping[str, Any]) -> Gradient:
     )
 
 
-def call_to_json(call: Call, number: int) -> Dict[str, Any]:
-    """Return the message of a call; the number comes back with its answer."""
+def call_to_json(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
+    """Return the message of a call; the number comes back with its answer.
+
+    With `by_recipe` the recipes of arrays are sent, and not their data, to a host that knows them.
+    """
     return {
         "message": "call",
         "number": number,
         "subject": call.subject,
-        "gradients": [gradient_to_json(gradient) for gradient in call.gradients],
+        "gradients": [gradient_to_json(gradient, by_recipe) for gradient in call.gradients],
         "options": {name: value_to_json(value) for name, value in call.options.items()},
     }
 
@@ -196,8 +221,11 @@ def call_from_json(message: Mapping[str, Any]) -> Call:
     )
 
 
-def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
+def reply_to_json(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
     """Return the message of a reply; without `malformed` if that is None.
+
+    An array that equals the gradient that was passed, or the result, is not sent again, if `call` is given and its
+    gradients came by recipes.
 
     Raises
     ------
@@ -205,12 +233,13 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
         When it is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
+    given = [gradient.array for gradient in call.gradients] if call is not None and _came_by_recipe(call) else []
     message: Dict[str, Any] = {
         "message": "reply",
         "number": number,
-        "gradients": arrays_to_json(reply.gradients),
+        "gradients": _results_to_json(reply.gradients, given),
         "norm": array_to_json(reply.norm),
-        "inputs": arrays_to_json(reply.inputs),
+        "inputs": None if reply.inputs is None else _inputs_to_json(reply.inputs, reply.gradients, given),
         "same_object": None if reply.same_object is None else list(reply.same_object),
         "warnings": [shorten(text) for text in reply.warnings[: WARNINGS.number]],
     }
@@ -220,6 +249,28 @@ def reply_to_json(reply: Reply, number: int) -> Dict[str, Any]:
         if texts is not None:
             message[name] = [shorten(text) for text in texts[: WARNINGS.number]]
     return message
+
+
+def _came_by_recipe(call: Call) -> bool:
+    return any(gradient.array is not None and gradient.array.recipe is not None for gradient in call.gradients)
+
+
+def _results_to_json(
+    results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
+) -> List[Optional[Dict[str, Any]]]:
+    if len(results) != len(given):
+        return [array_to_json(array) for array in results]
+    return [_small_array_to_json(array, {"call": one}) for array, one in zip(results, given)]
+
+
+def _inputs_to_json(
+    inputs: Sequence[Optional[Array]], results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
+) -> List[Optional[Dict[str, Any]]]:
+    if not len(inputs) == len(results) == len(given):
+        return [array_to_json(array) for array in inputs]
+    return [
+        _small_array_to_json(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)
+    ]
 
 
 def check_reply(reply: Any) -> None:
@@ -272,19 +323,41 @@ def _type_name(value: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else "{}.{}".format(kind.__module__, kind.__name__)
 
 
-def reply_from_json(message: Mapping[str, Any]) -> Reply:
-    """Undo :func:`reply_to_json`, without the number."""
+def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> Reply:
+    """Undo :func:`reply_to_json`, without the number.
+
+    Raises
+    ------
+    ValueError
+        When an array is not valid, or names another one that does not exist.
+    """
     inputs, same_object = message["inputs"], message["same_object"]
+    given = [] if call is None else [gradient.array for gradient in call.gradients]
+    results = tuple(_named_array(array, place, {"call": given}) for place, array in enumerate(message["gradients"]))
+    named = {"call": given, "result": results}
     return Reply(
-        gradients=tuple(array_from_json(array) for array in message["gradients"]),
+        gradients=results,
         norm=array_from_json(message["norm"]),
-        inputs=None if inputs is None else tuple(array_from_json(array) for array in inputs),
+        inputs=None if inputs is None else tuple(_named_array(array, i, named) for i, array in enumerate(inputs)),
         same_object=None if same_object is None else tuple(same_object),
         warnings=tuple(message["warnings"]),
         malformed=message.get("malformed"),
         shared=None if message.get("shared") is None else tuple(message["shared"]),
         disturbed=None if message.get("disturbed") is None else tuple(message["disturbed"]),
     )
+
+
+def _named_array(
+    message: Optional[Mapping[str, Any]], place: int, named: Mapping[str, Sequence[Optional[Array]]]
+) -> Optional[Array]:
+    """Return the array of a message, or the one at its place among those that the message names."""
+    if message is None or "same" not in message:
+        return array_from_json(message)
+    others = named.get(message["same"], ())
+    if place >= len(others) or others[place] is None:
+        text = "there is no array {!r:.20} at the place {}".format(message["same"], place)
+        raise ValueError(text)
+    return others[place]
 
 
 def subject_to_json(subject: Subject) -> Dict[str, Any]:
@@ -322,6 +395,7 @@ def about_to_json(about: About, subjects: Sequence[Subject], python: str, platfo
         "version": about.version,
         "python": python,
         "platform": platform,
+        "recipes": recipes.VERSION,
         "environment": dict(about.environment),
         "subjects": [subject_to_json(subject) for subject in check_subjects(subjects)],
     }

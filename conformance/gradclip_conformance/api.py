@@ -26,7 +26,7 @@ from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
 from .run.plan import Selection, plan_cells, with_formula
-from .run.runner import explain_findings, make_header, run_cell
+from .run.runner import explain_findings, make_header, plan_rows, run_cell
 
 __all__ = ["Results", "assert_conforms", "check_clipper"]
 
@@ -198,7 +198,7 @@ def _ask_all(
     subjects = with_formula(connection.description.subjects, formula)
     # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        planned = plan_cells(subjects, all_cases(), selection)
+        planned = [*plan_cells(subjects, all_cases(), selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, timeout, probes=probes, evidence=evidence) for cell in asked]

@@ -53,9 +53,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from .cases.catalogue import all_cases
     from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
+    from .run.runner import plan_rows
 
     connection, probes = _connection(metafunc.config, target), AbilityProbes()
     planned = plan_cells(connection.description.subjects, all_cases(), Selection())
+    planned += plan_rows(connection.description.subjects, Selection(), adapter=target)
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
     evidence: list[Evidence] = []
     cells = [(connection, target, cell, probes, evidence) for cell in planned]

@@ -32,6 +32,7 @@ THEMES = (
     "effects",
     "optimizer",
     "metamorphic",
+    "combinations",
 )
 
 LEVELS = {

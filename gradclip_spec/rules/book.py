@@ -94,6 +94,7 @@ _TITLES = {
     "effects": "Effects",
     "optimizer": "In an optimizer",
     "metamorphic": "Relations between calls",
+    "combinations": "Everything together",
 }
 
 

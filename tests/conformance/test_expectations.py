@@ -22,6 +22,7 @@ from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.literals import NoScript
 from gradclip_conformance.cases.model import Case, Expect, expect
 from gradclip_conformance.cases.themes import zero
+from gradclip_conformance.covering.rows import all_rows
 from gradclip_conformance.judge import expectation as registry
 from gradclip_conformance.judge import expectations
 from gradclip_conformance.judge.expectation import Expectation
@@ -36,7 +37,7 @@ SUITE = Path(str(gradclip_conformance.__file__)).parent
 
 
 def test_expectation_of_every_case_resolves() -> None:
-    used = {type(expectation_of(each)) for each in all_cases()}
+    used = {type(expectation_of(each)) for each in (*all_cases(), *all_rows())}
 
     assert used == set(EXPECTATIONS)
 

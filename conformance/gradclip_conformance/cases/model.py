@@ -64,6 +64,10 @@ class Case:
         """The order of the norm; 2 unless the case says otherwise."""
         return float(self.options.get("norm_type", 2.0))
 
+    def made(self) -> Case:
+        """Return this case with its gradients at hand; a case that makes them when they are asked for has another."""
+        return self
+
     def call(self, subject: str) -> Call:
         """Return the call of this case to a subject."""
         return Call(subject, self.gradients, self.options)

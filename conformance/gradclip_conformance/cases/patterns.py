@@ -13,7 +13,7 @@ from functools import cache
 __all__ = ["did_you_mean", "matches", "matches_any", "suggest"]
 
 #: An error message lists all known names if there are no more than this.
-LISTED = 20
+LISTED = 25
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -22,6 +22,7 @@ from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.patterns import did_you_mean, suggest
 from ..cases.regressions import as_toml
+from ..covering.rows import all_rows, find_row
 from ..judge.model import Connection, StartError
 from ..known.claims import claim_faults, load_claims
 from ..known.pins import load_deviations, pin_faults
@@ -71,6 +72,7 @@ class RunOptions:
     deep: bool
     seed: int
     formula: Formula | None
+    stage: str
 
 
 _RUN_OPTIONS = (
@@ -92,6 +94,8 @@ _RUN_OPTIONS = (
         help="The formula that the functions are meant to have: coefficient:1e-6.",
     ),
     click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from."),
+    click.option("--quick", "stage", flag_value="quick", help="Only every pair of circumstances, in a few seconds."),
+    click.option("--thorough", "stage", flag_value="thorough", help="More circumstances at once; takes many minutes."),
 )
 
 
@@ -101,6 +105,7 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(*arguments: Any, **given: Any) -> Any:
+        given["stage"] = given["stage"] or "default"
         how = RunOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, how=how, **given)
 
@@ -170,7 +175,9 @@ def check(
             say(_describe_unjudged(run))
     # A narrowed run leaves out cells, and says nothing about their pins.
     faults = (
-        [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))] if selection == Selection() else []
+        [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))]
+        if (selection, how.stage) == (Selection(), "default")
+        else []
     )
     for fault in faults:
         say(fault)
@@ -183,7 +190,9 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
 
     found = _search(target, selection, how.seed, how.timeout) if how.deep else ()
     seed = how.seed if how.deep else None
-    request = RunRequest(target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found, how.formula)
+    request = RunRequest(
+        target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found, how.formula, how.stage
+    )
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
 
@@ -196,9 +205,10 @@ def _describe_unjudged(run: Run) -> str:
 
 
 def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
-    cases = all_cases()
+    cases = (*all_cases(), *all_rows())
     for pattern in patterns:
-        if any(Selection(rules=(pattern,)).holds(case) for case in cases):
+        # A subject without some ability is asked rows of other names.
+        if find_row(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
             continue
         words = {case.id if "/" in pattern else case.rule for case in cases}
         begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})

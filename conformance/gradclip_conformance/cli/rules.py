@@ -15,6 +15,8 @@ from gradclip_spec import rules as rule_book
 from ..cases.build import OPERATIONS
 from ..cases.catalogue import all_cases
 from ..cases.patterns import matches, suggest
+from ..covering.measure import coverage_page
+from ..covering.rows import all_rows
 
 __all__ = ["find_rules", "rules", "suggest_rules"]
 
@@ -54,12 +56,16 @@ def suggest_rules(text: str, names: Iterable[str]) -> str:
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
 @click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]")
-def rules(pattern: str) -> None:
+@click.option("--coverage", is_flag=True, help="Print which combinations of circumstances are asked.")
+def rules(pattern: str, coverage: bool) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` shows one in full.
 
     The last line names rules without a case, and cases without a rule.
     """
-    counts = Counter(case.rule for case in all_cases())
+    if coverage:
+        click.echo(coverage_page(), nl=False)
+        return
+    counts = Counter(case.rule for case in (*all_cases(), *all_rows()))
     names = set(find_rules(pattern))
     chosen = [rule for rule in rule_book.load() if rule.id in names]
     if not chosen:

@@ -20,6 +20,7 @@ from ..cases.model import Case
 from ..cases.patterns import suggest
 from ..cases.readable import readable_input
 from ..cases.regressions import is_find
+from ..covering.rows import all_rows, find_row
 from ..judge.judging import expectation_of
 from .rules import find_rules, suggest_rules
 
@@ -34,6 +35,9 @@ def show(name: str) -> None:
         if case.id == name:
             click.echo(_case_text(case))
             return
+    if (row := find_row(name)) is not None:
+        click.echo(_case_text(row.made()))
+        return
     # A pattern is refused, because this verb shows one rule.
     named = [rule for rule in rule_book.load() if rule.id in find_rules(name) and "*" not in name]
     if len(named) == 1:
@@ -50,7 +54,7 @@ def _unknown_text(name: str, named: Sequence[str]) -> str:
         return f"{name!r} is an operation: `gradclip rules {name}` lists its {len(named)} rules."
     if named:
         return f"{name!r} is a rule of several operations. Name one: {', '.join(named)}."
-    near = [case.id for case in all_cases() if case.rule == name.partition("/")[0] and "/" in name]
+    near = [case.id for case in (*all_cases(), *all_rows()) if case.rule == name.partition("/")[0] and "/" in name]
     if near := get_close_matches(name, near, 3, cutoff=0.0):
         return f"There is no rule or case {name!r}.{suggest(near)}"
     hint = suggest_rules(name, [rule.id for rule in rule_book.load()]) or " `gradclip rules GLOB` lists the rules."
@@ -58,7 +62,7 @@ def _unknown_text(name: str, named: Sequence[str]) -> str:
 
 
 def _rule_text(rule: rule_book.Rule) -> str:
-    cases = [case.id for case in all_cases() if case.rule == rule.id]
+    cases = [case.id for case in (*all_cases(), *all_rows()) if case.rule == rule.id]
     lines = [f"{rule.id}  ({rule.level})", "", _wrapped(rule.statement)]
     if rule.formula:
         lines += ["", f"In LaTeX: {rule.formula}"]

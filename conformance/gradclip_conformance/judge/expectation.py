@@ -81,6 +81,11 @@ class Expectation:
         del context, answers
         return None
 
+    def judge_whole(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Return the final verdict, with claims and the word for the answer; None to have the parts judged as usual."""
+        del context, answers
+        return None
+
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge replies; the first of them has the right form."""
         raise NotImplementedError

@@ -64,6 +64,8 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
         if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
     expectation = expectation_of(context.case)
+    if (whole := expectation.judge_whole(context, answers)) is not None:
+        return whole
     # The first answer gives the word for all of them, unless a later call raised.
     telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
     behaviour = behaviour_of(context.case, telling, expectation.about)

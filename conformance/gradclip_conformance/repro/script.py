@@ -53,6 +53,7 @@ from ..cases.literals import NoScript, array_literal, docstring_literal, literal
 from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..cases.toml_files import check_document, read_toml
+from ..covering.rows import find_row
 from ..judge.judging import expectation_of
 from ..judge.model import Script, ScriptCall
 from ..oracle.formats import float64_values
@@ -180,7 +181,7 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
 
 def _case_of(cell: Cell, subject: Subject) -> Case:
     """Return the case of a cell as its subject was asked, with the same numbers as in the record."""
-    case = next((case for case in all_cases() if case.id == cell.case), None) or find_case(cell)
+    case = next((case for case in all_cases() if case.id == cell.case), None) or find_row(cell.case) or find_case(cell)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."

@@ -27,6 +27,7 @@ import gradclip_adapters
 from gradclip_adapters import wire
 from gradclip_adapters.answer_size import answer_line_bytes
 from gradclip_adapters.contract import Call
+from gradclip_adapters.recipes import VERSION as RECIPES
 
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
 from .messages import answer_of, check_formulas, loading_of, message_of, what_is_loaded
@@ -89,6 +90,7 @@ class HostProcess:
         self._errors = Tail()
         self._number = 0
         self._closed = False
+        self._knows_recipes = False
         self._stopped = run_stopped.get()
         self._early, self._patience = EarlyAnswers(), Patience()
         self._loading: Mapping[str, Any] | None = None
@@ -116,7 +118,7 @@ class HostProcess:
         self._number += 1
         self._errors.begin()
         try:
-            self._send(wire.call_to_json(call, self._number))
+            self._send(wire.call_to_json(call, self._number, self._knows_recipes))
             line = self._receive(timeout, answer_line_bytes(call))
         except TimeoutError:
             self._end()
@@ -223,6 +225,7 @@ class HostProcess:
                 raise StartError("protocol", text)
             about, subjects = wire.about_from_json(message)
             check_formulas(subjects)
+            self._knows_recipes = message.get("recipes") == RECIPES
             environment = {**about.environment, "python": message["python"], "platform": message["platform"]}
             return Description(about.framework, about.version, environment, subjects)
         except (ValueError, KeyError, TypeError) as error:

@@ -15,7 +15,15 @@ from ..cases.model import Case
 from ..cases.patterns import matches_any
 from ..oracle.formula import Formula
 
-__all__ = ["MIN_LEFT_OUT", "Ability", "PlannedCell", "Selection", "plan_cells", "with_both_bounds"]
+__all__ = [
+    "MIN_LEFT_OUT",
+    "Ability",
+    "PlannedCell",
+    "Selection",
+    "plan_cells",
+    "with_both_bounds",
+    "with_formula",
+]
 
 
 @dataclass(frozen=True)

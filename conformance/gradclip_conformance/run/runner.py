@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TextIO
 
+from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import subject_to_json
 from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
 from gradclip_reports.statuses import DIFFERING, Status
@@ -29,6 +30,7 @@ from ..cases.readable import readable_input
 from ..causes.attribution import EXPLAINED, explain_all
 from ..causes.findings import asked_rules, find_findings
 from ..causes.model import Evidence, Judged
+from ..covering.rows import cases_for
 from ..judge.judging import explained, follow_up, judge
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims
@@ -39,12 +41,42 @@ from .abilities import AbilityProbes
 from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, plan_cells, with_formula
 
-__all__ = ["CASE_SECONDS", "Progress", "RunRequest", "explain_findings", "make_header", "run_adapter", "run_cell"]
+__all__ = [
+    "CASE_SECONDS",
+    "Progress",
+    "RunRequest",
+    "explain_findings",
+    "make_header",
+    "plan_rows",
+    "run_adapter",
+    "run_cell",
+]
 
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
 
+#: Answers of more bytes are no evidence of a cause, because the models that explain answers take too long for them.
+LARGE = 1 << 14
+
 RULES = {rule.id: rule for rule in rules.load()}
+
+
+#: These frameworks are asked the rows only by `--quick` and `--thorough`, until their known failures name them.
+NOT_YET_BY_DEFAULT = frozenset({"torch", "paddle", "paddle-fluid", "tensorflow"})
+
+
+def plan_rows(
+    subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
+) -> list[PlannedCell]:
+    """Return the cells of the covering design, subject by subject; a subject is asked what its abilities allow."""
+    if stage == "default" and adapter in NOT_YET_BY_DEFAULT and not selection.rules:
+        return []
+    return [
+        PlannedCell(subject, case, None)
+        for subject in subjects
+        for case in cases_for(subject, stage)
+        if selection.holds(case)
+    ]
 
 
 class Progress:
@@ -72,6 +104,8 @@ class RunRequest:
     extra_cases: Sequence[Case] = ()
     #: The formula that the subjects are meant to have, if the command line names one.
     formula: Formula | None = None
+    #: The stage of the covering design: "quick", "default" or "thorough".
+    stage: str = "default"
 
 
 @dataclass
@@ -104,7 +138,9 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         subjects = with_formula(first.description.subjects, request.formula)
         description = replace(first.description, subjects=tuple(subjects))
         cases = {case.id: case for case in (*all_cases(), *request.extra_cases)}
-        planned = plan_cells(description.subjects, cases.values(), request.selection)
+        written = cases.values() if request.stage != "quick" else request.extra_cases
+        planned = plan_cells(description.subjects, written, request.selection)
+        planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
         state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.started(request.adapter, description, len(planned))
@@ -159,6 +195,7 @@ def run_cell(
         Gets the answers of a cell that is not right, for the findings.
     """
     start = time.perf_counter()
+    planned = replace(planned, case=planned.case.made())
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     judged: Judged | None = None
@@ -191,9 +228,14 @@ def run_cell(
         breaks=verdict.breaks,
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
-    if evidence is not None and judged is not None and cell.status in EXPLAINED:
+    if evidence is not None and judged is not None and cell.status in EXPLAINED and _is_small(case):
         evidence.append(Evidence(judged, cell))
     return cell
+
+
+def _is_small(case: Case) -> bool:
+    """Return whether models of frameworks can be asked the case in a short time."""
+    return sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None) <= LARGE
 
 
 def _judge(

@@ -1,4 +1,4 @@
-"""Expect results that have the same form as the gradients."""
+"""Expect results that have the same form as the gradients; or expect nothing, where nobody defines the answer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 from gradclip_adapters.contract import Reply, Subject
 from gradclip_reports.statuses import Status
 
+from ...cases.literals import NoScript
 from ...cases.model import Case
 from ...oracle.predict import predict
 from ..expectation import Expectation, Part
-from ..fingerprint import describe_results
-from ..model import Context, Script, Verdict, join_lines
+from ..fingerprint import describe_results, observed_answer, what_happened
+from ..model import Answer, Context, Script, Verdict, join_lines
 
-__all__ = ["Structure"]
+__all__ = ["Recorded", "Structure"]
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,27 @@ def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
         f"expected = {expected}\nobserved = [{form} for result in results]\n"
         f'assert {agrees}, f"expected: {{expected}}; observed: {{observed}}"'
     )
+
+
+@dataclass(frozen=True)
+class Recorded(Expectation):
+    """The right answer is not defined: the answer is recorded and not judged."""
+
+    name: ClassVar[str] = "recorded"
+    takes_malformed: ClassVar[bool] = True
+
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Record the answer."""
+        answer = answers[0]
+        detail = f"Recorded: {what_happened(context.case, answer)}"
+        return Verdict(Status.UNSPECIFIED, detail, observed=observed_answer(answer))
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return that nothing is expected."""
+        del case
+        return ("nothing: nobody defines it, and what happens is recorded",)
+
+    def write_script(self, script: Script) -> str:
+        """Refuse, because no answer is wrong."""
+        msg = f"The right answer to {script.case.id} is not defined, so that no script can fail."
+        raise NoScript(msg)

@@ -1,0 +1,265 @@
+"""Expand recipes of arrays: the suite and a host make the same bits from a few numbers, so that nobody sends them.
+
+A recipe says how the bits of each element are made: sign, exponent and digits. It needs integer arithmetic only, and so
+it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the element's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import numpy as np
+
+__all__ = ["KINDS", "VERSION", "Recipe", "expand", "from_json", "to_json"]
+
+#: A host says which recipes it knows; the suite sends whole arrays to a host that knows others.
+VERSION = 1
+
+#: The bits of an element, by its dtype: all, and those of its digits.
+WIDTHS = {"float16": (16, 10), "bfloat16": (16, 7), "float32": (32, 23), "float64": (64, 52)}
+
+#: Odd constants that spread the bits of a product (the golden ratio; Steele, Lea and Flood 2014).
+GOLDEN, MIXED = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The numbers from which an array is made."""
+
+    #: One of :data:`KINDS`.
+    kind: str
+    #: Arrays of other seeds have other digits.
+    seed: int = 0
+    #: Most elements lie between `2**exponent` and `2**(exponent + 2)`.
+    exponent: int = 0
+    #: After so many elements they repeat; 0 if they do not.
+    period: int = 0
+    #: Above 0: only each element at a multiple of it has this exponent; the others have `rest`.
+    every: int = 0
+    rest: int = 0
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """The bits of a dtype, for one recipe and a number of elements."""
+
+    recipe: Recipe
+    count: int
+    width: int
+    digits: int
+
+    @property
+    def bias(self) -> int:
+        """The exponent field of 1."""
+        return (1 << (self.width - self.digits - 2)) - 1
+
+    @property
+    def mask(self) -> int:
+        """The bits of the digits."""
+        return (1 << self.digits) - 1
+
+    @property
+    def sign(self) -> np.uint64:
+        """The bit of the sign."""
+        return np.uint64(1 << (self.width - 1))
+
+    def place(self) -> np.ndarray[Any, Any]:
+        """Return the place of each element."""
+        return np.arange(self.count, dtype=np.uint64)
+
+    def hashed(self) -> np.ndarray[Any, Any]:
+        """Return 64 bits for each element that look random."""
+        bits = (self.place() + np.uint64(self.recipe.seed + 1)) * GOLDEN
+        bits ^= bits >> np.uint64(30)
+        bits *= MIXED
+        bits ^= bits >> np.uint64(27)
+        return bits
+
+    def power(self, exponent: int) -> np.uint64:
+        """Return the bits of `2**exponent`."""
+        return np.uint64((self.bias + exponent) << self.digits)
+
+    def sized(self, digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return numbers above zero with these digits, and with the exponents of the recipe."""
+        recipe = self.recipe
+        found = digits & np.uint64(self.mask)
+        if not recipe.every:
+            found += self.power(recipe.exponent)
+            return found
+        found += self.power(recipe.rest)
+        found[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
+        return found
+
+    def unsigned(self) -> np.ndarray[Any, Any]:
+        """Return numbers above zero that use every digit, in two binades."""
+        hashed = self.hashed()
+        found = self.sized((hashed >> np.uint64(9)) | ONE)
+        found += (hashed >> np.uint64(8) & ONE) << np.uint64(self.digits)
+        return found
+
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """Return numbers of both signs that use every digit."""
+        found = self.unsigned()
+        found |= (self.hashed() >> np.uint64(7) & ONE) << np.uint64(self.width - 1)
+        return found
+
+
+def _constant(maker: _Maker) -> np.ndarray[Any, Any]:
+    first = np.uint64(maker.recipe.seed + 1) * np.uint64(0x9E3779B9) >> np.uint64(3) | ONE
+    return maker.sized(np.full(maker.count, first, dtype=np.uint64))
+
+
+def _negative(maker: _Maker) -> np.ndarray[Any, Any]:
+    return maker.unsigned() | maker.sign
+
+
+def _alternating(maker: _Maker) -> np.ndarray[Any, Any]:
+    found = _constant(maker)
+    found |= (maker.place() & ONE) << np.uint64(maker.width - 1)
+    return found
+
+
+def _one_large(maker: _Maker) -> np.ndarray[Any, Any]:
+    """Return small numbers, and a number 64 times as large in the last quarter."""
+    found = maker.numbers()
+    found[maker.count - 1 - maker.count // 5 : maker.count - maker.count // 5] += np.uint64(6 << maker.digits)
+    return found
+
+
+def _ends_equal(maker: _Maker) -> np.ndarray[Any, Any]:
+    found = maker.numbers()
+    found[-1:] = found[:1]
+    return found
+
+
+def _sorted(maker: _Maker) -> np.ndarray[Any, Any]:
+    return maker.sized(maker.place() * np.uint64(maker.mask // max(1, maker.count)))
+
+
+def _with_subnormals(maker: _Maker) -> np.ndarray[Any, Any]:
+    """Return numbers of which every other one is subnormal."""
+    found = maker.numbers()
+    found[1::2] &= np.uint64(maker.mask) | maker.sign
+    return found
+
+
+def _with_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
+    """Return numbers of which two of three are zeros, of either sign."""
+    found = maker.numbers()
+    found[1::3] = 0
+    found[2::3] = maker.sign
+    return found
+
+
+def _edges(maker: _Maker) -> np.ndarray[Any, Any]:
+    """Return zeros, and a power of two at the first two and at the last two places; one of twice the size if fewer."""
+    found = np.zeros(maker.count, dtype=np.uint64)
+    if maker.count >= 4:
+        found[[0, 1, -2, -1]] = maker.power(maker.recipe.exponent)
+    else:
+        found[-1:] = maker.power(maker.recipe.exponent + 1)
+    return found
+
+
+def _zero(maker: _Maker) -> np.ndarray[Any, Any]:
+    return np.zeros(maker.count, dtype=np.uint64)
+
+
+def _special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]]:
+    """Return a maker of numbers with one NaN (`digits` 1) or infinity (0) at a place."""
+
+    def make(maker: _Maker) -> np.ndarray[Any, Any]:
+        found = maker.numbers()
+        if maker.count:
+            where = {"first": 0, "middle": maker.count // 2, "last": maker.count - 1}[place]
+            infinity = maker.power(maker.bias + 1)
+            found[where] = infinity | np.uint64(digits << (maker.digits - 1))
+        return found
+
+    return make
+
+
+KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
+    "numbers": _Maker.numbers,
+    "constant": _constant,
+    "negative": _negative,
+    "alternating": _alternating,
+    "one-large": _one_large,
+    "ends-equal": _ends_equal,
+    "sorted": _sorted,
+    "subnormals": _with_subnormals,
+    "zeros": _with_zeros,
+    "edges": _edges,
+    "zero": _zero,
+    "nan-first": _special("first", 1),
+    "nan-middle": _special("middle", 1),
+    "nan-last": _special("last", 1),
+    "infinity-first": _special("first", 0),
+    "infinity-last": _special("last", 0),
+}
+
+
+#: Arrays of at most so many elements are kept: lists hold the same small ones again and again.
+SMALL = 64
+
+
+def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
+    """Return the little-endian bytes of the array that a recipe makes.
+
+    Raises
+    ------
+    ValueError
+        When there is no such kind of recipe, or the dtype does not hold its numbers.
+    """
+    count = 1
+    for length in shape:
+        count *= length
+    return (_expand_small if count <= SMALL else _expand)(recipe, dtype, count)
+
+
+def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
+    """Return the bytes of so many elements.
+
+    Raises
+    ------
+    ValueError
+        When there is no such kind of recipe, or the dtype does not hold its numbers.
+    """
+    width, digits = WIDTHS[dtype]
+    maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
+    if recipe.kind not in KINDS:
+        message = "there is no recipe {!r:.40}: {}".format(recipe.kind, ", ".join(KINDS))
+        raise ValueError(message)
+    binades = 7 if recipe.kind == "one-large" else 1
+    if not all(0 < maker.bias + exponent <= 2 * maker.bias - binades for exponent in (recipe.exponent, recipe.rest)):
+        message = "{} does not hold the numbers of the recipe {!r}".format(dtype, recipe)
+        raise ValueError(message)
+    bits = KINDS[recipe.kind](maker).astype("<u{}".format(width // 8))
+    return (np.resize(bits, count) if recipe.period else bits).tobytes()
+
+
+_expand_small = lru_cache(maxsize=1 << 14)(_expand)
+
+
+def to_json(recipe: Recipe) -> List[Any]:
+    """Return a recipe as a list, in the order of its fields."""
+    return [recipe.kind, recipe.seed, recipe.exponent, recipe.period, recipe.every, recipe.rest]
+
+
+def from_json(items: Sequence[Any]) -> Recipe:
+    """Undo :func:`to_json`.
+
+    Raises
+    ------
+    ValueError
+        When the list is not one of a recipe.
+    """
+    kind, *numbers = items
+    if not isinstance(kind, str) or len(numbers) != 5 or not all(type(number) is int for number in numbers):
+        message = "{!r:.80} is no recipe".format(items)
+        raise ValueError(message)
+    return Recipe(kind, *numbers)

@@ -1,0 +1,258 @@
+"""Define the axes of the covering design: the circumstances of a call, their levels, and the reason for each.
+
+Kernel axes are those that meet in the loops of a library. Their levels meet in threes, those of other axes in pairs.
+The first level of an axis is the ordinary one, which every subject can be asked. Whether results are written in place
+is an axis, too: it belongs to the subject, and every row is asked of every subject.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+__all__ = ["OPERATIONS", "Axis", "Level", "axes_of", "heavy_levels"]
+
+#: The operations, as the ids of rules name them.
+OPERATIONS = ("value", "norm", "global-norm")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of an axis."""
+
+    #: The word for it in the id of a case; unique among all axes, and never changed.
+    word: str
+    reason: str
+    #: Tensors of many elements, lists of many tensors and rare mixtures meet others in pairs only; `--thorough` adds
+    #: the threes.
+    heavy: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis."""
+
+    name: str
+    levels: tuple[Level, ...]
+    #: Whether its levels meet those of other kernel axes in threes.
+    kernel: bool = False
+    #: The operations that have it.
+    operations: tuple[str, ...] = OPERATIONS
+
+    def words(self) -> list[str]:
+        """Return the words of its levels."""
+        return [level.word for level in self.levels]
+
+
+def _levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
+    """Return levels; a word that begins with "+" makes a heavy one."""
+    return tuple(Level(word.lstrip("+"), reason, word.startswith("+")) for word, reason in pairs)
+
+
+BY_NORM = ("norm", "global-norm")
+CUT = "between two sizes at which kernels cut their work"
+LISTED = "between two numbers of tensors at which multi-tensor kernels start another launch"
+
+AXES = (
+    Axis(
+        "dtype",
+        _levels(
+            ("float32", "the dtype of most training"),
+            ("float16", "few digits, a narrow range"),
+            ("bfloat16", "fewest digits, a wide range"),
+            ("float64", "most digits: a detour through float32 shows"),
+            ("float16+float32", "mixed, the narrow one first: some libraries take the first dtype for all"),
+            ("float64+float32", "mixed, the wide one first"),
+            ("+float32+float64", "mixed, the wide one last"),
+            ("+float32+float16", "mixed, the narrow one last"),
+            ("+bfloat16+float32", "mixed, of one range and different digits"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "size",
+        _levels(
+            ("s33", f"33 to 511 elements in the longest tensor: {CUT}"),
+            ("s0", "no element"),
+            ("s1", "one element"),
+            ("s2", "2 or 3 elements: less than a vector"),
+            ("s4", "4 to 7 elements: a vector of 4 and its tail"),
+            ("s9", "9 to 31 elements: a vector of 8 or 16 and its tail"),
+            ("s513", f"513 to 1,023 elements: {CUT}"),
+            ("s1025", f"1,025 to 4,095 elements: {CUT}"),
+            ("s4097", f"4,097 to 16,383 elements: {CUT}"),
+            ("s16385", f"16,385 to 65,535 elements: {CUT}"),
+            ("s65537", f"65,537 to 131,071 elements: {CUT}"),
+            ("+s131073", f"131,073 to 262,143 elements: {CUT}"),
+            ("+s262145", "more than 2^18 elements, and some more than 2^20"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "number",
+        _levels(
+            ("n3", "3 to 9 tensors: a small list"),
+            ("n0", "no tensor"),
+            ("n1", "one tensor, which is the first and the last"),
+            ("n2", "two tensors"),
+            ("n10", "10 to 31 tensors"),
+            ("n111", f"111 to 128 tensors: {LISTED}"),
+            ("+n33", "33 to 63 tensors: flags beyond 32 bits"),
+            ("+n65", f"65 to 110 tensors: {LISTED}"),
+            ("+n129", f"129 to 320 tensors: {LISTED}"),
+            ("+n321", f"321 to 1,025 tensors: {LISTED}"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "shape",
+        _levels(
+            ("flat", "one axis"),
+            ("scalar", "no axis"),
+            ("even", "a matrix of even width"),
+            ("odd", "a matrix of odd width: rows that fill no vector"),
+            ("square", "a square matrix: its transposed has the same shape"),
+            ("three", "three axes"),
+            ("five", "five axes, as the weights of a convolution and more"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "layout",
+        _levels(
+            ("contiguous", "row by row, without gaps"),
+            ("fortran", "column by column"),
+            ("strided", "every other element of a buffer"),
+            ("gaps", "the middle of a larger buffer: gaps between rows"),
+            ("reversed", "strides below zero"),
+            ("broadcast", "strides of zero: all rows are one; an element where there is one axis"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "relation",
+        _levels(
+            ("above", "the norm is twice the threshold, or some elements are beyond the bound"),
+            ("zero", "a threshold of 0"),
+            ("far-below", "the norm is a fiftieth of the threshold, or no element is near the bound"),
+            ("below", "the norm is half the threshold, or all elements are within the bound"),
+            ("just-below", "the threshold is the number after the norm"),
+            ("at", "the norm is the threshold"),
+            ("just-above", "the threshold is the number before the norm"),
+            ("far-above", "the norm is fifty thresholds, or all elements are beyond the bound"),
+            ("infinite", "a threshold of infinity"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "excluded",
+        _levels(
+            ("all-in", "nothing is excluded"),
+            ("x-first", "the first is excluded"),
+            ("x-middle", "one in the middle is excluded"),
+            ("x-last", "the last is excluded"),
+            ("x-all", "all are excluded"),
+            ("x-but-one", "all but one are excluded"),
+            ("x-from-32", "all from the 33rd on are excluded: flags beyond 32 bits"),
+            ("x-from-64", "all from the 65th on are excluded: flags beyond 64 bits"),
+        ),
+    ),
+    Axis(
+        "none",
+        _levels(
+            ("all-there", "every parameter has a gradient"),
+            ("none-first", "the first parameter has none"),
+            ("none-middle", "one in the middle has none"),
+            ("none-last", "the last parameter has none"),
+            ("none-all", "no parameter has one"),
+        ),
+    ),
+    Axis(
+        "place",
+        _levels(
+            ("long-last", "the longest tensor stands last"),
+            ("long-first", "the longest tensor stands first"),
+            ("long-middle", "the longest tensor stands in the middle"),
+        ),
+    ),
+    Axis(
+        "data",
+        _levels(
+            ("numbers", "both signs, every digit"),
+            ("constant", "all elements are the same"),
+            ("negative", "all elements are negative: a maximum that forgets the sign shows"),
+            ("alternating", "signs alternate: a sum without squares is zero"),
+            ("one-large", "one large element among small ones"),
+            ("ends-equal", "the first element is the last: a shortcut for constants shows"),
+            ("sorted", "in ascending order"),
+            ("subnormals", "subnormal numbers beside normal ones"),
+            ("zeros", "zeros of both signs among numbers"),
+            ("edges", "only the first and the last elements are not zero: a lost edge shows"),
+            ("nan-first", "a NaN at the start"),
+            ("nan-middle", "a NaN in the middle, where a check of the ends does not look"),
+            ("nan-last", "a NaN at the end, in the last chunk"),
+            ("infinity-first", "an infinity at the start"),
+            ("infinity-last", "an infinity at the end, in the last chunk"),
+        ),
+    ),
+    Axis(
+        "magnitude",
+        _levels(
+            ("ordinary", "squares and their sum are far from the ends of the range"),
+            ("squares-over", "squares overflow"),
+            ("sum-over", "squares do not overflow, and their sum does where there are enough"),
+            ("squares-under", "squares underflow"),
+        ),
+    ),
+    Axis(
+        "norm",
+        _levels(
+            ("no-norm", "norm_type is left out"),
+            ("p2", "norm_type 2 is given"),
+            ("p1", "the sum of magnitudes"),
+            ("p3", "an odd power"),
+            ("p4", "an even power other than 2"),
+            ("p1.5", "a power that is no integer, above 1"),
+            ("p0.5", "a power below 1"),
+            ("p-inf", "the largest magnitude"),
+        ),
+        operations=BY_NORM,
+    ),
+    Axis(
+        "threshold",
+        _levels(
+            ("digits", "a number of many digits"),
+            ("integer", "an int of Python"),
+        ),
+    ),
+    Axis(
+        "bounds",
+        _levels(("max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
+        operations=("value",),
+    ),
+    Axis(
+        "flag",
+        _levels(
+            ("no-flag", "error_if_nonfinite is left out"),
+            ("lenient", "error_if_nonfinite is False"),
+            ("strict", "error_if_nonfinite is True, and the norm is finite"),
+        ),
+        operations=("global-norm",),
+    ),
+    Axis(
+        "repeated",
+        _levels(("once", "the first call"), ("reused", "tensors that other calls were made on before")),
+    ),
+)
+
+
+@cache
+def axes_of(operation: str) -> tuple[Axis, ...]:
+    """Return the axes of an operation."""
+    return tuple(axis for axis in AXES if operation in axis.operations)
+
+
+@cache
+def heavy_levels(operation: str) -> frozenset[str]:
+    """Return the words of the levels that meet others in pairs only, unless the run is thorough."""
+    return frozenset(level.word for axis in axes_of(operation) for level in axis.levels if level.heavy)

@@ -1,0 +1,310 @@
+r"""Measure all results of a call at once, in the processor's long double: thousands of elements in the time of one.
+
+The exact oracles take each element as an integer. Here the elements of all tensors stand in one array. A long double of
+64 bits holds each element exactly, and no square or sum of squares leaves its range. With `v = 2^{-64}` the sum of the
+powers of a tensor is off by less than :math:`2^{-59}` (NumPy adds in pairs, above blocks of 128), the norm and the
+coefficient by less than :math:`2^{-58}`, and a product by `v` more. So a distance is wrong by less than
+:math:`2^{-58} 2^{53} = 1/32` ulp of float64, and by nothing that counts for narrower formats. :data:`DOUBT` is allowed
+for that. Where the processor has no such numbers, `can_measure` says so, and the exact oracles serve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gradclip_adapters.contract import Array
+from gradclip_reports.statuses import Status
+
+from ..oracle.bounds import error_bounds
+from ..oracle.distances import Measured
+from ..oracle.formats import FORMATS, Format, as_dtype, float64_values, to_doubles
+from ..oracle.formula import PLAIN, Formula
+from ..oracle.model import ErrorBounds
+from ..oracle.question import Question, narrowest, norm_groups
+
+__all__ = ["DOUBT", "WholeCall", "can_measure"]
+
+Doubles = npt.NDArray[np.float64]
+Long = npt.NDArray[np.longdouble]
+
+#: A distance, in ulp, by which the measurement may be wrong.
+DOUBT = 1 / 32
+
+
+def can_measure() -> bool:
+    """Return whether a long double has the bits and the range that the measurement needs."""
+    about = np.finfo(np.longdouble)
+    return bool(about.nmant >= 63 and about.maxexp > 8192)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Gradients that share a norm, with the norm and its error bounds."""
+
+    members: tuple[int, ...]
+    norm: Any
+    errors: ErrorBounds
+    #: The dtype in which the norm and the threshold are compared.
+    form: Format
+
+
+@dataclass(frozen=True)
+class WholeCall:
+    """A call, with everything about it that several measurements need."""
+
+    question: Question
+    #: The norm is exact in any order of its sum: only one side of the threshold is right.
+    exact: bool = False
+    _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
+
+    def values(self, index: int) -> Doubles:
+        """Return the elements of a gradient."""
+        if not self._values:
+            self._values.update(_read([g.array for g in self.question.gradients]))
+        return self._values[index]
+
+    @cached_property
+    def groups(self) -> tuple[_Group, ...]:
+        """The norms of the included gradients, in the order of their groups."""
+        chosen = [group for group in norm_groups(self.question) if group]
+        order = self.question.norm_type
+        powers = self._powers([i for group in chosen for i in group], order)
+        common = FORMATS[narrowest(self.question)]
+        # Many small gradients are the same.
+        known: dict[tuple[Any, int, str], _Group] = {}
+        found = []
+        for members in chosen:
+            terms = np.array([powers[i] for i in members], dtype=np.longdouble)
+            total = terms.max() if order == math.inf else terms.sum()
+            elements = sum(self.values(i).size for i in members)
+            form = common if len(members) > 1 else FORMATS[self._dtype(members[0])]
+            key = (total, elements, form.name)
+            if key not in known:
+                known[key] = _group_of(total, order, elements, form)
+            found.append(replace(known[key], members=tuple(members)))
+        return tuple(found)
+
+    def _dtype(self, index: int) -> str:
+        array = self.question.gradients[index].array
+        assert array is not None
+        return array.dtype
+
+    def _powers(self, indices: Sequence[int], order: float) -> dict[int, Any]:
+        """Return for each gradient the sum of its powers; its largest element for the order infinity."""
+        found: dict[int, Any] = dict.fromkeys(indices, np.longdouble(0))
+        filled = [i for i in indices if self.values(i).size]
+        if not filled:
+            return found
+        every = np.abs(np.concatenate([self.values(i) for i in filled]))
+        # Squares of at most 24 bits are exact in float64, and other powers far more exact than such formats tell.
+        wide = any(self._dtype(i) == "float64" for i in filled)
+        every = every.astype(np.longdouble) if wide else every
+        starts = [0, *accumulate(self.values(i).size for i in filled[:-1])]
+        with np.errstate(invalid="ignore"):
+            if order == math.inf:
+                sums = np.maximum.reduceat(every, starts)
+            else:
+                powers = every * every if order == 2 else every if order == 1 else every ** every.dtype.type(order)
+                sums = np.add.reduceat(powers, starts)
+        found.update(zip(filled, sums, strict=True))
+        return found
+
+    def measure(self, results: Sequence[Array | None], formula: Formula = PLAIN, *, flushes: bool = False) -> Measured:
+        """Return the worst element of the included gradients, from what a formula gives; NaN and infinities apart."""
+        worst = Measured()
+        got = self._results(results)
+        by_dtype: dict[str, list[tuple[int, _Group, Any, bool]]] = {}
+        known: dict[tuple[Any, ErrorBounds], tuple[Any, bool]] = {}
+        for group in self.groups:
+            if np.isfinite(group.norm):
+                key = (group.norm, group.errors)
+                if key not in known:
+                    known[key] = self._factor(group, formula)
+                for i in group.members:
+                    by_dtype.setdefault(self._dtype(i), []).append((i, group, *known[key]))
+        for dtype, members in by_dtype.items():
+            filled = [each for each in members if self.values(each[0]).size]
+            found = self._measure_some(filled, FORMATS[dtype], got, flushes)
+            if (_grade(found), found.ulp) > (_grade(worst), worst.ulp):
+                worst = found
+        return worst
+
+    def _results(self, results: Sequence[Array | None]) -> dict[int, Doubles]:
+        """Return the elements of results, in the dtypes of their gradients."""
+        pairs = zip(self.question.gradients, results, strict=True)
+        return _read([None if g.array is None else _in_dtype(result, g.array) for g, result in pairs])
+
+    def _factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
+        """Return the coefficient, and whether the norm is so near to the threshold that rounding decides the side."""
+        threshold = np.longdouble(self.question.options["clip_norm"])
+        norm, small = group.norm, np.longdouble(formula.eps)
+        shift = small if formula.kind == "coefficient" else np.longdouble(0)
+        if np.isinf(threshold):
+            whole = formula.kind != "min-numerator" or norm + small == 0
+            return (np.longdouble(1) if whole else norm / (norm + small)), False
+        limit = threshold - shift
+        above = norm > limit
+        near = False
+        if not (self.exact and shift == 0):
+            spacing = float(_spacing(np.array([float(abs(limit))]), group.form)[0])
+            near = bool(abs(norm - limit) <= spacing * (group.errors.norm_bound + DOUBT))
+        if formula.kind in ("plain", "coefficient"):
+            top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
+        elif formula.kind == "max-denominator":
+            top, bottom = threshold, (norm if above else threshold) + small
+        else:
+            top, bottom = (threshold if above else norm), norm + small
+        return (top / bottom if bottom else np.longdouble(1)), near
+
+    def _measure_some(
+        self, members: Sequence[tuple[int, _Group, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
+    ) -> Measured:
+        """Measure gradients of one dtype; each comes with its group, its coefficient and whether the side is open."""
+        if not members:
+            return Measured()
+        sizes = [self.values(i).size for i, *_ in members]
+        given = np.concatenate([self.values(i) for i, *_ in members])
+        results = np.concatenate([got[i] for i, *_ in members])
+        factors = np.array([factor for _, _, factor, _ in members], dtype=np.longdouble)
+        same = (factors == factors[0]).all()
+        every = _distances(given, results, factors[0] if same else np.repeat(factors, sizes), form, flushes)
+        starts = np.array([0, *accumulate(sizes[:-1])])
+        largest = np.maximum.reduceat(every, starts)
+        largest[factors != 1] = np.maximum(largest[factors != 1] - DOUBT, 0.0)
+        open_sides = np.array([near for *_, near in members])
+        touched = (factors == 1) & ~open_sides & (largest > 0)
+        coarser = np.array([max(1.0, 2.0 ** (form.precision - group.form.precision)) for _, group, *_ in members])
+        bounds = np.array([group.errors.clip_bound for _, group, *_ in members]) * coarser
+        budgets = np.array([group.errors.clip_budget for _, group, *_ in members])
+        grades = np.where(touched | (largest > bounds), 2, np.where(largest > budgets, 1, 0))
+        worst = max(range(len(members)), key=lambda i: (grades[i], largest[i]))
+        place = int(every[starts[worst] : starts[worst] + sizes[worst]].argmax())
+        return Measured(
+            GRADES[int(grades[worst])],
+            float(largest[worst]),
+            members[worst][0],
+            place,
+            float(budgets[worst]),
+            float(bounds[worst]),
+            bool(touched[worst]),
+        )
+
+    def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
+        """Return the first element that a clip by value has got wrong; `keeps_zeros`: the sign of a zero counts."""
+        high = float(self.question.options["max"])
+        low = float(self.question.options.get("min", -high))
+        got = self._results(results)
+        for i in self.question.included:
+            given, after = self.values(i), got[i]
+            expected = np.minimum(np.maximum(given, low), high)
+            right = (after == expected) | (np.isnan(after) & np.isnan(expected))
+            if keeps_zeros and low < 0 < high:
+                right &= (expected != 0) | (np.signbit(after) == np.signbit(given))
+            if not right.all():
+                place = int(right.argmin())
+                array = self.question.gradients[i].array
+                assert array is not None
+                with np.errstate(invalid="ignore"):
+                    gap = abs(after[place] - expected[place])
+                distance = float(gap / _spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
+                return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
+        return Measured()
+
+    def silent_group(self, results: Sequence[Array | None]) -> _Group | None:
+        """Return the first group whose norm is NaN or infinite without an effect; None if there is none.
+
+        The results are NaN everywhere, or what the formula gives: NaN for each element if the norm is NaN; else zeros,
+        and NaN for infinities.
+        """
+        for group in self.groups:
+            if np.isfinite(group.norm):
+                continue
+            given = np.concatenate([self.values(i) for i in group.members])
+            after = np.concatenate([float64_values(a) for i in group.members if (a := results[i]) is not None])
+            if np.isnan(after).all():
+                continue
+            if np.isnan(group.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
+                return group
+            if after[np.isfinite(given)].any():
+                return group
+        return None
+
+
+#: From the best to the worst.
+GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
+
+
+def _grade(found: Measured) -> int:
+    return GRADES.index(found.grade)
+
+
+def _group_of(total: Any, order: float, elements: int, form: Format) -> _Group:
+    """Return a group without its members, from the sum of its powers."""
+    root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
+    with np.errstate(over="ignore"):
+        size = float(root)
+    return _Group((), root, error_bounds(form, order, elements, size), form)
+
+
+def _in_dtype(result: Array | None, given: Array) -> Array | None:
+    if result is None or result.dtype == given.dtype:
+        return result
+    return Array(given.dtype, result.shape, as_dtype(result, given.dtype))
+
+
+def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
+    """Return the elements of each array, decoded together with all others of its dtype."""
+    found: dict[int, Doubles] = {}
+    by_dtype: dict[str, list[int]] = {}
+    for i, array in enumerate(arrays):
+        if array is not None:
+            by_dtype.setdefault(array.dtype, []).append(i)
+    for dtype, members in by_dtype.items():
+        contents = [array.data for i in members if (array := arrays[i]) is not None]
+        every = to_doubles(b"".join(contents), dtype)
+        width, start = FORMATS[dtype].width // 8, 0
+        for i, data in zip(members, contents, strict=True):
+            stop = start + len(data) // width
+            found[i] = every[start:stop]
+            start = stop
+    return found
+
+
+def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool) -> Doubles:
+    """Return the distances in ulp of results from the given elements times a factor."""
+    if np.all(factor == 1) and np.array_equal(given, results):
+        return np.zeros(given.size)
+    # In float64 a product is off by 2**-28 ulp of float32.
+    number = np.longdouble if form.precision > 24 else np.float64
+    exact = given.astype(number, copy=False) * np.asarray(factor).astype(number)
+    with np.errstate(invalid="ignore", over="ignore"):
+        nearest: Doubles = exact.astype(np.float64)
+        spacing = _spacing(nearest, form)
+        every: Doubles = (np.abs(results.astype(number, copy=False) - exact) / spacing).astype(np.float64)
+        # A result beyond the range rounds to infinity.
+        beyond = np.isinf(results) & (np.abs(exact) >= np.longdouble(float(form.largest)) + spacing / 2)
+        every[~np.isfinite(results)] = np.inf
+        every[beyond & (np.sign(results) == np.sign(nearest))] = 0.0
+    if flushes:
+        smallest = float(form.smallest_normal)
+        every[(np.abs(nearest) < smallest) & (np.abs(results) < smallest)] = 0.0
+    return every
+
+
+def _spacing(values: Doubles, form: Format) -> Doubles:
+    """Return the ulp at each value rounded to the format."""
+    fractions, exponents = np.frexp(np.abs(values))
+    units = np.maximum(exponents - form.precision, form.smallest_exponent)
+    # The value rounds up to the next binade.
+    units += (fractions >= 1 - 2.0 ** -(form.precision + 1)) & (exponents - 1 >= form.minimum_exponent)
+    units = np.minimum(units, form.maximum_exponent - form.precision + 1)
+    spacing: Doubles = np.ldexp(1.0, units)
+    return spacing

@@ -1,0 +1,164 @@
+"""Name the combinations of levels that are impossible, each with its reason.
+
+All of them are pairs: a larger combination is impossible if it holds such a pair, or if every way to complete it to a
+row does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from .axes import Axis, axes_of
+
+__all__ = ["CLASHES", "Clash", "can_complete", "clashes_of", "reason_of"]
+
+
+@dataclass(frozen=True)
+class Clash:
+    """Levels that do not go together with other levels."""
+
+    some: frozenset[str]
+    others: frozenset[str]
+    reason: str
+    #: The operations of which that is so.
+    operations: tuple[str, ...] = ("value", "norm", "global-norm")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NEAR = "just-below at just-above"
+NONFINITE = "nan-first nan-middle nan-last infinity-first infinity-last"
+HALF = "float16 float16+float32 float32+float16"
+MIXED = "float16+float32 float64+float32 float32+float64 float32+float16 bfloat16+float32"
+EXTREME = "squares-over sum-over squares-under"
+BY_NORM = ("norm", "global-norm")
+LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
+ELEMENTS = "s1 s2 s4 s9 s33 " + LARGE
+
+
+def _clash(some: str, others: str, reason: str, operations: Sequence[str] = ("value", "norm", "global-norm")) -> Clash:
+    return Clash(_words(some), _words(others), reason, tuple(operations))
+
+
+def _all_but_first(names: Iterable[str]) -> str:
+    """Return the words of all levels but the ordinary ones of some axes."""
+    found: dict[str, None] = {}
+    for operation in ("value", "norm", "global-norm"):
+        for axis in axes_of(operation):
+            if axis.name in names:
+                found.update(dict.fromkeys(axis.words()[1:]))
+    return " ".join(found)
+
+
+CLASHES = (
+    _clash("scalar", "s0 s2 s4 s9 s33 " + LARGE, "a tensor without axes has one element"),
+    _clash("even", "s1", "a matrix of even width has no single element"),
+    _clash("square", "s2", "no square matrix has 2 or 3 elements"),
+    _clash(
+        "n0",
+        ELEMENTS,
+        "an empty list has no elements",
+    ),
+    _clash(
+        "n0",
+        _all_but_first(
+            ("dtype", "shape", "layout", "excluded", "none", "place", "data", "magnitude", "threshold", "repeated")
+        ),
+        "an empty list holds nothing that could be so",
+    ),
+    _clash("n0", "below far-below just-below at just-above far-above", "an empty list has the norm 0"),
+    _clash("n1", MIXED, "one tensor has one dtype"),
+    _clash("n1", "x-first x-middle x-last x-but-one", "of one tensor, all or nothing is excluded"),
+    _clash("n1", "none-first none-middle none-last", "of one tensor, all or nothing is None"),
+    _clash("n1", "long-first long-middle", "one tensor has one place"),
+    _clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
+    _clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
+    _clash("n1 n2 n3 n10 n33", "x-from-64", "the list has no 65th tensor"),
+    _clash("none-first", "long-first", "what is None is not long"),
+    _clash("none-middle", "long-middle", "what is None is not long"),
+    _clash("none-last", "long-last", "what is None is not long"),
+    _clash("none-all", ELEMENTS, "what is None has no elements"),
+    _clash(
+        "none-all",
+        _all_but_first(("dtype", "shape", "layout", "excluded", "place", "data", "magnitude", "threshold", "repeated")),
+        "what is None cannot be so",
+    ),
+    _clash("none-all", "below far-below just-below at just-above far-above", "the norm of nothing is 0"),
+    _clash("s0", _all_but_first(("data", "magnitude")), "there is no element that could be so"),
+    _clash(
+        NEAR,
+        "numbers constant negative alternating one-large ends-equal sorted subnormals zeros " + NONFINITE,
+        "a norm that rounding may move can lie on either side: only zeros and four powers of two have an exact one",
+        BY_NORM,
+    ),
+    _clash(NEAR, "p3 p4 p1.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
+    _clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
+    _clash(NEAR, "broadcast", "elements that repeat have no exact norm of their own", BY_NORM),
+    _clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
+    _clash(NEAR, "integer", "the neighbours of a number are no integers"),
+    _clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
+    _clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
+    _clash("integer", "far-below far-above", "a whole number fifty times as large or small leaves half precision"),
+    _clash(NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN ask it"),
+    _clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
+    _clash(NONFINITE, "strict", "the call must raise: `error-if-nonfinite` asks it"),
+    _clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
+    _clash(EXTREME, "p1 p3 p4 p1.5 p0.5 p-inf", "these magnitudes are about squares"),
+    _clash(EXTREME, MIXED, "each dtype has ends of its own"),
+    _clash(EXTREME, "subnormals edges one-large", "the data has a magnitude of its own"),
+    _clash(EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic"),
+    _clash("broadcast", "reused", "other elements cannot be written into copies of one"),
+    _clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
+    _clash("p4", HALF, "the powers of small elements leave the range of float16"),
+    _clash("p3", HALF, "the powers of small elements leave the range of float16"),
+)
+
+
+@cache
+def clashes_of(operation: str) -> dict[str, dict[str, str]]:
+    """Return, for each level of an operation's axes, the levels that do not go with it, each with the reason."""
+    axes = axes_of(operation)
+    known = {word: axis.name for axis in axes for word in axis.words()}
+    found: dict[str, dict[str, str]] = {word: {} for word in known}
+    for clash in CLASHES:
+        if operation not in clash.operations:
+            continue
+        for one in clash.some & known.keys():
+            for other in clash.others & known.keys():
+                if known[one] != known[other]:
+                    found[one].setdefault(other, clash.reason)
+                    found[other].setdefault(one, clash.reason)
+    return found
+
+
+def reason_of(operation: str, words: Sequence[str]) -> str | None:
+    """Return why levels do not go together; None if no two of them clash."""
+    clashes = clashes_of(operation)
+    for place, one in enumerate(words):
+        for other in words[place + 1 :]:
+            if other in clashes[one]:
+                return clashes[one][other]
+    return None
+
+
+def can_complete(operation: str, words: Sequence[str]) -> bool:
+    """Return whether some row holds all of these levels."""
+    if reason_of(operation, words) is not None:
+        return False
+    taken = set(words)
+    open_axes = [axis for axis in axes_of(operation) if not taken & set(axis.words())]
+    return _complete(clashes_of(operation), list(words), open_axes)
+
+
+def _complete(clashes: dict[str, dict[str, str]], words: list[str], left: Sequence[Axis]) -> bool:
+    """Return whether each axis that is left has a level that fits, by trying them in order."""
+    if not left:
+        return True
+    for word in left[0].words():
+        if not any(other in clashes[word] for other in words) and _complete(clashes, [*words, word], left[1:]):
+            return True
+    return False

@@ -1,0 +1,84 @@
+"""Store and load the rows of the design: `designs/<operation>.json`, one character for each level.
+
+The rows of a stage come after those of the stages before it: the first rows already meet in pairs. If an axis gets
+another level, the rows stay as they are, and new ones follow (`generate.extend`); so the ids of cases stay, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from .axes import axes_of
+from .generate import STAGES, Stage, extend
+
+__all__ = ["FOLDER", "design_text", "rows_of", "stage_of"]
+
+FOLDER = "designs"
+
+#: The stages whose rows are stored; those of others are generated when they are asked for.
+STORED = ("quick", "default")
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+#: The characters of a line of the file.
+LINE = 110
+
+
+def stage_of(name: str) -> Stage:
+    """Return the stage of a name.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    """
+    for stage in STAGES:
+        if stage.name == name:
+            return stage
+    msg = f"There is no stage {name!r}: {', '.join(stage.name for stage in STAGES)}."
+    raise ValueError(msg)
+
+
+@cache
+def rows_of(operation: str, stage: str = "default") -> tuple[tuple[str, ...], ...]:
+    """Return the rows of a stage and of those before it, each as the words of its levels in the order of the axes."""
+    last = STAGES.index(stage_of(stage))
+    document = json.loads((files(__package__) / FOLDER / f"{operation}.json").read_text(encoding="utf-8"))
+    rows = _words(document, [each.name for each in STAGES[: last + 1] if each.name in STORED])
+    if STAGES[last].name not in STORED:
+        axes = axes_of(operation)
+        known = [tuple(axis.words().index(word) for axis, word in zip(axes, row, strict=True)) for row in rows]
+        more = extend(operation, known, STAGES[last])
+        rows += [tuple(axis.words()[level] for axis, level in zip(axes, row, strict=True)) for row in more]
+    return tuple(rows)
+
+
+def _words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the rows of some stages of a file; an axis that the file does not know yet has its ordinary level."""
+    stored: Mapping[str, Sequence[str]] = document["axes"]
+    axes = axes_of(document["operation"])
+    found = []
+    for stage in stages:
+        text = "".join(document["rows"][stage])
+        for start in range(0, len(text), len(stored)):
+            levels = {name: stored[name][DIGITS.index(text[start + place])] for place, name in enumerate(stored)}
+            found.append(tuple(levels.get(axis.name, axis.levels[0].word) for axis in axes))
+    return found
+
+
+def design_text(operation: str) -> str:
+    """Return the text of an operation's file, generated anew from nothing."""
+    axes = axes_of(operation)
+    rows: list[tuple[int, ...]] = []
+    written: dict[str, list[str]] = {}
+    for name in STORED:
+        more = extend(operation, rows, stage_of(name))
+        rows += more
+        text = "".join(DIGITS[level] for row in more for level in row)
+        written[name] = [text[start : start + LINE] for start in range(0, len(text), LINE)]
+    document = {"operation": operation, "axes": {axis.name: axis.words() for axis in axes}, "rows": written}
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,186 @@
+"""Generate the rows of a covering design: greedy, deterministic, with constraints and of mixed strength.
+
+Each row begins with a combination that no row holds yet; then axis by axis, in a shuffled order, the level is taken
+that makes the most new combinations with the levels already there. Of several such rows the best one is kept (as AETG
+does; Cohen, Dalal, Fredman and Patton, IEEE Trans. Softw. Eng. 23, 1997). The numbers for the shuffle are our own, so
+that every Python makes the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .axes import Axis, axes_of
+from .constraints import can_complete, clashes_of
+
+__all__ = ["STAGES", "Stage", "extend"]
+
+#: The number of rows from which the best one is taken.
+CANDIDATES = 12
+
+#: The axes of which later levels cost more time: among equals the first is taken.
+COSTLY = ("size", "number", "repeated")
+
+Row = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One strength: every combination of levels of so many axes is asked."""
+
+    name: str
+    #: Of all axes, and of kernel axes alone.
+    strength: int
+    kernel_strength: int
+    #: Combinations of so many axes may hold a heavy level; larger ones may not.
+    heavy_strength: int
+
+
+#: Each stage keeps the rows of those before it.
+STAGES = (Stage("quick", 2, 2, 2), Stage("default", 2, 3, 2), Stage("thorough", 3, 4, 3))
+
+
+@dataclass
+class _Open:
+    """The combinations of some axes' levels that no row holds yet."""
+
+    axes: tuple[int, ...]
+    missing: npt.NDArray[np.bool_]
+
+    def gains(self, axis: int, row: Sequence[int]) -> npt.NDArray[np.int64] | None:
+        """Return for each level of an axis whether it makes a new combination; None if other axes have no level yet."""
+        index: list[Any] = []
+        for other in self.axes:
+            if other == axis:
+                index.append(slice(None))
+            elif row[other] < 0:
+                return None
+            else:
+                index.append(row[other])
+        gains: npt.NDArray[np.int64] = self.missing[tuple(index)].astype(np.int64)
+        return gains
+
+
+@dataclass
+class _Design:
+    """The state of a generation."""
+
+    operation: str
+    axes: tuple[Axis, ...]
+    allowed: list[list[npt.NDArray[np.bool_]]]
+    targets: list[_Open] = field(default_factory=list)
+    state: int = 1
+    by_axis: dict[int, list[_Open]] = field(default_factory=dict)
+
+    def shuffled(self, items: Sequence[int]) -> list[int]:
+        """Return the items in another order (Fisher and Yates), by a generator of Lehmer's."""
+        found = list(items)
+        for last in range(len(found) - 1, 0, -1):
+            self.state = self.state * 48271 % 0x7FFFFFFF
+            place = self.state % (last + 1)
+            found[last], found[place] = found[place], found[last]
+        return found
+
+    def fits(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
+        """Return which levels of an axis clash with none of a row's."""
+        fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
+        for other, level in enumerate(row):
+            if level >= 0:
+                fitting &= self.allowed[other][axis][level]
+        return fitting
+
+    def can_finish(self, row: Sequence[int]) -> bool:
+        """Return whether every open axis still has a level that fits."""
+        words = [self.axes[axis].levels[level].word for axis, level in enumerate(row) if level >= 0]
+        return can_complete(self.operation, words)
+
+
+def extend(operation: str, rows: Sequence[Row], stage: Stage) -> list[Row]:
+    """Return rows that, after the given ones, reach the strength of a stage."""
+    design = _start(operation, stage)
+    for row in rows:
+        _cross_off(design, row)
+    found: list[Row] = []
+    for target in design.targets:
+        while target.missing.any():
+            best = _best_row(design, target)
+            found.append(best)
+            _cross_off(design, best)
+    return found
+
+
+def _start(operation: str, stage: Stage) -> _Design:
+    axes, clashes = axes_of(operation), clashes_of(operation)
+    allowed = [
+        [np.array([[b not in clashes[a] for b in other.words()] for a in axis.words()]) for other in axes]
+        for axis in axes
+    ]
+    design = _Design(operation, axes, allowed)
+    for chosen in _groups(axes, stage):
+        missing = np.ones([len(axes[axis].levels) for axis in chosen], dtype=np.bool_)
+        heavy = [[level.heavy for level in axes[axis].levels] for axis in chosen]
+        for place in np.ndindex(*missing.shape):
+            is_heavy = len(chosen) > stage.heavy_strength and any(
+                flags[level] for flags, level in zip(heavy, place, strict=True)
+            )
+            words = [axes[axis].levels[level].word for axis, level in zip(chosen, place, strict=True)]
+            missing[place] = not is_heavy and can_complete(operation, words)
+        design.targets.append(_Open(chosen, missing))
+    for axis in range(len(axes)):
+        design.by_axis[axis] = [target for target in design.targets if axis in target.axes]
+    return design
+
+
+def _groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]]:
+    """Yield the axes whose levels meet; those with the most combinations first."""
+    kernel = [place for place, axis in enumerate(axes) if axis.kernel]
+    groups = {*combinations(range(len(axes)), stage.strength), *combinations(kernel, stage.kernel_strength)}
+    yield from sorted(groups, key=lambda group: (-np.prod([len(axes[axis].levels) for axis in group]), group))
+
+
+def _best_row(design: _Design, target: _Open) -> Row:
+    """Return the best of some rows that begin with a missing combination."""
+    seed = tuple(int(level) for level in np.unravel_index(int(target.missing.argmax()), target.missing.shape))
+    best, most = None, -1
+    for _ in range(CANDIDATES):
+        row = [-1] * len(design.axes)
+        for axis, level in zip(target.axes, seed, strict=True):
+            row[axis] = level
+        gained = _fill(design, row)
+        if gained > most:
+            best, most = tuple(row), gained
+    assert best is not None
+    return best
+
+
+def _fill(design: _Design, row: list[int]) -> int:
+    """Give each open axis a level, and return how many new combinations these make."""
+    gained = 0
+    for axis in design.shuffled([axis for axis, level in enumerate(row) if level < 0]):
+        gains = np.zeros(len(design.axes[axis].levels), dtype=np.int64)
+        for target in design.by_axis[axis]:
+            one = target.gains(axis, row)
+            if one is not None:
+                gains += one
+        gains[~design.fits(row, axis)] = -1
+        # Among equals the cheapest, or the first in a shuffled order: the ordinary level would be asked too often.
+        order = list(range(len(gains)))
+        if design.axes[axis].name not in COSTLY:
+            order = design.shuffled(order)
+        for level in sorted(order, key=lambda level: -gains[level]):
+            row[axis] = level
+            if gains[level] >= 0 and design.can_finish(row):
+                gained += int(gains[level])
+                break
+    return gained
+
+
+def _cross_off(design: _Design, row: Row) -> None:
+    for target in design.targets:
+        target.missing[tuple(row[axis] for axis in target.axes)] = False

@@ -1,0 +1,106 @@
+"""Measure which combinations of levels the rows ask, without the generator: the levels of the rows are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+from .axes import OPERATIONS, Axis, axes_of, heavy_levels
+from .constraints import can_complete, reason_of
+from .designs import rows_of, stage_of
+
+__all__ = ["Coverage", "coverage_page", "measure_coverage"]
+
+INDIRECT = "every way to complete it to a row holds an impossible pair"
+
+
+@dataclass
+class Coverage:
+    """The combinations of so many levels: those that are asked, those that could be, and why others cannot."""
+
+    strength: int
+    asked: int = 0
+    possible: int = 0
+    #: Possible ones with a heavy level, which are left to `--thorough`.
+    left: int = 0
+    missing: list[tuple[str, ...]] = field(default_factory=list)
+    impossible: Counter[str] = field(default_factory=Counter)
+
+
+def measure_coverage(operation: str, stage: str = "default", kernel: bool = False) -> Coverage:
+    """Return the coverage of a stage, of all axes or of the kernel axes."""
+    about = stage_of(stage)
+    strength = about.kernel_strength if kernel else about.strength
+    chosen = [axis for axis in axes_of(operation) if axis.kernel or not kernel]
+    rows, names = rows_of(operation, stage), [axis.name for axis in axes_of(operation)]
+    found = Coverage(strength)
+    heavy = heavy_levels(operation) if strength > about.heavy_strength else frozenset()
+    for group in combinations(chosen, strength):
+        places = [names.index(axis.name) for axis in group]
+        asked = {tuple(row[place] for place in places) for row in rows}
+        _count(found, operation, group, asked, heavy)
+    return found
+
+
+def _count(
+    found: Coverage, operation: str, group: Sequence[Axis], asked: set[tuple[str, ...]], heavy: frozenset[str]
+) -> None:
+    for words in product(*(axis.words() for axis in group)):
+        if words in asked:
+            found.asked += 1
+            found.possible += 1
+        elif (reason := reason_of(operation, words)) is not None:
+            found.impossible[reason] += 1
+        elif not can_complete(operation, words):
+            found.impossible[INDIRECT] += 1
+        elif heavy.intersection(words):
+            found.left += 1
+        else:
+            found.possible += 1
+            found.missing.append(words)
+
+
+def coverage_page() -> str:
+    """Return the page about the axes, and about the combinations that are asked and that are not."""
+    return "\n".join([*_summary(), *_axes(), *_reasons()]) + "\n"
+
+
+def _summary() -> Iterator[str]:
+    yield from (
+        "# What the covering design asks",
+        "",
+        "`gradclip rules --coverage` writes this page. It counts the levels of the rows that are asked.",
+        "A combination with a heavy level (many elements or tensors, rare mixtures) is asked in pairs;",
+        "`--thorough` adds threes of them.",
+        "",
+        "| operation | rows | pairs asked | of possible | threes of kernel axes | of possible | heavy ones left |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for operation in OPERATIONS:
+        pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)
+        yield (
+            f"| {operation} | {len(rows_of(operation)):,} | {pairs.asked:,} | {pairs.possible:,} "
+            f"| {triples.asked:,} | {triples.possible:,} | {triples.left:,} |"
+        )
+
+
+def _axes() -> Iterator[str]:
+    known: dict[str, Axis] = {axis.name: axis for operation in OPERATIONS for axis in axes_of(operation)}
+    for axis in known.values():
+        kernel = ", a kernel axis" if axis.kernel else ""
+        yield from ("", f"## {axis.name}{kernel}", "", "| level | reason |", "|---|---|")
+        for level in axis.levels:
+            yield f"| {level.word}{' (heavy)' if level.heavy else ''} | {level.reason} |"
+
+
+def _reasons() -> Iterator[str]:
+    yield from ("", "## What cannot be asked", "", "| pairs | threes of kernel axes | reason |", "|---|---|---|")
+    pairs: Counter[str] = Counter()
+    triples: Counter[str] = Counter()
+    for operation in OPERATIONS:
+        pairs += measure_coverage(operation).impossible
+        triples += measure_coverage(operation, kernel=True).impossible
+    for reason in sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason)):
+        yield f"| {pairs[reason]:,} | {triples[reason]:,} | {reason} |"

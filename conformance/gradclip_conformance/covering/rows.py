@@ -1,0 +1,173 @@
+"""Make cases of rows: the id of a case names the levels, and the gradients are made when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
+from gradclip_adapters.contract import Gradient, Subject
+
+from ..cases.build import OPERATIONS as OPERATION_NAMES
+from ..cases.model import Case, expect
+from .arrays import NEAR, Made, make_call, norm_order
+from .axes import Axis, axes_of
+from .designs import rows_of
+
+__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "all_rows", "cases_for", "find_row"]
+
+#: The rule of rows of ordinary numbers.
+RULE = "combinations"
+#: The rule of rows with NaN or infinities, or at the ends of the range.
+RULE_OF_EXTREMES = "combinations-extreme"
+
+SHORT = {operation: name for name, operation in OPERATION_NAMES.items()}
+
+#: These axes are named in every id.
+ALWAYS = ("size", "number")
+
+
+class RowCase(Case):
+    """The case of one row; its gradients are made anew when they are asked for, because all together are large."""
+
+    def __init__(self, operation: str, levels: Mapping[str, str]) -> None:
+        extreme = (
+            levels["magnitude"] != "ordinary"
+            or levels["data"] == "subnormals"
+            or levels["data"].startswith(("nan", "infinity"))
+        )
+        words = [
+            levels[axis.name]
+            for axis in axes_of(operation)
+            if axis.name != "dtype" and (axis.name in ALWAYS or levels[axis.name] != axis.levels[0].word)
+        ]
+        exact = operation != "value" and levels["relation"] in NEAR
+        for name, value in (
+            ("rule", f"{operation}.{RULE_OF_EXTREMES if extreme else RULE}"),
+            ("variant", "_".join(words)),
+            ("dtype", levels["dtype"]),
+            ("operation", OPERATION_NAMES[operation]),
+            ("expectation", expect("combination", exact=exact)),
+            ("needs", frozenset(_needs(levels))),
+            ("levels", levels),
+        ):
+            object.__setattr__(self, name, value)
+
+    levels: Mapping[str, str]
+
+    @property
+    def gradients(self) -> tuple[Gradient, ...]:
+        """The gradients of the call."""
+        return self._made().gradients
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the call."""
+        return self._made().options
+
+    def made(self) -> Case:
+        """Return a case that holds the gradients."""
+        made = self._made()
+        fields = (self.rule, self.variant, self.dtype, self.operation, made.gradients, made.options, self.expectation)
+        return Case(*fields, self.needs)
+
+    def _made(self) -> Made:
+        return _make(SHORT[self.operation], tuple(self.levels.items()))
+
+
+@lru_cache(maxsize=4)
+def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> Made:
+    return make_call(operation, dict(levels))
+
+
+def _needs(levels: Mapping[str, str]) -> Iterator[str]:
+    """Yield the features that a call of these levels needs."""
+    layout = {"fortran": "transposed", "gaps": "sliced"}.get(levels["layout"], levels["layout"])
+    if layout in FEATURE_OF_LAYOUT:
+        yield FEATURE_OF_LAYOUT[layout]
+    # A broadcast array cannot be written.
+    if layout == "broadcast":
+        yield "functional"
+    for axis, ordinary, feature in (
+        ("excluded", "all-in", "excludes"),
+        ("none", "all-there", "none_grads"),
+        ("norm", "no-norm", "norm_type"),
+        ("bounds", "max-only", "min_max"),
+        ("flag", "no-flag", "error_if_nonfinite"),
+        ("repeated", "once", "reuses"),
+    ):
+        if levels.get(axis, ordinary) != ordinary:
+            yield feature
+    if "+" in levels["dtype"]:
+        yield "mixed_dtypes"
+
+
+@cache
+def all_rows() -> tuple[RowCase, ...]:
+    """Return the case of every row that is stored, for subjects that lack nothing."""
+    return tuple(
+        RowCase(operation, dict(zip(_ordinary(axes_of(operation)), row, strict=True)))
+        for operation in OPERATION_NAMES
+        for row in rows_of(operation)
+    )
+
+
+def cases_for(subject: Subject, stage: str = "default") -> Iterator[RowCase]:
+    """Yield the cases of a subject's operation.
+
+    Where a row has a level that the subject lacks, it is asked with the ordinary one, so that the other levels of the
+    row still meet. Rows that become the same are asked once.
+    """
+    operation = SHORT[subject.operation]
+    seen: set[str] = set()
+    for row in rows_of(operation, stage):
+        levels = _within_reach(subject, axes_of(operation), row)
+        if levels is None:
+            continue
+        case = RowCase(operation, levels)
+        if case.id not in seen:
+            seen.add(case.id)
+            yield case
+
+
+def _within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
+    """Return the levels of a row, without those that a subject lacks; None if it lacks the ordinary ones, too."""
+    levels = {axis.name: word for axis, word in zip(axes, row, strict=True)}
+    for axis in axes:
+        if not _can_ask(subject, {**_ordinary(axes), axis.name: levels[axis.name]}):
+            levels[axis.name] = axis.levels[0].word
+    if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
+        levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
+    if "requires_min" in subject.features:
+        levels["bounds"] = "min-max"
+    return levels if levels["dtype"] else None
+
+
+def _ordinary(axes: Sequence[Axis]) -> dict[str, str]:
+    return {axis.name: axis.levels[0].word for axis in axes}
+
+
+def _can_ask(subject: Subject, levels: Mapping[str, str]) -> bool:
+    reached = set(_needs(levels)) <= set(subject.features)
+    if "norm" in levels and levels["norm"] != "no-norm":
+        reached = reached and norm_order(levels["norm"]) in subject.norm_types
+    dtypes = levels["dtype"].split("+")
+    return reached and (dtypes == ["float32"] or set(dtypes) <= set(subject.dtypes))
+
+
+def find_row(name: str) -> RowCase | None:
+    """Return the case with an id; None if it is the id of no row."""
+    rule, _, rest = name.partition("/")
+    operation, _, kind = rule.partition(".")
+    variant, _, dtype = rest.partition("/")
+    if kind not in (RULE, RULE_OF_EXTREMES) or operation not in OPERATION_NAMES:
+        return None
+    levels = _ordinary(axes_of(operation))
+    known = {word: axis.name for axis in axes_of(operation) for word in axis.words()}
+    for word in (*variant.split("_"), dtype):
+        if word not in known:
+            return None
+        levels[known[word]] = word
+    case = RowCase(operation, levels)
+    return case if case.id == name else None

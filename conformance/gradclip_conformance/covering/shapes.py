@@ -1,0 +1,90 @@
+"""Choose the number of tensors, their sizes and their shapes for the levels of a row."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+__all__ = ["choose_number", "choose_shape", "choose_size", "small_size"]
+
+#: The numbers of tensors of each level: both ends, and one between.
+NUMBERS = {
+    "n0": (0,),
+    "n1": (1,),
+    "n2": (2,),
+    "n3": (3, 5, 9),
+    "n10": (10, 17, 31),
+    "n33": (33, 47, 63),
+    "n65": (65, 110),
+    "n111": (111, 111, 127),
+    "n129": (129, 129, 257),
+    "n321": (321, 321, 321, 321, 999, 1001, 1025),
+}
+
+#: The sizes of each level, on both sides of what kernels cut at; most rows take small ones, because elements cost time.
+SIZES = {
+    "s0": (0,),
+    "s1": (1,),
+    "s2": (2, 3),
+    "s4": (4, 5, 7),
+    "s9": (9, 11, 15, 17, 31),
+    "s33": (33, 63, 65, 511),
+    "s513": (513, 769, 1023),
+    "s1025": (1025, 2047, 2049, 4095),
+    "s4097": (4097, 4097, 8193, 16383),
+    "s16385": (16385, 16385, 16387, 32767, 32769, 65535),
+    "s65537": (65537, 65537, 65537, 65539, 98305, 131071),
+    "s131073": (131073, 131073, 131073, 262143),
+    "s262145": (262145, 262145, 262145, 524287, 1048577),
+}
+
+#: The largest size that a shape of the last level may have.
+LARGEST = 1048577 + 4096
+
+#: The sizes of the tensors beside the longest one, in turns.
+SMALL = (1, 2, 3, 5, 8, 13, 17)
+
+#: The lengths of all axes but the first, for each level: those that leave few elements out come first.
+WIDTHS = {
+    "flat": ((),),
+    "even": ((34,), (6,), (4,), (2,)),
+    "odd": ((33,), (7,), (5,), (3,), (1,)),
+    "three": tuple(product((3, 2, 1), (5, 3, 1))),
+    "five": ((2, 3, 1, 3), (2, 1, 3, 1), (1, 2, 1, 1), (1, 1, 1, 1)),
+}
+
+EMPTY = {"flat": (0,), "even": (0, 4), "odd": (3, 0), "square": (0, 0), "three": (2, 0, 3), "five": (1, 2, 0, 1, 3)}
+
+
+def choose_number(word: str, draw: int) -> int:
+    """Return the number of tensors; `draw` chooses among those of the level."""
+    return NUMBERS[word][draw % len(NUMBERS[word])]
+
+
+def choose_size(word: str, draw: int) -> tuple[int, int, int]:
+    """Return a size of the level, and the least and the largest size that its shape may have."""
+    sizes = SIZES[word]
+    return sizes[draw % len(sizes)], sizes[0], LARGEST if word == "s262145" else sizes[-1]
+
+
+def small_size(place: int, largest: int) -> int:
+    """Return the size of a tensor beside the longest one."""
+    return min(SMALL[place % len(SMALL)], largest)
+
+
+def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
+    """Return a shape of a level with about as many elements; with between `low` and `high` if there is such a shape."""
+    if word == "scalar":
+        return ()
+    if size == 0:
+        return EMPTY[word]
+    if word == "square":
+        side = math.isqrt(size)
+        return next(((each, each) for each in (side, side + 1) if low <= each * each <= high), (side, side))
+    for widths in WIDTHS[word]:
+        row = math.prod(widths)
+        for rows in (size // row, size // row + 1):
+            if rows and low <= rows * row <= high:
+                return (rows, *widths)
+    # Beside the longest tensor, any size serves.
+    return (1, *WIDTHS[word][-1])

@@ -1,0 +1,268 @@
+"""Check the covering design: what it asks, that it stays the same, and what it catches."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradclip_adapters
+from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.plain import PlainFunction
+from gradclip_adapters.recipes import KINDS, Recipe, expand, from_json, to_json
+from gradclip_adapters.wire import call_from_json, call_to_json, reply_from_json, reply_to_json
+from gradclip_conformance.covering.axes import OPERATIONS, axes_of, heavy_levels
+from gradclip_conformance.covering.calls import WholeCall
+from gradclip_conformance.covering.constraints import can_complete
+from gradclip_conformance.covering.designs import design_text, rows_of
+from gradclip_conformance.covering.measure import measure_coverage
+from gradclip_conformance.covering.rows import RowCase, all_rows, cases_for, find_row
+from gradclip_conformance.oracle.distances import measure
+from gradclip_conformance.oracle.predict import predict
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import PlannedCell
+from gradclip_conformance.run.runner import run_cell
+
+#: The digests of the bits of every recipe, written on Python 3.11 with NumPy 2.
+DIGEST = "b5585beb76f7982bd4715f582cfbb5d4267d143c267105df51bca628d1451c90"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_possible_pair_and_kernel_triple_is_asked(operation: str) -> None:
+    for kernel in (False, True):
+        found = measure_coverage(operation, kernel=kernel)
+        assert found.missing == []
+        assert found.asked == found.possible > 3000
+    assert measure_coverage(operation, "quick").missing == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_measure_sees_what_is_missing(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of(operation)
+    monkeypatch.setattr("gradclip_conformance.covering.measure.rows_of", lambda *_: rows[: len(rows) // 2])
+    assert measure_coverage(operation, kernel=True).missing
+
+
+def test_pairs_are_counted_as_by_hand() -> None:
+    """Count the pairs of one operation in another way: each row gives its own pairs."""
+    asked = {pair for row in rows_of("norm") for pair in itertools.combinations(row, 2)}
+    axes = axes_of("norm")
+    possible = {
+        pair
+        for one, other in itertools.combinations(axes, 2)
+        for pair in itertools.product(one.words(), other.words())
+        if can_complete("norm", pair)
+    }
+    assert asked == possible
+
+
+@pytest.mark.exam
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_stored_rows_are_those_that_the_generator_makes(operation: str) -> None:
+    path = Path(sys.modules[design_text.__module__].__file__ or "").parent / "designs" / f"{operation}.json"
+    assert path.read_text(encoding="utf-8") == design_text(operation)
+
+
+def test_ids_name_their_rows() -> None:
+    rows = all_rows()
+    assert len({row.id for row in rows}) == len(rows)
+    for row in rows[::7]:
+        found = find_row(row.id)
+        assert found is not None
+        assert found.levels == row.levels
+    assert find_row("norm.combinations/s1_n1_no-such-level/float32") is None
+    assert find_row("norm.combinations/n1_s1/float32") is None
+
+
+def test_words_of_levels_are_unique() -> None:
+    for operation in OPERATIONS:
+        words = [word for axis in axes_of(operation) for word in axis.words()]
+        assert len(set(words)) == len(words)
+        assert not any("_" in word or "/" in word for word in words)
+        assert heavy_levels(operation) < set(words)
+
+
+def _digest() -> str:
+    found = hashlib.sha256()
+    for kind, dtype, period in itertools.product(sorted(KINDS), ("float16", "bfloat16", "float32", "float64"), (0, 3)):
+        for count in (0, 1, 3, 17, 1001):
+            found.update(expand(Recipe(kind, 3, -2, period, 4 if count == 17 else 0, -3), dtype, (count,)))
+    return found.hexdigest()
+
+
+def test_recipes_make_the_same_bits_everywhere() -> None:
+    assert _digest() == DIGEST
+
+
+@pytest.mark.skipif("GRADCLIP_OLD_PYTHON" not in os.environ, reason="GRADCLIP_OLD_PYTHON names no Python 3.7")
+def test_recipes_make_the_same_bits_in_python_3_7() -> None:
+    folder = Path(gradclip_adapters.__file__).parents[1]
+    source = Path(__file__).read_text(encoding="utf-8")
+    lines = source[source.index("def _digest") : source.index("def test_recipes_make_the_same_bits_everywhere")]
+    program = (
+        f"import hashlib, itertools, sys\nsys.path.insert(0, {str(folder)!r})\n"
+        f"from gradclip_adapters.recipes import KINDS, Recipe, expand\n{lines}\nprint(_digest())"
+    )
+    done = subprocess.run(
+        [os.environ["GRADCLIP_OLD_PYTHON"], "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == DIGEST
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_numbers_use_every_digit_and_both_signs(dtype: str) -> None:
+    bits = Array(dtype, (999,), expand(Recipe("numbers"), dtype, (999,))).bits()
+    assert (bits & 1).all()
+    negative = bits >> (bits.itemsize * 8 - 1)
+    assert 400 < int(negative.sum()) < 600
+
+
+def test_a_recipe_survives_the_wire() -> None:
+    recipe = Recipe("edges", 2, -3, 0, 0, 0)
+    array = Array("float32", (70, 3), expand(recipe, "float32", (70, 3)), recipe)
+    call = Call("subject", (Gradient("g0", array), Gradient("g1", None)), {"clip_norm": 1.0})
+    message = call_to_json(call, 1, by_recipe=True)
+    assert "data" not in message["gradients"][0]["array"]
+    back = call_from_json(message)
+    assert back == call
+    assert back.gradients[0].array is not None
+    assert back.gradients[0].array.recipe == recipe
+    assert from_json(to_json(recipe)) == recipe
+
+    other = Array("float32", (1,), b"\0\0\0\1")
+    reply = Reply((array, None), inputs=(array, None))
+    small = reply_to_json(reply, 1, back)
+    assert small["gradients"][0] == small["inputs"][0] == {"same": "call"}
+    assert reply_from_json(small, call) == reply
+    changed = Reply((other, None), inputs=(other, None))
+    assert reply_to_json(changed, 1, back)["inputs"][0] == {"same": "result"}
+    assert reply_from_json(reply_to_json(changed, 1, back), call) == changed
+    with pytest.raises(ValueError, match="no array"):
+        reply_from_json(small)
+
+
+@pytest.mark.parametrize("items", [[], ["edges"], [1, 2, 3, 4, 5, 6], ["edges", 0, 0, 0, 0, 0.5]])
+def test_what_is_no_recipe_is_refused(items: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"recipe|unpack"):
+        from_json(items)
+
+
+@pytest.mark.parametrize("row", [row for row in all_rows() if row.levels["size"] in {"s2", "s4", "s33"}][::60])
+def test_whole_calls_are_measured_as_element_by_element(row: RowCase) -> None:
+    """The results are the expected ones, rounded to float32 digits: both measures give the same distance."""
+    case = row.made()
+    prediction = predict(case)
+    if case.operation == "clip_by_value" or None in prediction.norms[:1]:
+        return
+    results = [
+        None if g.array is None else Array(g.array.dtype, g.array.shape, bytes(len(g.array.data)))
+        for g in case.gradients
+    ]
+    slow = measure(case, prediction, results, case.included)
+    fast = WholeCall(case, dict(case.expectation.parameters)["exact"]).measure(results)
+    assert fast.grade == slow.grade
+    assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
+
+
+# Wrong functions, each wrong only where circumstances meet.
+
+
+def _clip(grads: Sequence[Any], clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0) -> tuple[Any, Any]:
+    counted = [np.asarray(g, np.longdouble) for g, flag in zip(grads, need_clip, strict=True) if g is not None and flag]
+    flat = np.abs(np.concatenate([np.zeros(1, np.longdouble), *(g.ravel() for g in counted)]))
+    with np.errstate(all="ignore"):
+        norm = flat.max() if norm_type == math.inf else (flat**norm_type).sum() ** (1 / np.longdouble(norm_type))
+        factor = np.longdouble(1) if norm <= clip_norm else clip_norm / norm
+        return [
+            g if g is None or not flag or factor == 1 else (g * factor).astype(g.dtype)
+            for g, flag in zip(grads, need_clip, strict=True)
+        ], norm
+
+
+def right(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    return _clip(grads, clip_norm, need_clip, norm_type)
+
+
+def loses_the_last_partial_chunk(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    cut = [g if g is None or g.size < 65536 else g.ravel()[: g.size // 65536 * 65536] for g in grads]
+    _, norm = _clip(cut, clip_norm, need_clip, norm_type)
+    clipped, _ = _clip(grads, clip_norm, need_clip, norm_type)
+    return clipped, norm
+
+
+def leaves_the_111th_tensor(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
+    return [grads[i] if i == 110 else g for i, g in enumerate(clipped)], norm
+
+
+def rounds_long_excluded_float64(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
+    for i, (g, flag) in enumerate(zip(grads, need_clip, strict=True)):
+        if g is not None and not flag and g.dtype == np.float64 and g.size > 1000:
+            with np.errstate(all="ignore"):
+                clipped[i] = g.astype(np.float32).astype(np.float64)
+    return clipped, norm
+
+
+def scales_odd_matrices_below(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
+    odd = [g is not None and g.ndim == 2 and g.shape[1] % 2 == 1 for g in grads]
+    if 0 < norm <= clip_norm < math.inf:
+        clipped = [
+            g * g.dtype.type(0.5) if some and flag else g for g, some, flag in zip(clipped, odd, need_clip, strict=True)
+        ]
+    return clipped, norm
+
+
+def infinity_norm_of_nothing_is_nan(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
+    empty = grads and all(g is not None and g.size == 0 for g in grads)
+    return clipped, math.nan if empty and norm_type == math.inf else norm
+
+
+WRONG = (
+    loses_the_last_partial_chunk,
+    leaves_the_111th_tensor,
+    rounds_long_excluded_float64,
+    scales_odd_matrices_below,
+    infinity_norm_of_nothing_is_nan,
+)
+
+
+def _statuses(function: Callable[..., Any], levels: dict[str, set[str]], limit: int) -> list[str]:
+    """Return the statuses of the first rows that have one of some levels of each axis."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
+    (subject,) = connection.description.subjects
+    cases = [case for case in cases_for(subject) if all(case.levels[axis] in words for axis, words in levels.items())]
+    return [run_cell(connection, PlannedCell(subject, case, None), 30).status for case in cases[:limit]]
+
+
+#: Where each of them is wrong, so that few rows have to be asked.
+WHERE = {
+    "loses_the_last_partial_chunk": {"size": {"s65537"}, "data": {"edges", "numbers"}},
+    "leaves_the_111th_tensor": {"number": {"n111"}, "relation": {"above"}},
+    "rounds_long_excluded_float64": {"dtype": {"float64"}, "size": {"s1025", "s4097"}, "excluded": {"x-all"}},
+    "scales_odd_matrices_below": {"shape": {"odd"}, "relation": {"below"}},
+    "infinity_norm_of_nothing_is_nan": {"size": {"s0"}, "norm": {"p-inf"}},
+}
+
+
+@pytest.mark.parametrize("function", WRONG)
+def test_a_function_that_is_wrong_where_circumstances_meet_fails(function: Callable[..., Any]) -> None:
+    where = WHERE[function.__name__]
+    assert "fail" in _statuses(function, where, 12)
+    assert not {"fail", "error"} & set(_statuses(right, where, 12))
+
+
+@pytest.mark.exam
+def test_a_right_function_is_never_blamed() -> None:
+    assert set(_statuses(right, {}, 10_000)) <= {"pass", "quality"}

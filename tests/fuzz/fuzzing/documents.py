@@ -110,9 +110,7 @@ def _record(adapter: str) -> tuple[str, ...]:
 
 @functools.cache
 def _parsed(adapter: str) -> tuple[Any, ...]:
-    lines = map(json.loads, _record(adapter))
-    # Findings name cells, which the targets drop and change.
-    return tuple(line for line in lines if line["record"] != "finding")
+    return tuple(map(json.loads, _record(adapter)))
 
 
 def lines_of(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -448,3 +449,118 @@ def test_a_list_of_huge_arrays_is_not_copied_to_be_looked_at() -> None:
 
     with pytest.raises(ValueError, match="a list of arrays takes more than the 1,000 bytes"):
         plain._pack([[(huge, huge)]], 1_000)
+
+
+class EndlessList(list[Any]):
+    """A list that gives out items without an end."""
+
+    def __iter__(self) -> Any:
+        return itertools.repeat(1.0)
+
+
+class Metaclass(type):
+    """A class of types whose name cannot be read."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        """Raise."""
+        raise ZeroDivisionError
+
+
+class Nameless(Exception, metaclass=Metaclass):
+    """An exception of such a type."""
+
+
+class Text(str):
+    """A text that lies about its length."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return 3
+
+
+class Unreadable(UserWarning):
+    """A warning, and an error, without a text."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+class Long(Exception):
+    """An exception with a long text of such a kind."""
+
+    def __str__(self) -> str:
+        return Text("x" * 1_000_000)
+
+
+class Sequence:
+    """A sequence of many numbers that are nowhere."""
+
+    def __len__(self) -> int:
+        return 10**12
+
+    def __getitem__(self, index: int) -> float:
+        return 1.0
+
+
+def hold_itself() -> list[Any]:
+    """Return a list that is its own item."""
+    held: list[Any] = []
+    held.append(held)
+    return held
+
+
+class TestHostileResults:
+    """What a function returns and raises is its answer, whatever the methods of its classes do."""
+
+    @pytest.mark.parametrize(
+        ("result", "said"),
+        [
+            (EndlessList([1.0]), "20,001 gradients in a message"),
+            ([EndlessList([1.0])], "takes more than the"),
+            ([hold_itself()], "65 axes in a shape"),
+            ([Sequence()], "takes more than the"),
+            (["x" * 10_000_000], "takes more than the"),
+            ([Metaclass("Odd", (), {})()], "object"),
+            (Metaclass("Odd", (), {})(), "returned a value of type Odd"),
+            ((["x"], np.broadcast_to(np.longdouble(1), (1 << 30,))), "takes 17,179,869,184 bytes"),
+        ],
+        ids=["endless", "endless-inside", "holds-itself", "sequence", "text", "nameless", "nameless-whole", "norm"],
+    )
+    def test_value_is_read_within_limits(self, result: Any, said: str) -> None:
+        reply = PlainFunction(lambda grads, clip_norm: result, "clip_by_norm").call(
+            make_call(THREE_FOUR, clip_norm=1.0)
+        )
+
+        assert said in (reply.malformed or str(reply.gradients))
+
+    @pytest.mark.parametrize(
+        ("raised", "kind", "said"),
+        [
+            (Nameless("why"), "Nameless", "why"),
+            (Long(), "Long", "x [... 990,100 characters left out ...] x"),
+            (Unreadable(), "Unreadable", "cannot be shown"),
+            (Unsupported("not me"), "RuntimeError", "Unsupported: not me"),
+        ],
+        ids=["nameless", "long", "unreadable", "unsupported"],
+    )
+    def test_exception_is_its_answer(self, raised: Exception, kind: str, said: str) -> None:
+        def clip(grads: Any, clip_norm: float) -> Any:
+            raise raised
+
+        with pytest.raises(FrameworkRaised) as caught:
+            PlainFunction(clip, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
+
+        assert (caught.value.kind, said in caught.value.text, len(caught.value.text) < 11_000) == (kind, True, True)
+
+    @pytest.mark.parametrize("signature", [5, "text", lambda: 1 / 0])
+    def test_signature_that_cannot_be_read_is_refused(self, signature: Any) -> None:
+        class Callable:
+            __signature__ = property(lambda self: signature() if callable(signature) else signature)
+
+            def __call__(self, grads: Any, clip_norm: float) -> Any:
+                return grads
+
+        with pytest.raises(TypeError, match="has no signature to read"):
+            PlainFunction(Callable(), "clip_by_norm")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.plain import PlainFunction
@@ -216,6 +217,46 @@ def test_command_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     assert [(row["subject"][-14:], row["size"]) for row in framework["rows"][-1:]] == [("[inplace=True]", 1000)]
     assert all(row["elements"] < 4 and row["norm"] is None for row in framework["rows"])
     assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == page(made)
+
+
+HOSTILE = """
+from gradclip_adapters.contract import About, Adapter, Subject, framework_call
+
+class Hostile(Adapter):
+    def about(self):
+        return About("f|<b>`x`", "1|<b>", {"k|`": "v|<b>"})
+
+    def subjects(self):
+        return [Subject("s|`<b>`[x]", "clip_by_norm", ("float32",))]
+
+    def call(self, call):
+        with framework_call():
+            raise ValueError("\\ud800\\x1b[31m|<b>`\\n\\n# heading")
+"""
+
+
+def test_texts_of_a_framework_have_no_meaning_in_what_is_written(tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE, encoding="utf-8")
+    arguments = ["accuracy", str(tmp_path / "hostile.py"), "--largest", "100", "-o", str(tmp_path / "accuracy")]
+
+    result = CliRunner().invoke(gradclip, arguments)
+
+    assert result.exit_code == 0, result.output
+    markdown, document = ((tmp_path / f"accuracy.{end}").read_text(encoding="utf-8") for end in ("md", "json"))
+    for text in (result.stdout, result.stderr, markdown, document):
+        assert all(character.isprintable() or character == "\n" for character in text)
+    assert json.loads(document)["frameworks"][0]["rows"][0]["problem"].endswith("# heading")
+    html = MarkdownIt("commonmark").enable("table").render(markdown)
+    assert "<b>" not in html
+    assert html.count("<h1>") == 1
+    assert html.count("<td") == 6
+
+
+def test_folder_is_no_name_of_a_file() -> None:
+    result = CliRunner().invoke(gradclip, ["accuracy", "numpy", "-o", "."])
+
+    assert result.exit_code == 2
+    assert "names a folder" in result.stderr
 
 
 @pytest.mark.parametrize("number", [1, 6, 11, 16])

@@ -109,6 +109,9 @@ def dies(grads, *, clip_norm):
 def hangs(grads, *, clip_norm):
     time.sleep(3600)
 
+def signals(grads, *, clip_norm):
+    os.kill(os.getpid(), 40)
+
 def takes_much(grads, *, clip_norm):
     return [np.ones(1 << 29, np.float64).astype(g.dtype)[:g.size] for g in grads]
 
@@ -170,6 +173,14 @@ def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, m
     assert said["No answer within 1 s; the suite ended the host process."] == asked
     assert len(results) > asked
     assert all("3 calls of misbehaving:hangs in a row had hung" in text for text in [*said][1:])
+
+
+def test_signal_without_a_name_is_shown_by_its_number(misbehaving: Any) -> None:
+    results = check_clipper(misbehaving.signals, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold/three-*")
+
+    assert [result["detail"] for result in results if result["status"] == "crash"] == [
+        "The host process ended by signal 40."
+    ]
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

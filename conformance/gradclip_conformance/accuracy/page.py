@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import platform
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+
+from gradclip_reports.markup import code, escape_markdown
 
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
@@ -49,10 +50,10 @@ def page(made: Mapping[str, Any]) -> str:
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
-        blocks.append(f"## {framework['framework']} {framework['version']}".rstrip())
-        blocks.append(f"{_escape(environment)}." if environment else "")
+        blocks.append(f"## {escape_markdown(framework['framework'])} {escape_markdown(framework['version'])}".rstrip())
+        blocks.append(f"{escape_markdown(environment)}." if environment else "")
         for names, rows in _group_equal_rows(framework["rows"]):
-            blocks.append("\n".join(f"- `{name}`" for name in names))
+            blocks.append("\n".join(f"- {code(name)}" for name in names))
             lines = [_format_line(HEAD), "|---|" + "---:|" * 4 + "---|"]
             blocks.append("\n".join([*lines, *(_format_line(_format_cells(row)) for row in rows)]))
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -86,7 +87,7 @@ def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[
 
 
 def _format_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["dtype"], f"{row['size']:,}", *numbers(row), _escape(worst_input(row)))
+    return (row["dtype"], f"{row['size']:,}", *numbers(row), escape_markdown(worst_input(row)))
 
 
 def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -109,7 +110,3 @@ def worst_input(row: Mapping[str, Any]) -> str:
 
 def _format_line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", " ".join(text.split()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -122,6 +123,10 @@ def gradclip() -> None:
 def main() -> None:
     """Run the command; treat a request to terminate as Ctrl-C, so that no host process is left behind."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        # An encoding that lacks a sign must not end the command.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     gradclip(prog_name="gradclip")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from gradclip_reports.lines import strict_json
+from gradclip_reports.values import json_text, plain_line
 
 from ..accuracy.measure import measure_accuracy, sizes_up_to
 from ..accuracy.page import described, document, numbers, page, worst_input
@@ -64,7 +66,7 @@ def accuracy(
         problems += 1
     elif output is not None:
         made = document(measured)
-        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+        text = json_text(strict_json(made), indent=1) + "\n"
         try:
             output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
             output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
@@ -96,10 +98,10 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     console = Console(width=max(80, size.columns), height=size.lines)
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
         # As `Text`, because rich takes brackets in a string, such as a subject's name, for markup.
-        table = Table(title=Text(f"{subject}: largest errors in ulp"), title_justify="left", box=SIMPLE)
+        table = Table(title=Text(plain_line(f"{subject}: largest errors in ulp")), title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
         table.add_column("worst input", overflow="fold")
         for row in group:
-            table.add_row(row["dtype"], f"{row['size']:,}", *numbers(row), Text(worst_input(row)))
+            table.add_row(row["dtype"], f"{row['size']:,}", *numbers(row), Text(plain_line(worst_input(row))))
         console.print(table)

@@ -19,9 +19,10 @@ from gradclip_adapters.contract import Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.model import Case
+from gradclip_conformance.covering.rows import RowCase
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
-from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.run.runner import plan_rows, run_cell
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
@@ -76,17 +77,22 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
     """Return the cells that judge such a clip function, the small ones first."""
     made = Made(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
-    planned = plan_cells([replace(subject, features=features)], all_cases(), Selection())
+    subjects = [replace(subject, features=features)]
+    planned = [*plan_cells(subjects, all_cases(), Selection()), *plan_rows(subjects, Selection())]
     judging = [
         cell
         for cell in planned
-        if cell.missing is None and cell.case.dtype != "bfloat16" and RULES[cell.case.rule].level != "unspecified"
+        if cell.missing is None and "bfloat16" not in cell.case.dtype and RULES[cell.case.rule].level != "unspecified"
     ]
     return tuple(_Asked(cell) for cell in sorted(judging, key=_estimate_size))
 
 
 def _estimate_size(cell: PlannedCell) -> int:
-    """Return the number of elements, with some more for each gradient."""
+    """Return the number of elements, nearly, with some more for each gradient."""
+    if isinstance(cell.case, RowCase):
+        # Its gradients are made when they are asked for.
+        size, number = (int(cell.case.levels[axis][1:]) for axis in ("size", "number"))
+        return size + 20 * number
     return sum(20 + math.prod(each.array.shape) for each in cell.case.gradients if each.array is not None)
 
 
@@ -144,10 +150,10 @@ def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
-def judge_right(made: Made) -> list[Cell]:
-    """Return the cells that blame a right clipper."""
+def judge_right(made: Made, most: int | None = None) -> list[Cell]:
+    """Return the cells that blame a right clipper, among the first ones or all."""
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))
-    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells]
+    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells[:most]]
     return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]

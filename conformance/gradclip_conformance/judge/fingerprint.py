@@ -17,6 +17,7 @@ word fits many answers, so that the pin does not excuse an answer that is wrong 
 `norm-zero` `norm:<number>`
 `norm-missing`               no norm is returned, for rules about it
 `norm-unreadable`            the norm that is returned is not a single number
+`warns:<Category>`           the category of the first warning, for the rule about warnings
 `<word> then <word>`         two calls gave different answers; if one of them raised, its error stands alone
 ============================ ===================================================================================
 
@@ -68,7 +69,7 @@ _SENTENCES = {
 def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
     """Return the short word for an answer, without numbers; "none" if the framework gave no answer.
 
-    `about` is the part of the answer that the word describes: "gradients" or "norm".
+    `about` is the part of the answer that the word describes: "gradients", "norm" or "warnings".
     """
     if isinstance(answer, Raised):
         return f"raises:{answer.kind}"
@@ -76,6 +77,8 @@ def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
         return "none"
     if about == "norm":
         return _of_norm(answer.reply.norm)
+    if about == "warnings":
+        return f"warns:{answer.reply.warnings[0].partition(':')[0]}" if answer.reply.warnings else "no-warning"
     return _of_gradients(case, answer.reply.gradients)
 
 
@@ -95,6 +98,8 @@ def _exact(case: Case, answer: Answer, about: str, through_optimizer: bool) -> s
     if not isinstance(answer, Replied):
         return word
     results, given = answer.reply.gradients, [gradient.array for gradient in case.gradients]
+    if about == "warnings":
+        return word
     if about == "norm":
         return f"norm:{write_numbers([answer.reply.norm], [])}" if word == "norm" else word
     if (form := _other_form(case, results)) is not None:

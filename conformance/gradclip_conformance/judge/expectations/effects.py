@@ -180,6 +180,7 @@ class NoWarnings(Expectation):
     """An ordinary call issues no warning."""
 
     name: ClassVar[str] = "no-warnings"
+    about: ClassVar[str] = "warnings"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the warnings that the adapter has caught."""

@@ -11,7 +11,7 @@ from gradclip_adapters import arrays
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
-from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.run.runner import plan_rows, run_cell
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
@@ -21,8 +21,17 @@ def run_cells(wrong: Wrong) -> list[Cell]:
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
     selection = Selection(rules=(wrong.rule,))
-    planned = plan_cells(connection.description.subjects, all_cases(), selection)
-    return [run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)]
+    subjects = connection.description.subjects
+    planned = plan_cells(subjects, all_cases(), selection)
+    cells = [
+        run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
+    ]
+    # A thousand rows meet in one rule: the first that catches is enough.
+    for cell in plan_rows(subjects, selection):
+        cells.append(run_cell(connection, cell, 1.0))
+        if cells[-1].status == wrong.caught_as:
+            break
+    return cells
 
 
 @pytest.mark.exam(sample=60)

@@ -17,10 +17,11 @@ from .steps import Clipper, Gradients
 from .table import caught_by
 
 #: These options tell the adapter how to call the function. The function itself does not get them.
-UNSEEN = ("as_generator", "as_single", "learning_rate", "compiled")
+TRAINING = ("learning_rate", "start", "weight_decay", "steps", "accumulate")
+UNSEEN = ("as_generator", "as_single", "compiled", *TRAINING)
 
 
-class _WithAbilities(Adapter):
+class WithAbilities(Adapter):
     """Adapter of a plain function that has an ability which its signature does not show."""
 
     features: ClassVar[tuple[str, ...]]
@@ -58,7 +59,7 @@ class _WithAbilities(Adapter):
         raise NotImplementedError
 
 
-class TakesIterators(_WithAbilities):
+class TakesIterators(WithAbilities):
     """Adapter that passes an iterator where a case asks for one."""
 
     features = ("generator",)
@@ -68,7 +69,7 @@ class TakesIterators(_WithAbilities):
         return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
 
 
-class TakesOne(_WithAbilities):
+class TakesOne(WithAbilities):
     """Adapter that passes a single array where a case asks for one."""
 
     features = ("single",)
@@ -78,7 +79,7 @@ class TakesOne(_WithAbilities):
         return self._function(grads[0] if call.options.get("as_single") else grads, **options)
 
 
-class Descends(_WithAbilities):
+class Descends(WithAbilities):
     """Adapter that puts the function into an optimizer and makes one step of gradient descent from zero."""
 
     features = ("optimizer", "learning_rate")
@@ -93,7 +94,7 @@ class Descends(_WithAbilities):
         return self._function.descend(grads, call.options["learning_rate"], clip)
 
 
-class Compiles(_WithAbilities):
+class Compiles(WithAbilities):
     """Adapter of a function that also has a compiled form."""
 
     features = ("compiles",)
@@ -104,7 +105,7 @@ class Compiles(_WithAbilities):
         return self._function(grads, **options)
 
 
-class TakesRows(_WithAbilities):
+class TakesRows(WithAbilities):
     """Adapter that turns row-sparse gradients into dense ones before it calls the function."""
 
     features = ("sparse",)

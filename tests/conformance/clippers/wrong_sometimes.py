@@ -187,14 +187,6 @@ class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
         return len({one.dtype for one in results}) > 1
 
 
-@caught_by("global-norm.returned-norm-nonfinite")
-class InfinityBeforeNaN(ByGlobalNorm):
-    """Return infinity for the norm of NaN and infinity, as `math.hypot` does."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return math.inf if np.isinf(self.join(tensors)).any() else super().compute_norm(tensors, p)
-
-
 @caught_by("global-norm.returned-norm")
 class ReturnsTheEuclideanOfHalf(ByGlobalNorm):
     """Return the Euclidean norm for orders below 1."""

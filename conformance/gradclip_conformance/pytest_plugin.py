@@ -83,6 +83,7 @@ def check_cell(
     """Check one cell, and pass, fail or skip as a test does; `evidence` holds the cells before it that were wrong."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
+    from gradclip_reports.values import plain
 
     from .known.claims import load_claims
     from .known.pins import load_deviations
@@ -91,11 +92,11 @@ def check_cell(
     claims, deviations = load_claims(target), load_deviations(target)
     cell = run_cell(connection, planned, timeout, claims, deviations, probes, evidence)
     if cell.status in SPOILING:
-        pytest.fail(_describe(cell, connection, target, evidence), pytrace=False)
+        pytest.fail(plain(_describe(cell, connection, target, evidence)), pytrace=False)
     if cell.status == "deviation":
-        pytest.xfail(f"{cell.detail} ({cell.url})")
+        pytest.xfail(plain(f"{cell.detail} ({cell.url})"))
     if cell.status in ("unsupported", "unspecified"):
-        pytest.skip(f"{cell.status}: {cell.detail}")
+        pytest.skip(plain(f"{cell.status}: {cell.detail}"))
 
 
 #: The cells before a red one that show the function's formula.
@@ -122,6 +123,7 @@ def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Ev
 
 def _connection(config: pytest.Config, target: str) -> Connection:
     from gradclip_adapters import registry
+    from gradclip_reports.values import plain
 
     from .judge.model import StartError
     from .run.host_process import HostProcess, host_command
@@ -146,7 +148,7 @@ def _connection(config: pytest.Config, target: str) -> Connection:
             msg = f"the adapter {target!r} does not start ({error.kind}): {error}"
             if error.kind == "missing-framework":
                 msg = f"{msg.rstrip('.')}. --gradclip-python EXE names a Python that has it."
-            raise pytest.Collector.CollectError(msg) from error
+            raise pytest.Collector.CollectError(plain(msg)) from error
         config.stash[_CONNECTION] = connection
         config.add_cleanup(connection.close)
     held: Connection = config.stash[_CONNECTION]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-__all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "parse_json", "shorten"]
+__all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "count_values", "parse_json", "shorten"]
 
 
 class OverLimit(ValueError):
@@ -47,6 +47,9 @@ LIMITS: Mapping[str, Limit] = {
         "bytes in one line", 1 << 24, "a line is parsed as a whole; a footer names each cell that did not run"
     ),
     "values": Limit("values in one line", 500_000, "each takes about 100 bytes of memory"),
+    "all-values": Limit(
+        "values in one record", 10_000_000, "each takes about 100 bytes of memory; published records have 230,000"
+    ),
     "depth": Limit("levels of nesting", 32, "reports walk them by recursion; published records have 6"),
     "digits": Limit("characters in one number", 40, "a float64 needs 24 at most"),
     "text": Limit("characters in one text", 1 << 16, "reports wrap and escape every character"),
@@ -74,11 +77,16 @@ def check_line(line: str) -> None:
         When it exceeds a limit.
     """
     LIMITS["line"].check(len(line))
-    LIMITS["values"].check(line.count(",") + line.count("[") + line.count("{"))
+    LIMITS["values"].check(count_values(line))
     limit = LIMITS["depth"]
     # Most lines have too few brackets to be nested too deeply: only others are looked through.
     if line.count("[") + line.count("{") > limit.number:
         limit.check(_measure_depth(line))
+
+
+def count_values(line: str) -> int:
+    """Return how many values a line of JSON may hold, which is at least as many as it holds."""
+    return line.count(",") + line.count("[") + line.count("{")
 
 
 def _measure_depth(line: str) -> int:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .limits import LIMITS, OverLimit, parse_json
+from .limits import LIMITS, OverLimit, count_values, parse_json
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, plan_sha256
 from .values import plain
 
@@ -91,9 +91,15 @@ class Place:
     def lines(self) -> Iterator[str]:
         """Yield the lines of the file, blank ones at its end left out; `number` follows them."""
         text = self._read().rstrip()
-        # Not str.splitlines: it also splits at characters that JSON strings may hold.
-        for number, line in enumerate(text.split("\n") if text else [], start=1):
-            self.number = number
+        start, values = 0, 0
+        # One by one: a list of all lines would be the file a second time. Not str.splitlines: it also splits at
+        # characters that JSON strings may hold.
+        while start < len(text):
+            end = text.find("\n", start)
+            line = text[start : len(text) if end < 0 else end]
+            start, self.number = start + len(line) + 1, self.number + 1
+            values += count_values(line)
+            self.bound("all-values", values)
             yield line
 
     def _read(self) -> str:

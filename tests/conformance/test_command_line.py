@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -432,6 +433,20 @@ class TestRecords:
 
         assert result.exit_code == 2
         assert "cannot be pinned" in result.stderr
+
+    def test_pins_are_not_written_through_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "folder").mkdir()
+        victim = tmp_path / "victim"
+        victim.write_text("as it was", encoding="utf-8")
+        path = tmp_path / "folder" / "my_adapter.expectations.toml"
+        path.with_name(f"{path.name}.new").symlink_to(victim)
+
+        importlib.import_module("gradclip_conformance.cli.expectations")._replace(path, "# new\n")
+
+        assert path.read_text(encoding="utf-8") == "# new\n"
+        assert not path.is_symlink()
+        assert victim.read_text(encoding="utf-8") == "as it was"
 
     def test_summary_of_a_run_without_judged_cells_is_3(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"

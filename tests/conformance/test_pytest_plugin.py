@@ -42,6 +42,24 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import numpy\ndef clip(grads, *, clip_norm):\n    raise ValueError("\\x1b[31m\\u202e")\n',
+        'raise ValueError("\\x1b[31m\\u202e")\n',
+    ],
+    ids=["call", "module"],
+)
+def test_text_of_a_function_has_no_meaning_for_the_terminal(text: str, tmp_path: Path) -> None:
+    (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
+    narrow = ["-k", "each-tensor-alone and both-above and float32", "--gradclip-op", "clip_by_norm", "--color=no"]
+
+    done = run_pytest(tmp_path, "--gradclip-adapter", "my_clips:clip", *narrow)
+
+    assert "ValueError: \\x1b[31m\\u202e" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
     narrow = ["-k", "each-tensor-alone and float32", "--gradclip-timeout", "1"]
 

@@ -53,8 +53,10 @@ def write_entry(kind: str, usual: dict[str, str], **changes: str) -> str:
         (b"[[", "is not TOML: "),
         (b"a = " + b"[" * 5_000 + b"]" * 5_000, "is not TOML: "),
         (b"# " + b"x" * LONGEST_FILE, "is longer than"),
+        (b"a." * 50_000 + b"a = 1", "has a key of more than 64 parts"),
+        (b"x = {" + b'"a b" . ' * 50_000 + b"a = 1}", "has a key of more than 64 parts"),
     ],
-    ids=["bytes", "damaged", "nested", "long"],
+    ids=["bytes", "damaged", "nested", "long", "dotted", "dotted-in-quotes"],
 )
 def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / f"lib.{kind}.toml").write_bytes(content)

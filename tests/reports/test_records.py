@@ -502,7 +502,9 @@ class TestLimits:
         with pytest.raises(RecordError, match="10000 subjects in one run, and the limit is 256"):
             read_runs(write_record(write_text(record)))
 
-    @pytest.mark.parametrize(("name", "number"), [("file", 100), ("line", 100), ("values", 3), ("cells", 2)])
+    @pytest.mark.parametrize(
+        ("name", "number"), [("file", 100), ("line", 100), ("values", 3), ("all-values", 30), ("cells", 2)]
+    )
     def test_sizes(
         self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write, name: str, number: int
     ) -> None:

@@ -5,7 +5,6 @@ In a pattern only `*` is special: it stands for any text. Brackets are not speci
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -17,8 +16,23 @@ LISTED = 25
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a pattern matches the whole of a name."""
-    return _compile_pattern(pattern).fullmatch(name) is not None
+    """Return whether a pattern matches the whole of a name.
+
+    The time is linear. A regular expression would try all ways to share the name out among the stars, and a record or a
+    file of pins may have chosen both.
+    """
+    first, middle, last = _split(pattern)
+    if last is None:
+        return name == first
+    place, end = len(first), len(name) - len(last)
+    if place > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        place = name.find(part, place, end)
+        if place < 0:
+            return False
+        place += len(part)
+    return True
 
 
 def matches_any(patterns: Iterable[str], *names: str) -> bool:
@@ -27,8 +41,10 @@ def matches_any(patterns: Iterable[str], *names: str) -> bool:
 
 
 @cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))))
+def _split(pattern: str) -> tuple[str, list[str], str | None]:
+    """Return what stands before the first star of a pattern, between stars, and after the last; None without a star."""
+    first, *middle = pattern.split("*")
+    return first, middle[:-1], middle[-1] if middle else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

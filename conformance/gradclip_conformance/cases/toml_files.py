@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ __all__ = ["check_document", "named_faults", "parse_toml", "read_toml"]
 #: No file that people write by hand is longer; the longest of ours has 60 kB.
 LONGEST_FILE = 10_000_000
 SHOWN_CHARACTERS = 200
+#: No key has more parts; `tomllib` takes quadratic time for a key of many, a minute for 100 kB. The patterns are
+#: possessive, so that the search for such a key takes linear time.
+KEY_PARTS = 64
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)[ \t]*+\.[ \t]*+){{{KEY_PARTS}}}""")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -49,6 +54,9 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     ValueError
         When it is not TOML; the text names it.
     """
+    if _LONG_KEY.search(text):
+        msg = f"{name} has a key of more than {KEY_PARTS} parts."
+        raise ValueError(msg)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -75,7 +75,10 @@ def _replace(path: Path | None, text: str) -> None:
         raise click.UsageError(plain_line(msg))
     beside = path.with_name(f"{path.name}.new")
     try:
-        beside.write_text(text, encoding="utf-8")
+        # What is there may be a link that leads elsewhere: it goes, and the file that is opened must be new.
+        beside.unlink(missing_ok=True)
+        with beside.open("x", encoding="utf-8") as stream:
+            stream.write(text)
         beside.replace(path)
     except OSError as problem:
         say(f"Cannot write the pins: {problem}")

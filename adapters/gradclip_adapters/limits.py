@@ -72,7 +72,7 @@ _ITEMS = {
 
 #: The limits of texts, by their keys; the line and the shape of the array bound `data`.
 _TEXTS = {
-    **dict.fromkeys(("target", "python", "platform"), NAME),
+    **dict.fromkeys(("dtype", "target", "python", "platform"), NAME),
     "framework": NAME,
     "version": NAME,
     "subject": NAME,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
-from .limits import LIMITS, shorten
+from .limits import LIMITS, NAMES, shorten
 from .statuses import STATUSES, UNJUDGED
 
 __all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
@@ -33,10 +33,19 @@ def strict_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, Mapping):
-        return {strict_json(str(name)): strict_json(item) for name, item in value.items()}
+        return {_shorten_name(strict_json(str(name))): _strict_member(str(name), item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [strict_json(item) for item in value]
     return value
+
+
+def _strict_member(name: str, value: Any) -> Any:
+    made = strict_json(value)
+    return _shorten_name(made) if name in NAMES and isinstance(made, str) else made
+
+
+def _shorten_name(text: str) -> str:
+    return shorten(text, LIMITS["name"].number)
 
 
 class Line:

@@ -528,7 +528,10 @@ class TestLimits:
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:
         cell = make_cell(
-            status="crash", detail="\ud800" * 100_000, observed={"raised": "x" * 100_000}, behaviour="y" * 999
+            status="crash",
+            detail="\ud800" * 100_000,
+            observed={"raised": "x" * 100_000, "dtype": "x" * 999, "k" * 999: ["x"]},
+            behaviour="y" * 999,
         )
         stream = io.StringIO()
         with RunWriter(stream, make_header(version="z" * 100_000), [(cell.subject, cell.case)]) as writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 import os
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -29,6 +31,7 @@ from gradclip_conformance.covering.rows import RowCase, all_rows, cases_for, fin
 from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.messages import SCHEMAS, _is_plain_reply
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
 
@@ -266,3 +269,39 @@ def test_a_function_that_is_wrong_where_circumstances_meet_fails(function: Calla
 @pytest.mark.exam
 def test_a_right_function_is_never_blamed() -> None:
     assert set(_statuses(right, {}, 10_000)) <= {"pass", "quality"}
+
+
+GOOD = {
+    "message": "reply",
+    "number": 1,
+    "gradients": [],
+    "norm": None,
+    "inputs": None,
+    "same_object": None,
+    "warnings": [],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"shared": ["text"], "disturbed": []},
+        {"shared": [1]},
+        {"norm": 5},
+        {"norm": {"same": "call"}},
+        {"norm": {"dtype": "float32", "shape": [], "data": "AACAPw=="}},
+        {"gradients": [{"same": "call"}, {"same": "other"}]},
+        {"gradients": [{"dtype": "float32", "shape": [-1], "data": ""}]},
+        {"gradients": 3},
+        {"inputs": {}},
+        {"same_object": [1]},
+        {"warnings": None},
+        {"number": True},
+        {"unknown": 1},
+    ],
+)
+def test_the_quick_look_at_a_reply_accepts_no_more_than_the_schema(change: dict[str, Any]) -> None:
+    message = {**GOOD, **change}
+    validator = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "reply.json").read_text(encoding="utf-8")))
+    assert _is_plain_reply(message) == validator.is_valid(message)

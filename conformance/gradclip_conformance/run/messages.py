@@ -50,22 +50,28 @@ def message_of(line: str) -> dict[str, Any]:
     return message
 
 
+#: The keys of each reply, and those that some have: lists of texts.
 REPLY = {"message", "number", "gradients", "norm", "inputs", "same_object", "warnings"}
+TEXTS = {"warnings", "shared", "disturbed"}
 
 
 def _is_plain_reply(message: dict[str, Any]) -> bool:
     """Return whether a reply satisfies its schema for sure; it may do so in other ways, too."""
     inputs, same_object = message.get("inputs"), message.get("same_object")
-    lists = (message.get("gradients"), message.get("warnings"), *([] if inputs is None else [inputs]))
+    texts = [message[name] for name in TEXTS & message.keys()]
+    lists = (message.get("gradients"), *texts, *([] if inputs is None else [inputs]))
     return (
-        message.keys() == REPLY
+        message.keys() >= REPLY >= message.keys() - TEXTS
         and type(message["number"]) is int
         and message["number"] > 0
         and all(type(each) is list for each in lists)
         and all(_is_plain_array(array) for array in (*message["gradients"], *(inputs or ())))
-        and (message["norm"] is None or (len(message["norm"]) == 3 and _is_plain_array(message["norm"])))
+        and (
+            message["norm"] is None
+            or (type(message["norm"]) is dict and "same" not in message["norm"] and _is_plain_array(message["norm"]))
+        )
         and (same_object is None or (type(same_object) is list and all(type(same) is bool for same in same_object)))
-        and all(type(text) is str for text in message["warnings"])
+        and all(type(text) is str for each in texts for text in each)
     )
 
 

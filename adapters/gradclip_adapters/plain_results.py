@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -50,8 +50,10 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
     raise TypeError(message)
 
 
-def _items(values: Iterable[Any]) -> List[Any]:
+def _items(values: Sequence[Any]) -> List[Any]:
     """Return the items of a list, one more than any answer may have: a subclass may give them out without an end."""
+    if type(values) in (list, tuple):
+        check_limit(GRADIENTS, len(values))
     return list(itertools.islice(values, GRADIENTS.number + 1))
 
 

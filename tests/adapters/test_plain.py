@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters import plain
+from gradclip_adapters import plain_results
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.judge.model import Replied
@@ -448,7 +448,7 @@ def test_a_list_of_huge_arrays_is_not_copied_to_be_looked_at() -> None:
     huge = np.broadcast_to(np.zeros((), np.float64), (2**40,))
 
     with pytest.raises(ValueError, match="a list of arrays takes more than the 1,000 bytes"):
-        plain._pack([[(huge, huge)]], 1_000)
+        plain_results.pack([[(huge, huge)]], 1_000)
 
 
 class EndlessList(list[Any]):

@@ -254,7 +254,7 @@ class TestExitCodes:
         assert "\x1b" not in result.stderr
 
     def test_error_of_usage_is_wrapped_for_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 24)))
+        monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(80, 24): os.terminal_size((60, 24)))
         whole = run("check", "troch").stderr
 
         monkeypatch.setattr(cli, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
@@ -771,7 +771,7 @@ class TestOtherVerbs:
     def test_repro_of_a_rule_is_about_its_first_red_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
         function.write_text("def clip(grads, *, clip_norm):\n    return [g * g.dtype.type(0.75) for g in grads]\n")
-        names = ("global-norm.scaled-above", "global-norm.dtype-kept")
+        names = ("global-norm.scaled-above", "global-norm.empty-list")
         rules = [word for name in names for word in ("--rule", name)]
         environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
         arguments = ["check", "half_module:clip", "--op", "clip_by_global_norm", *rules, "--dtype", "float32"]
@@ -782,7 +782,7 @@ class TestOtherVerbs:
 
         assert of_rule.stdout == run("repro", record, first).stdout != ""
         assert "Did you mean global-norm.scaled-above" in run("repro", record, "global-norm.scaled-abve").stderr
-        assert "as expected" in run("repro", record, "global-norm.dtype-kept").stderr
+        assert "as expected" in run("repro", record, "global-norm.empty-list").stderr
 
     def test_rules_lists_all_of_them_or_some(self) -> None:
         listed = run("rules").stdout

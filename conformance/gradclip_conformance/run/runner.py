@@ -56,7 +56,7 @@ __all__ = [
 SIGNAL_SECONDS = 0.25
 
 #: Answers of more bytes are no evidence of a cause, because the models that explain answers take too long for them.
-LARGE = 1 << 14
+LARGE = 1 << 18
 
 RULES = {rule.id: rule for rule in rules.load()}
 

@@ -233,7 +233,7 @@ def _rest(compared: Compared) -> Iterator[str]:
     for name, rules in zip(compared.names, compared.only, strict=True):
         if rules:
             shown = ", ".join(rules[:4]) + (f" and {len(rules) - 4} more" if rules[4:] else "")
-            yield f"Only {name} can be asked about {counted(len(rules), 'rule')}: {shown}."
+            yield plain_line(f"Only {name} can be asked about {counted(len(rules), 'rule')}: {shown}.")
     yield f"The same in {counted(compared.same, 'case')}."
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .lines import Finding, Run
 from .statuses import Status
-from .values import cells, counted, plain_line, readable, shortened
+from .values import cells, counted, is_hex_float, plain_line, readable, shortened
 
 __all__ = ["finding_of", "heading", "lines_of", "short_line", "standing"]
 
 #: Longer values are cut: the record holds them whole.
 LENGTH = 300
-
-_HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
 #: As many hexadecimal numbers stand beside the decimals.
 HEX = 3
@@ -74,12 +72,17 @@ def _value(value: Any) -> str:
 
 def _hex_floats(value: Any) -> list[str]:
     if isinstance(value, str):
-        return [value] if _HEX_FLOAT.fullmatch(value) and float.fromhex(value) != round(float.fromhex(value), 3) else []
+        return [value] if is_hex_float(value) and _needs_digits(float.fromhex(value)) else []
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, Sequence):
         return [one for item in value for one in _hex_floats(item)]
     return []
+
+
+def _needs_digits(number: float) -> bool:
+    """Return whether three decimals do not show a number."""
+    return not math.isfinite(number) or number != round(number, 3)
 
 
 def _subjects(finding: Finding, run: Run) -> str:

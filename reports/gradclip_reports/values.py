@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cells", "counted", "json_text", "plain", "plain_line", "readable", "shortened"]
+__all__ = ["cells", "counted", "is_hex_float", "json_text", "plain", "plain_line", "readable", "shortened"]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
@@ -78,7 +78,7 @@ def readable(value: Any) -> str:
 
 def _show(value: Any, dtype: str) -> str:
     if isinstance(value, str):
-        return _format_decimal(value, dtype) if _is_hex_float(value) else plain_line(value)
+        return _format_decimal(value, dtype) if is_hex_float(value) else plain_line(value)
     if _is_array(value):
         return _format_array(value)
     if isinstance(value, Mapping) and list(value) == ["array"]:
@@ -90,7 +90,7 @@ def _show(value: Any, dtype: str) -> str:
     return json.dumps(value)
 
 
-def _is_hex_float(text: str) -> bool:
+def is_hex_float(text: str) -> bool:
     """Return whether a text is a hexadecimal float within the range of float64."""
     if not _HEX_FLOAT.fullmatch(text):
         return False

@@ -20,7 +20,21 @@ from gradclip_conformance.cli import targets
 from gradclip_conformance.known import pins
 from gradclip_conformance.repro import script
 from gradclip_conformance.run import messages
-from gradclip_reports import badge, ctrf, junit, markdown, markup, outcomes, reading, summary, terminal, values
+from gradclip_reports import (
+    badge,
+    brief,
+    ctrf,
+    difference,
+    junit,
+    markdown,
+    markup,
+    outcomes,
+    reading,
+    summary,
+    terminal,
+    told,
+    values,
+)
 
 #: With seed 1, this number of turns finds each break; other seeds were not tried.
 TURNS = 6
@@ -84,6 +98,11 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
         (ctrf, "plain", keep),
         (ctrf, "plain_line", keep),
         (badge, "plain_line", keep),
+        (told, "plain_line", keep),
+        (brief, "plain_line", keep),
+        (difference, "plain_line", keep),
+        (difference, "escape_markdown", keep),
+        (difference, "code", lambda text: f"`{text}`"),
         (summary, "json_text", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
     ],
     "scripts": [(script, "docstring_literal", join_lines)],

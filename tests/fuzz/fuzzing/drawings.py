@@ -10,13 +10,14 @@ from xml.etree import ElementTree
 
 from markdown_it import MarkdownIt
 
+from gradclip_reports.difference import Side, compare, draw, first_subjects
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.terminal import terminal
 
 from .target import require
 
-__all__ = ["check_drawings", "check_text", "parse_strictly"]
+__all__ = ["check_differences", "check_drawings", "check_text", "parse_strictly"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
@@ -51,6 +52,16 @@ def check_drawings(runs: Sequence[Run]) -> None:
     require(len(listed) == planned, f"CTRF has {len(listed)} tests of {planned} cells")
 
 
+def check_differences(first: Run, second: Run) -> None:
+    """Compare two runs, and hold what is said of them against its format."""
+    compared = compare(*(Side(run.header.heading, run, first_subjects(run)) for run in (first, second)))
+    check_text(draw(compared, "terminal"), "the difference")
+    parse_strictly(draw(compared, "json"), "the difference")
+    markdown = draw(compared, "markdown")
+    check_text(markdown, "the difference")
+    check_markdown(markdown, headings=False)
+
+
 def check_text(text: str, where: str) -> None:
     """Require that a text for people holds no control characters."""
     wrong = next((character for character in text if not character.isprintable() and character != "\n"), None)
@@ -82,7 +93,7 @@ def parse_strictly(text: str, name: str) -> Any:
     return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
 
 
-def check_markdown(text: str) -> None:
+def check_markdown(text: str, *, headings: bool = True) -> None:
     """Require that tables keep their columns, and that all markup is our own."""
     require("\r" not in text, "Markdown holds a carriage return")
     width = 0
@@ -95,7 +106,7 @@ def check_markdown(text: str) -> None:
         width = bars
     tokens = _MARKDOWN.parse(text)
     for place, token in enumerate(tokens):
-        if token.type == "heading_open":
+        if token.type == "heading_open" and headings:
             require(tokens[place + 1].content in _OUR_HEADINGS, f"a heading: {tokens[place + 1].content!r}")
         require(token.type not in _NEVER, f"Markdown holds a {token.type}: {token.content[:300]!r}")
         if token.type == "html_block":

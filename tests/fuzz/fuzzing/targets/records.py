@@ -14,7 +14,7 @@ from gradclip_reports.records import RecordError, read_runs
 from gradclip_reports.render import FORMATS
 
 from ..documents import NAMES_OF, lines_of, with_footer
-from ..drawings import check_drawings, check_text, parse_strictly
+from ..drawings import check_differences, check_drawings, check_text, parse_strictly
 from ..guards import folder
 from ..mutation import change, every_path, named, to_text
 from ..target import Target, require
@@ -94,7 +94,7 @@ def check(example: Any) -> None:
     with folder() as place:
         path = place / "record.jsonl"
         path.write_bytes(text)
-        refused = _refusal(path)
+        refused = _refusal(path, place / "unchanged.jsonl", name)
         shown = CliRunner().invoke(gradclip, ["summary", str(path), "--format", example["format"]])
     require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
     check_text(shown.stderr, "standard error")
@@ -106,8 +106,8 @@ def check(example: Any) -> None:
             parse_strictly(shown.stdout, "json")
 
 
-def _refusal(path: Path) -> str:
-    """Return why a record is refused; empty where it is read, and drawn."""
+def _refusal(path: Path, unchanged: Path, name: str) -> str:
+    """Return why a record is refused; empty where it is read, drawn, and compared with one that was not changed."""
     try:
         runs = read_runs(path, allow_incomplete=True)
     except RecordError as error:
@@ -115,6 +115,8 @@ def _refusal(path: Path) -> str:
         require(len(str(error)) < 20_000, f"a refusal of {len(str(error))} characters")
         return str(error)
     check_drawings(runs)
+    unchanged.write_text(record_of(DOCUMENTS[name], []), encoding="utf-8")
+    check_differences(runs[0], *read_runs(unchanged))
     try:
         read_runs(path)
     except RecordError as error:

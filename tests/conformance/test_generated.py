@@ -35,7 +35,7 @@ def test_generated_wrong_clippers_are_judged(seed: int, record_property: Callabl
     assert not found["errors"]
 
 
-@pytest.mark.exam(sample=0, part=20)
+@pytest.mark.exam(sample=0, part=12)
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.name)
 def test_generated_right_clipper_is_not_blamed(right: Made) -> None:
     assert [(cell.case, cell.detail) for cell in judge_right(right)] == []

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from markdown_it import MarkdownIt
 
+from gradclip_reports.brief import brief
 from gradclip_reports.difference import Side, compare, draw, first_subjects
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS, render
@@ -31,7 +32,13 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 def check_drawings(runs: Sequence[Run]) -> None:
     """Draw runs in every format, and check each drawing against its format."""
     drawn = {name: render(runs, name) for name in FORMATS}
-    for text in (drawn["terminal"], terminal(runs, width=60), terminal(runs, width=200)):
+    for text in (
+        drawn["terminal"],
+        brief(runs),
+        brief(runs, width=200),
+        terminal(runs, width=60),
+        terminal(runs, width=200),
+    ):
         check_text(text, "the terminal")
     check_text(_COLOURS.sub("", terminal(runs, color=True)), "the terminal in colour")
     for name in ("json", "ctrf", "badge"):

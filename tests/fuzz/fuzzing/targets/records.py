@@ -98,6 +98,7 @@ def check(example: Any) -> None:
         shown = CliRunner().invoke(gradclip, ["summary", str(path), "--format", example["format"]])
     require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
     check_text(shown.stderr, "standard error")
+    check_text(shown.stdout, "standard output")
     if refused:
         require(shown.exit_code == 3, f"a record that is refused gives exit code {shown.exit_code}: {refused}")
     else:

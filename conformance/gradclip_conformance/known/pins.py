@@ -15,7 +15,7 @@ A pin turns a `fail` with the pinned answer into `deviation`. A cell that passes
                                  between them where the answer depends on chance
 `formula`                        the formula that explains the answers, as in a claim; then `observed` is "formula"
 `reason`                         the framework's behaviour and its cause, in a sentence
-`url`                            the upstream thread, or "none found, <date>"
+`url`                            the upstream thread, "none found, <date>", or "no search was made"
 `first_seen`, `last_seen`        versions of the framework
 `until`                          the last day on which the pin holds, as "2027-01-31" (optional)
 ================================ ==============================================================================

@@ -229,7 +229,9 @@ def _common(
 ) -> Prediction:
     threshold = float(case.options["clip_norm"])
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    if not all(tensor.is_finite for tensor in counted) or math.isnan(threshold) or threshold < 0:
+    # Of an order that is no norm, as of a threshold that is none, nothing is expected.
+    defined = threshold >= 0 and case.norm_type > 0
+    if not all(tensor.is_finite for tensor in counted) or not defined:
         return _without_expectation(tensors, flags)
     clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))

@@ -6,6 +6,7 @@ clip function has no reason to change it. This module runs in the framework's Py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from dataclasses import replace
@@ -37,20 +38,28 @@ def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
         apart = "threads" in call.options or "compiled" in call.options
         changed = [] if apart else [what for what in before if before[what] != after[what]]
         for what in changed:
-            _PUT_BACK[what](before[what])
+            # A function may have put something else in the place of what would be put back.
+            with contextlib.suppress(Exception):
+                _PUT_BACK[what](before[what])
     if not isinstance(reply, Reply):
         return reply
     return replace(reply, disturbed=(*(reply.disturbed or ()), *changed))
 
 
 def _look() -> Dict[str, Any]:
+    return {what: _read(look) for what, look in _LOOKS.items()}
+
+
+def _read(look: Callable[[], Any]) -> Any:
+    try:
+        return look()
+    except Exception:  # noqa: BLE001 - a function may have replaced what is looked at, by anything
+        return "no longer to be read"
+
+
+def _get_numpys_random() -> Any:
     kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - looked at, not used
-    return {
-        ERRORS: np.geterr(),
-        NUMPYS_RANDOM: (kind, np.asarray(keys).tobytes(), *rest),
-        RANDOM: random.getstate(),
-        ENVIRONMENT: dict(os.environ),
-    }
+    return (kind, np.asarray(keys).tobytes(), *rest)
 
 
 def _set_numpys_random(state: Sequence[Any]) -> None:
@@ -62,6 +71,14 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
 
+
+#: Looked up anew each time, because a function may replace them.
+_LOOKS: Mapping[str, Callable[[], Any]] = {
+    ERRORS: lambda: np.geterr(),  # noqa: PLW0108
+    NUMPYS_RANDOM: _get_numpys_random,
+    RANDOM: lambda: random.getstate(),  # noqa: PLW0108
+    ENVIRONMENT: lambda: dict(os.environ),
+}
 
 _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
     ERRORS: lambda state: np.seterr(**state),

@@ -101,8 +101,6 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
         (told, "plain_line", keep),
         (brief, "plain_line", keep),
         (difference, "plain_line", keep),
-        (difference, "escape_markdown", keep),
-        (difference, "code", lambda text: f"`{text}`"),
         (summary, "json_text", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
     ],
     "scripts": [(script, "docstring_literal", join_lines)],

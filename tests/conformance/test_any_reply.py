@@ -12,6 +12,7 @@ import pytest
 from gradclip_adapters.contract import Array, Reply, Subject
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.cases.model import Case
+from gradclip_conformance.covering.rows import all_rows
 from gradclip_conformance.judge.judging import EXPECTATIONS, follow_up, judge
 from gradclip_conformance.judge.model import Answer, Claim, Context, Raised, Replied
 from gradclip_conformance.oracle.formula import Formula
@@ -94,7 +95,9 @@ def make_wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
 def sample_cases() -> list[Case]:
     """Return one case for each expectation, set of parameters and operation; prefer small ones."""
     chosen: dict[object, Case] = {}
-    cases = [case for case in all_cases() if case.dtype in ("float32", "bfloat16", "float16+float32")]
+    # The first rows of the covering design are small, and ask as the others do.
+    rows = [row.made() for row in all_rows()[::40] if row.levels["size"] in {"s2", "s4"}]
+    cases = [case for case in (*all_cases(), *rows) if case.dtype in ("float32", "bfloat16", "float16+float32")]
     for case in sorted(cases, key=get_size):
         about = case.expectation
         kind = (about, case.operation) if about.name != "untouched" else (about.name, case.operation)
@@ -113,8 +116,7 @@ SAMPLED = sample_cases()
 
 
 def test_every_expectation_is_sampled() -> None:
-    assert {case.expectation.name for case in SAMPLED} == {case.expectation.name for case in all_cases()}
-    assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in all_cases()}
+    assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in SAMPLED}
 
 
 @pytest.mark.exam(sample=25)

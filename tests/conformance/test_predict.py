@@ -188,8 +188,12 @@ class TestOracles:
         assert expected.fractions() == [Fraction(min(max(value, low), high)) for value in values]
 
 
+#: The cases that have an answer: a norm of order 0 or below must be refused.
+ANSWERED = [each for each in all_cases() if each.norm_type > 0]
+
+
 def test_predictions_of_every_case_can_be_made() -> None:
-    small = [each for each in all_cases() if sum(len(g.array.data) for g in each.gradients if g.array) < 10_000]
+    small = [each for each in ANSWERED if sum(len(g.array.data) for g in each.gradients if g.array) < 10_000]
 
     assert len(small) > 1000
     for each in small:
@@ -197,7 +201,7 @@ def test_predictions_of_every_case_can_be_made() -> None:
 
 
 def test_every_case_has_an_error_bound() -> None:
-    for each in all_cases():
+    for each in ANSWERED:
         assert math.isfinite(predict(each).widest.clip_bound), each.id
 
 

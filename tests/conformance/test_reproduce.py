@@ -279,8 +279,6 @@ class TestPlainFunction:
             (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
             (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
             (["global-norm.repeated-tensor/same-object/float32"], "one gradient twice"),
-            # The function treats every order alike, so the relation holds and there is nothing to show.
-            (["global-norm.tensor-order/clipped/float32"], "shows no answers"),
         ],
     )
     def test_cell_without_a_script_is_reported(self, record: Path, arguments: list[str], says: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, TextIO, cast
 
 import click
 
+from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
 
@@ -31,7 +32,6 @@ from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .progress import progress_bar
 from .summary import exit_code, print_runs
 from .targets import (
     Target,

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gradclip_reports.difference import Side, compare, draw, first_subjects
+from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import SEVERITIES
 
@@ -17,7 +18,6 @@ from ..cases.patterns import did_you_mean, matches
 from ..judge.model import StartError
 from ..run.plan import Selection
 from ..run.runner import RunRequest, run_adapter
-from .progress import progress_bar
 from .targets import TargetOptions, choose_targets, say_that_it_does_not_start, target_options
 
 __all__ = ["diff"]

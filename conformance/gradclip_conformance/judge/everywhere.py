@@ -18,7 +18,7 @@ from ..oracle.predict import predict
 from .arrays import same_bits
 from .model import Context
 
-__all__ = ["also_expected"]
+__all__ = ["also_expected", "case_of_broken_rule"]
 
 #: Expectations that judge every included element, or whose call has no defined result.
 JUDGE_ELEMENTS = (
@@ -42,6 +42,22 @@ def also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
     operation = case.rule.partition(".")[0]
     for name, expectation in _rules(context, reply):
         yield f"{operation}.{name}", replace(case, rule=f"{operation}.{name}", expectation=expectation)
+
+
+def case_of_broken_rule(case: Case, rule: str) -> Case | None:
+    """Return a case as one of another rule that its answer broke; None where only a reply shows how to judge it."""
+    excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
+    known = {
+        "dtype-kept": expect("structure", aspect="dtype"),
+        "excluded-untouched": expect("untouched", indices=excluded),
+        "returned-norm": expect("returned-norm"),
+        "returned-norm-nonfinite": expect("returned-norm"),
+        "inputs-not-mutated": expect("inputs-kept"),
+        "in-place-written": expect("inputs-written"),
+        **dict(() if _judges_elements(case) else _elements(case)),
+    }
+    expectation = known.get(rule.partition(".")[2])
+    return None if expectation is None else replace(case, rule=rule, expectation=expectation)
 
 
 def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:

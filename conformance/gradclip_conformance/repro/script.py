@@ -54,6 +54,7 @@ from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..cases.toml_files import check_document, read_toml
 from ..covering.rows import find_row
+from ..judge.everywhere import case_of_broken_rule
 from ..judge.judging import expectation_of
 from ..judge.model import Script, ScriptCall
 from ..oracle.formats import float64_values
@@ -94,6 +95,12 @@ def script(header: Header, cell: Cell) -> str:
     subject = _subject_of(header, cell)
     known = _template(header.adapter, subject.name)
     asked = _case_of(cell, subject)
+    if cell.breaks is not None:
+        broken = case_of_broken_rule(asked, cell.breaks)
+        if broken is None:
+            msg = f"the answer breaks {cell.breaks}, which no script can show"
+            raise NoScript(msg)
+        asked = broken
     case = shown_case(asked, expectation_of(asked), cell)
     expectation = expectation_of(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
@@ -152,7 +159,7 @@ def _compiled(subject: str, known: Mapping[str, str]) -> str:
 def _docstring(header: Header, cell: Cell, case: Case) -> str:
     # The docstring takes only texts from the record; the rule's statement comes from the suite's own rule book.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
-    if rule is None or cell.rule != case.rule:
+    if rule is None or case.rule != (cell.breaks or cell.rule):
         msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
         raise NoScript(msg)
     source = f"{cell.subject}, {header.heading}, case {cell.case}"

@@ -20,6 +20,7 @@ from typing import TextIO
 
 from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import subject_to_json
+from gradclip_reports.progress import Progress
 from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec import rules
@@ -43,7 +44,6 @@ from .plan import PlannedCell, Selection, plan_cells, with_formula
 
 __all__ = [
     "CASE_SECONDS",
-    "Progress",
     "RunRequest",
     "explain_findings",
     "make_header",
@@ -77,16 +77,6 @@ def plan_rows(
         for case in cases_for(subject, stage)
         if selection.holds(case)
     ]
-
-
-class Progress:
-    """The receiver of reports about a run; this one ignores them."""
-
-    def started(self, adapter: str, description: Description, planned: int) -> None:
-        """Note that an adapter has started, and how many cells are planned."""
-
-    def finished(self, cell: Cell) -> None:
-        """Note that a cell is finished."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +133,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
         state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
-        progress.started(request.adapter, description, len(planned))
+        progress.started(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []
         lock = threading.Lock()
 

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from .lines import Cell
+from .statuses import SPOILING
+from .values import plain
 
-from gradclip_reports.records import Cell
-from gradclip_reports.statuses import SPOILING
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
-from ..judge.model import Description
-from ..run.runner import Progress
-from .targets import say
+__all__ = ["Progress", "progress_bar"]
 
-__all__ = ["progress_bar"]
+
+class Progress:
+    """The receiver of reports about a run; this one ignores them."""
+
+    def started(self, adapter: str, heading: str, planned: int) -> None:
+        """Note that an adapter has started, what it calls its framework, and how many cells are planned."""
+
+    def finished(self, cell: Cell) -> None:
+        """Note that a cell is finished."""
 
 
 class _OnTerminal(Progress):
     def __init__(self, bar: Bar) -> None:
         self._bar, self._spoiled = bar, 0
 
-    def started(self, adapter: str, description: Description, planned: int) -> None:
-        self._task = self._bar.add_task(f"{adapter} ({description.heading})", total=planned, failures="")
+    def started(self, adapter: str, heading: str, planned: int) -> None:
+        self._task = self._bar.add_task(f"{adapter} ({heading})", total=planned, failures="")
 
     def finished(self, cell: Cell) -> None:
         self._spoiled += cell.status in SPOILING
@@ -33,20 +41,31 @@ class _OnTerminal(Progress):
 
 
 class _InLines(Progress):
-    def started(self, adapter: str, description: Description, planned: int) -> None:
+    def started(self, adapter: str, heading: str, planned: int) -> None:
         self._adapter, self._planned, self._done, self._spoiled = adapter, planned, 0, 0
-        say(f"{adapter}: {description.heading}, {planned} cells")
+        _say(f"{adapter}: {heading}, {planned} cells")
 
     def finished(self, cell: Cell) -> None:
         self._done += 1
         self._spoiled += cell.status in SPOILING
         if self._done * 4 // self._planned > (self._done - 1) * 4 // self._planned:
-            say(f"{self._adapter}: {self._done} of {self._planned}, {self._spoiled} not as expected")
+            _say(f"{self._adapter}: {self._done} of {self._planned}, {self._spoiled} not as expected")
+
+
+def _say(text: str) -> None:
+    """Print a line beside what is written to standard output; what a terminal obeys is escaped."""
+    sys.stderr.write(f"{plain(text)}\n")
+    sys.stderr.flush()
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Show a bar on a terminal, or print lines elsewhere, while a run goes on."""
+    # Who uses the suite as a library needs no rich.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _InLines()

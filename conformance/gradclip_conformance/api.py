@@ -180,6 +180,15 @@ def _connect(
 def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
     """Check a clip function as :func:`check_clipper` does, with the same options, and raise if it does not conform.
 
+    Parameters
+    ----------
+    fn : callable
+        The function to check, on NumPy arrays.
+    op : str
+        The operation: "clip_by_value", "clip_by_norm" or "clip_by_global_norm".
+    **options
+        The options of :func:`check_clipper`.
+
     Raises
     ------
     AssertionError

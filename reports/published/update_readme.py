@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import markdown
 from gradclip_reports.markup import escape_markdown, markdown_table
-from gradclip_reports.matrix import matrix_of
 from gradclip_reports.records import Run, read_runs
 
 HERE = Path(__file__).resolve().parent
@@ -15,14 +15,6 @@ README, MATRIX = HERE.parents[1] / "README.md", HERE / "matrix.md"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The adapters that both tables show, in this order.
 ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow")
-#: The columns of the README's table, and the status that each counts.
-COUNTED = {
-    "as the rules say": "pass",
-    "as its documentation says": "documented",
-    "poor accuracy": "quality",
-    "known failures": "deviation",
-    "cannot be asked": "unsupported",
-}
 HEADING = """# All rules, all frameworks
 
 `nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.
@@ -37,12 +29,13 @@ def published_runs() -> list[Run]:
 
 
 def summarise(runs: list[Run]) -> str:
-    """Return the README's table: one row a framework, with the number of its cells of each status."""
-    rows = [["framework", "date (UTC)", *COUNTED]]
+    """Return the README's table: one row a framework, with the numbers of rules and of findings."""
+    rows = [["framework", "date (UTC)", "rules asked", "kept", "as it documents", "broken", "by findings"]]
     for run in runs:
-        counts = matrix_of([run]).tally.counts
-        facts = [escape_markdown(run.header.heading), run.header.started[:10]]
-        rows.append([*facts, *(f"{counts.get(status, 0):,}" for status in COUNTED.values())])
+        counts = count_rules([run])
+        findings = ", ".join(f"{number} {severity}" for severity, number in counts.findings.items())
+        numbers = [str(number) for number in (counts.asked, counts.kept, counts.documented, counts.broken)]
+        rows.append([escape_markdown(run.header.heading), run.header.started[:10], *numbers, escape_markdown(findings)])
     return markdown_table(rows)
 
 

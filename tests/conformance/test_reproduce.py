@@ -189,12 +189,37 @@ def clip(grads, *, clip_norm, need_clip):
 """
 
 
+CASES = [
+    "global-norm.scaled-above/three-four-five",
+    "global-norm.identity-below/three-four-five",
+    "global-norm.dtype-kept/clipped",
+    "global-norm.returned-norm/above",
+    "global-norm.returned-norm-nonfinite/nan",
+    "global-norm.negative-threshold-refused/minus-one",
+    "global-norm.infinity-not-silent/infinity-threshold-small",
+    "global-norm.excluded-untouched/between",
+    "global-norm.none-not-counted/between",
+    "global-norm.zero-dimensional/values",
+    "global-norm.many-tensors/hundred",
+    "global-norm.large-tensor-accuracy/scattered",
+    "global-norm.coefficient-underflow/far-apart",
+    "global-norm.norm-beyond-range/twice-the-largest",
+    "global-norm.twice-is-once/clipped",
+    "global-norm.norm-bounded/clipped",
+]
+# The rules of these cases, and two whose cells have no script.
+RULES = sorted(
+    {case.split("/")[0] for case in CASES} | {"global-norm.repeated-tensor", "global-norm.error-if-nonfinite"}
+)
+
+
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the record of the wrong function. One run serves all tests of the class below."""
     folder = tmp_path_factory.mktemp("checked")
     (folder / "clip_module.py").write_text(WRONG_CLIP, encoding="utf-8")
     arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--dtype", "float32"]
+    arguments += [f"--rule={rule}" for rule in RULES]
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
         CliRunner().invoke(gradclip, [*arguments, "-o", str(folder / "wrong.jsonl")])
@@ -213,27 +238,7 @@ class TestPlainFunction:
         return path
 
     @pytest.mark.exam(sample=1)
-    @pytest.mark.parametrize(
-        "case",
-        [
-            "global-norm.scaled-above/three-four-five",
-            "global-norm.identity-below/three-four-five",
-            "global-norm.dtype-kept/clipped",
-            "global-norm.returned-norm/above",
-            "global-norm.returned-norm-nonfinite/nan",
-            "global-norm.negative-threshold-refused/minus-one",
-            "global-norm.infinity-not-silent/infinity-threshold-small",
-            "global-norm.excluded-untouched/between",
-            "global-norm.none-not-counted/between",
-            "global-norm.zero-dimensional/values",
-            "global-norm.many-tensors/hundred",
-            "global-norm.large-tensor-accuracy/scattered",
-            "global-norm.coefficient-underflow/far-apart",
-            "global-norm.norm-beyond-range/twice-the-largest",
-            "global-norm.twice-is-once/clipped",
-            "global-norm.norm-bounded/clipped",
-        ],
-    )
+    @pytest.mark.parametrize("case", CASES)
     def test_script_fails_with_the_wrong_function_and_not_with_the_right_one(
         self, record: Path, tmp_path: Path, case: str
     ) -> None:

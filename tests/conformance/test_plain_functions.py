@@ -334,7 +334,7 @@ def clip(grads, *, max, min=None):
 
 np.seterr(all="raise")
 strict = np.geterr()
-results = check_clipper(clip, "clip_by_value", dtypes=["float16", "float64"])
+results = check_clipper(clip, "clip_by_value", dtypes=["float16", "float64"], rule="value.n*")
 print(sorted({result["status"] for result in results}), np.geterr() == strict)
 """
 
@@ -346,4 +346,4 @@ def test_function_may_make_floating_point_errors_raise() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     # The function changes the settings, and breaks a rule by it; the next call and the caller find theirs.
-    assert done.stdout == "['fail', 'unspecified', 'unsupported'] True\n", done.stderr
+    assert done.stdout == "['fail', 'unspecified'] True\n", done.stderr

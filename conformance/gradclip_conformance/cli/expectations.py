@@ -40,7 +40,8 @@ def update(file: Path, write: bool) -> None:
     seen. It has a new pin for each group of failures that are not pinned, or whose answers have changed; write a reason
     and a URL into it. Comments name faults of pins.
 
-    The record must come from a complete run, without --rule, --op, --dtype and --quick. --write replaces the file of pins.
+    The record must come from a complete run, without --rule, --op, --dtype and --quick.
+    --write replaces the file of pins.
     Without it, redirect the output to another file, because this command reads the present pins.
     """
     try:

@@ -250,7 +250,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)
     outcomes = Outcomes()
-    status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", *more], plugins=[outcomes])
+    # This script has imported the package, so that pytest cannot rewrite the assertions of its plugin, which has none.
+    quiet = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
+    status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", "-W", quiet, *more], plugins=[outcomes])
     if missing := outcomes.list_not_run():
         print(f"The exam is not whole and has no score: {len(missing)} did not run, first {missing[0]}.")
         return 1

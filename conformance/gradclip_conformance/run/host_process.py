@@ -27,6 +27,7 @@ import gradclip_adapters
 from gradclip_adapters import wire
 from gradclip_adapters.answer_size import answer_line_bytes
 from gradclip_adapters.contract import Call
+from gradclip_adapters.limits import shorten
 from gradclip_adapters.recipes import VERSION as RECIPES
 
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
@@ -230,7 +231,8 @@ class HostProcess:
             return Description(about.framework, about.version, environment, subjects)
         except (ValueError, KeyError, TypeError) as error:
             self._end()
-            text = f"The host's first message is not an `about`: {error}"
+            # The error may quote a name of any length.
+            text = shorten(f"The host's first message is not an `about`: {error}")
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ from gradclip_conformance.covering.rows import RowCase, all_rows, cases_for, fin
 from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.messages import SCHEMAS, _is_plain_reply
+from gradclip_conformance.run.messages import SCHEMAS, is_plain_reply
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
 
@@ -304,4 +304,4 @@ GOOD = {
 def test_the_quick_look_at_a_reply_accepts_no_more_than_the_schema(change: dict[str, Any]) -> None:
     message = {**GOOD, **change}
     validator = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "reply.json").read_text(encoding="utf-8")))
-    assert _is_plain_reply(message) == validator.is_valid(message)
+    assert is_plain_reply(message) == validator.is_valid(message)

@@ -12,7 +12,7 @@ import pytest
 from gradclip_adapters.contract import Array
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cases.catalogue import all_cases, metamorphic
-from gradclip_conformance.judge.relations import RELATIONS, _times_power_of_two
+from gradclip_conformance.judge.relations import RELATIONS, multiply_by_power_of_two
 from gradclip_conformance.judge.single_call import OF_ONE
 
 Grads = list[Any]
@@ -166,8 +166,8 @@ def test_scaling_by_a_power_of_two_is_exact(dtype: str) -> None:
     before = metamorphic.scattered(9, dtype, 5).array
     assert before is not None
 
-    assert _times_power_of_two(_times_power_of_two(before, 3), -3) == before
-    assert _times_power_of_two(None, 3) is None
+    assert multiply_by_power_of_two(multiply_by_power_of_two(before, 3), -3) == before
+    assert multiply_by_power_of_two(None, 3) is None
 
 
 def test_scattered_numbers_use_all_digits() -> None:

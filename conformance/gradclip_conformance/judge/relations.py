@@ -27,7 +27,7 @@ from ..cases.model import Case
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS, as_dtype, encode
 
-__all__ = ["RELATIONS", "Arrays", "Relation"]
+__all__ = ["RELATIONS", "Arrays", "Relation", "multiply_by_power_of_two"]
 
 Arrays = tuple[Array | None, ...]
 
@@ -62,12 +62,26 @@ def _in_its_dtype(got: Array | None, given: Array | None) -> Array | None:
 def _scaled(case: Case, results: Arrays, exponent: int) -> Case:
     del results
     factor = 2.0**exponent
-    gradients = tuple(replace(g, array=_times_power_of_two(g.array, exponent)) for g in case.gradients)
+    gradients = tuple(replace(g, array=multiply_by_power_of_two(g.array, exponent)) for g in case.gradients)
     options = {n: v * factor if n in ("clip_norm", "min", "max") else v for n, v in case.options.items()}
     return replace(case, gradients=gradients, options=options)
 
 
-def _times_power_of_two(array: Array | None, exponent: int) -> Array | None:
+def multiply_by_power_of_two(array: Array | None, exponent: int) -> Array | None:
+    """Multiply each element by two to the power of `exponent`, and round it once to the dtype; None stays None.
+
+    Parameters
+    ----------
+    array : Array or None
+        An array of any dtype and shape.
+    exponent : int
+        The power of two.
+
+    Returns
+    -------
+    Array or None
+        The products, in the dtype and shape of the array.
+    """
     if array is None:
         return None
     values = [value * Fraction(2) ** exponent for value in decode(array.data, array.dtype).fractions()]

@@ -19,7 +19,7 @@ from ..oracle.formula import Formula
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["SCHEMAS", "answer_of", "check_formulas", "loading_of", "message_of", "what_is_loaded"]
+__all__ = ["SCHEMAS", "answer_of", "check_formulas", "is_plain_reply", "loading_of", "message_of", "what_is_loaded"]
 
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
 SHOWN_CHARACTERS = 120
@@ -39,7 +39,7 @@ def message_of(line: str) -> dict[str, Any]:
         msg = f"no known `message` in it: {line.strip()[:SHOWN_CHARACTERS]!r}"
         raise ValueError(msg)
     # Most replies satisfy the schema, and the validator takes a millisecond for each.
-    if kind == "reply" and _is_plain_reply(message):
+    if kind == "reply" and is_plain_reply(message):
         return message
     import jsonschema
 
@@ -55,8 +55,19 @@ REPLY = {"message", "number", "gradients", "norm", "inputs", "same_object", "war
 TEXTS = {"warnings", "shared", "disturbed"}
 
 
-def _is_plain_reply(message: dict[str, Any]) -> bool:
-    """Return whether a reply satisfies its schema for sure; it may do so in other ways, too."""
+def is_plain_reply(message: dict[str, Any]) -> bool:
+    """Return whether a reply is of the common form, which satisfies its schema for sure.
+
+    Parameters
+    ----------
+    message : dict
+        A message of the kind `reply`.
+
+    Returns
+    -------
+    bool
+        False also for a reply that satisfies the schema in another form.
+    """
     inputs, same_object = message.get("inputs"), message.get("same_object")
     texts = [message[name] for name in TEXTS & message.keys()]
     lists = (message.get("gradients"), *texts, *([] if inputs is None else [inputs]))

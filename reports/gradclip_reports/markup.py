@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .values import plain_line
 
@@ -20,10 +20,23 @@ _SPECIAL_BESIDE_HTML = re.compile(r"[\\`*{}\[\]|~]|(?<!\w)_|_(?!\w)")
 _AT_THE_BEGINNING = re.compile(r"^(\s*)([-+=])|^(\s*\d+)([.)])(?=\s|$)")
 
 
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of GitHub Markdown, of cells that are Markdown; the first row is its head."""
-    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
+def markdown_table(rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
+    """Return a table of GitHub Markdown, of cells that are Markdown.
+
+    Parameters
+    ----------
+    rows : sequence of sequences
+        The cells, row by row; the first row is the head.
+    right : collection of str
+        The heads of the columns whose cells stand at the right, as numbers do.
+
+    Returns
+    -------
+    str
+        The lines of the table, without an end of line after the last.
+    """
+    head, *body = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join([head, "|" + "".join("---:|" if name in right else "---|" for name in rows[0]), *body])
 
 
 def escape_markdown(text: str) -> str:

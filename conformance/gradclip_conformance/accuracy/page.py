@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_reports.markup import code, escape_markdown
+from gradclip_reports.markup import code, escape_markdown, markdown_table
 
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
@@ -54,8 +54,7 @@ def page(made: Mapping[str, Any]) -> str:
         blocks.append(f"{escape_markdown(environment)}." if environment else "")
         for names, rows in _group_equal_rows(framework["rows"]):
             blocks.append("\n".join(f"- {code(name)}" for name in names))
-            lines = [_format_line(HEAD), "|---|" + "---:|" * 4 + "---|"]
-            blocks.append("\n".join([*lines, *(_format_line(_format_cells(row)) for row in rows)]))
+            blocks.append(markdown_table([HEAD, *map(_format_cells, rows)], right=HEAD[1:5]))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -106,7 +105,3 @@ def worst_input(row: Mapping[str, Any]) -> str:
     if row["norm"] is None or row["norm_input"] == row["elements_input"]:
         return str(row["elements_input"])
     return f"norm: {row['norm_input']}; elements: {row['elements_input']}"
-
-
-def _format_line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
+from gradclip_reports.markup import markdown_table
+
 from .axes import OPERATIONS, Axis, axes_of, heavy_levels
 from .constraints import can_complete, reason_of
 from .designs import rows_of, stage_of
@@ -75,32 +77,32 @@ def _summary() -> Iterator[str]:
         "A combination with a heavy level (many elements or tensors, rare mixtures) is asked in pairs;",
         "`--thorough` adds threes of them.",
         "",
-        "| operation | rows | pairs asked | of possible | threes of kernel axes | of possible | heavy ones left |",
-        "|---|---|---|---|---|---|---|",
     )
+    head = "operation", "rows", "pairs asked", "of possible", "threes of kernel axes", "of possible", "heavy ones left"
+    table: list[Sequence[object]] = [head]
     for operation in OPERATIONS:
         pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)
-        yield (
-            f"| {operation} | {len(rows_of(operation)):,} | {pairs.asked:,} | {pairs.possible:,} "
-            f"| {triples.asked:,} | {triples.possible:,} | {triples.left:,} |"
-        )
+        counts = len(rows_of(operation)), pairs.asked, pairs.possible, triples.asked, triples.possible, triples.left
+        table.append((operation, *(f"{count:,}" for count in counts)))
+    yield markdown_table(table)
 
 
 def _axes() -> Iterator[str]:
     known: dict[str, Axis] = {axis.name: axis for operation in OPERATIONS for axis in axes_of(operation)}
     for axis in known.values():
         kernel = ", a kernel axis" if axis.kernel else ""
-        yield from ("", f"## {axis.name}{kernel}", "", "| level | reason |", "|---|---|")
-        for level in axis.levels:
-            yield f"| {level.word}{' (heavy)' if level.heavy else ''} | {level.reason} |"
+        yield from ("", f"## {axis.name}{kernel}", "")
+        rows = [(f"{level.word}{' (heavy)' if level.heavy else ''}", level.reason) for level in axis.levels]
+        yield markdown_table([("level", "reason"), *rows])
 
 
 def _reasons() -> Iterator[str]:
-    yield from ("", "## What cannot be asked", "", "| pairs | threes of kernel axes | reason |", "|---|---|---|")
+    yield from ("", "## What cannot be asked", "")
     pairs: Counter[str] = Counter()
     triples: Counter[str] = Counter()
     for operation in OPERATIONS:
         pairs += measure_coverage(operation).impossible
         triples += measure_coverage(operation, kernel=True).impossible
-    for reason in sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason)):
-        yield f"| {pairs[reason]:,} | {triples[reason]:,} | {reason} |"
+    reasons = sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason))
+    rows = [(f"{pairs[reason]:,}", f"{triples[reason]:,}", reason) for reason in reasons]
+    yield markdown_table([("pairs", "threes of kernel axes", "reason"), *rows])

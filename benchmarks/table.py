@@ -19,6 +19,8 @@ from typing import Any
 from measure import Comparison
 from workloads import WORKLOADS
 
+from gradclip_reports.markup import markdown_table
+
 __all__ = ["publish"]
 
 #: The largest ratio that the project accepts of each peer, or number of seconds.
@@ -82,28 +84,26 @@ def _write_page(found: list[Comparison], picture: str) -> str:
             "Ratios differ from one machine to another, milliseconds even more."
         ),
         "",
-        "| beside | accepted | rows | within it | smallest ratio | median | largest |",
-        "|---|---:|---:|---:|---:|---:|---:|",
     ]
+    head = "beside", "accepted", "rows", "within it", "smallest ratio", "median", "largest"
+    summary: list[tuple[str, ...]] = [head]
     for peer, rows in _peers(found).items():
         ratios = [row.ratio for row in rows]
         met = [row.ratio <= most for row in rows if (most := most_of(row)) is not None]
-        middle = f"{min(ratios):.2f} | {statistics.median(ratios):.2f} | {max(ratios):.2f}"
+        of_all = (f"{ratio:.2f}" for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
         accepted = f"{MUST[peer]:g}" if peer in MUST else "see below" if met else "-"
-        lines.append(
-            f"| {peer} | {accepted} | {len(rows)} | {f'{sum(met)} of {len(met)}' if met else '-'} | {middle} |"
-        )
+        summary.append((peer, accepted, str(len(rows)), f"{sum(met)} of {len(met)}" if met else "-", *of_all))
+    lines.append(markdown_table(summary, right=head[1:]))
     for peer, rows in _peers(found).items():
         lines += ["", f"## {peer}", ""]
-        lines += ["| workload | ours, ms | peer, ms | ratio | half of the rounds | |", "|---|---:|---:|---:|---|---|"]
+        table = [("workload", "ours, ms", "peer, ms", "ratio", "half of the rounds", "")]
         for row in rows:
             most = most_of(row)
             over = f"above {most:g}" if most is not None and row.ratio > most else ""
-            theirs = f"{row.theirs * 1e3:.3f}" if row.theirs else ""
-            lines.append(
-                f"| {_name(row)} | {row.ours * 1e3:.3f} | {theirs} | {f'{row.ratio:.2f}' if theirs else ''} | "
-                f"{row.least:.2f} to {row.most:.2f}{'' if theirs else ' s'} | {over} |"
-            )
+            theirs, ratio = (f"{row.theirs * 1e3:.3f}", f"{row.ratio:.2f}") if row.theirs else ("", "")
+            half = f"{row.least:.2f} to {row.most:.2f}{'' if row.theirs else ' s'}"
+            table.append((_name(row), f"{row.ours * 1e3:.3f}", theirs, ratio, half, over))
+        lines.append(markdown_table(table, right=("ours, ms", "peer, ms", "ratio")))
     return "\n".join(lines) + "\n"
 
 

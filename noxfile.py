@@ -29,6 +29,7 @@ PUBLIC = ["conformance/gradclip_conformance/api.py", "gradclip_spec/_clip.py", "
 SCHEMAS = {
     "citation-file-format": ["CITATION.cff"],
     "dependabot": [".github/dependabot.yml"],
+    "github-actions": ["action.yml"],
     "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
     "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "new-framework", "wrongly-blamed")],
     "github-workflows": sorted(str(path) for path in Path(".github", "workflows").glob("*.yml")),
@@ -268,7 +269,7 @@ def lint(session: nox.Session) -> None:
     session.run("numpydoc", "lint", *PUBLIC)
     session.run("validate-pyproject", "pyproject.toml")
     session.run("shellcheck", ".ci/run")
-    session.run("zizmor", "--offline", "--quiet", ".github")
+    session.run("zizmor", "--offline", "--quiet", ".github", "action.yml")
     for schema, files in SCHEMAS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
     # The package downloads its program while it is installed, which fails on a machine that reaches PyPI alone.

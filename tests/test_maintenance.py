@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -47,3 +51,29 @@ def test_citation_names_the_version_that_is_released() -> None:
     (version,) = re.findall(r'^__version__ = "(.*)"$', (ROOT / "gradclip_spec/__init__.py").read_text("utf-8"), re.M)
 
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("factor", "code", "says"), [("clip_norm / 5", 0, "1 of 1"), ("0.5", 1, "scaled-above")])
+def test_action_writes_the_summary_and_fails_with_the_check(factor: str, code: int, says: str, tmp_path: Path) -> None:
+    """Run the script of the action as a runner does, on a function that is right for gradients of norm 5, or wrong."""
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    script = textwrap.dedent(text.rpartition("      run: |\n")[2])
+    module = f"def clip(grads, *, clip_norm):\n    return [grad * grad.dtype.type({factor}) for grad in grads]\n"
+    (tmp_path / "clipping.py").write_text(module, encoding="utf-8")
+    options = "--op clip_by_norm --rule norm.scaled-above/three-four-five/float64"
+    summary, record = tmp_path / "summary.md", tmp_path / "record.jsonl"
+    given = {"PYTHON": sys.executable, "TARGET": "clipping:clip", "OPTIONS": options, "RECORD": str(record)}
+    environment = {**os.environ, **given, "GITHUB_STEP_SUMMARY": str(summary)}
+
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code, done.stderr
+    assert says in summary.read_text(encoding="utf-8")
+    assert record.is_file()

@@ -26,6 +26,8 @@ _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summar
 _OUR_HEADINGS = {"Not as expected", "Findings"}
 #: Elements that a text from a record must never become. Only our own templates use emphasis and code.
 _NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
+#: How a table shows a name that holds a bar, which would end the cell of a code span.
+_CODE_IN_A_CELL = re.compile(r"<code>[^<>|]*</code>")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
@@ -118,7 +120,8 @@ def check_markdown(text: str, *, headings: bool = True) -> None:
         require(token.type not in _NEVER, f"Markdown holds a {token.type}: {token.content[:300]!r}")
         if token.type == "html_block":
             _check_tags(token.content)
-        for child in token.children or ():
+        ours = _CODE_IN_A_CELL.fullmatch(token.content)
+        for child in () if ours else token.children or ():
             require(child.type not in _NEVER, f"Markdown holds a {child.type}: {token.content[:300]!r}")
 
 

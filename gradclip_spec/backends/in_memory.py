@@ -123,25 +123,19 @@ class InMemory(kernels.Memory):
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient, or itself if that is 1."""
-        if coefficient == ONE:
-            return list(arrays)
-        targets = arrays if inplace else self.make_like(arrays)
-        kernels.scale(self, arrays, targets, [coefficient] * len(arrays))
-        if inplace:
-            self.record_writing(arrays)
-        return list(targets)
-
-    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by its own coefficient, or itself if that is 1."""
+        """Return each array multiplied by a coefficient, one for all or one of a list, or itself if that is 1."""
+        coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
-        some = [arrays[index] for index in changed]
+        # The very list where all change: how it was shared out is known.
+        some = arrays if len(changed) == len(arrays) else [arrays[index] for index in changed]
         targets = some if inplace else self.make_like(some)
         kernels.scale(self, some, targets, [coefficients[index] for index in changed])
         if inplace:
             self.record_writing(some)
         results = dict(zip(changed, targets, strict=True))
         return [results.get(index, array) for index, array in enumerate(arrays)]
+
+    scale_each = scale
 
     def total(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""

@@ -230,12 +230,12 @@ def clip_by_global_norm(
     -----
     *Accuracy.* Of NumPy arrays and torch tensors on the CPU, norms with p = 1, 2 and infinity are within 0.51 ulp of
     the exact one (in float64 within 1 ulp), whatever the elements and their order; other p add what the library's power
-    is off. Elements are within 0.51 ulp where the loops are compiled (the extra `fast`, arrays that lie in one piece)
-    or there are fewer than 16,384 elements, else within 1.5. (Subnormal elements of float64 may be off by 0.75.) On all
-    other libraries norms are within 1 ulp and elements within 1.5 where there is float64; without it, norms of p other
-    than 1, 2 and infinity are some ulp farther off. For p from 1/30 on, no power overflows. Elements below `2**-1022`
-    of the largest may count as zero, which a norm with a p below 1/12 can tell (without float64: below `2**-126`, and
-    below 1/2).
+    is off. Elements are within 0.51 ulp where the loops are compiled (the extra `fast`, arrays that lie in one piece),
+    or if they are fewer than 16,384 and narrower than float64; else within 1.5. (Subnormal elements of float64 may be
+    off by 0.75.) On all other libraries norms are within 1 ulp and elements within 1.5 where there is float64; without
+    it, norms of p other than 1, 2 and infinity are some ulp farther off. For p from 1/30 on, no power overflows.
+    Elements below `2**-1022` of the largest may count as zero, which a norm with a p below 1/12 can tell (without
+    float64: below `2**-126`, and below 1/2).
 
     *Memory.* In place, an array that stands in the tree twice is scaled once; two arrays that share memory are each
     scaled. No result keeps memory alive that belongs to another.

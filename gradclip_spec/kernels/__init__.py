@@ -192,7 +192,7 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         alone = out is chunks and chunks.large and chunks.overlap()
         chunks.run("scale", 1 << 20 if alone else memory.threads_of_others, out.starts, table, chunks.owners)
     if rest:
-        precise = len(sources) < MANY_ARRAYS and sum(memory.measure(sources)) < MANY_ELEMENTS
+        precise = sum(memory.measure(sources)) < MANY_ELEMENTS
         views = memory.view([sources[index] for index in rest])
         results = views if targets is sources else memory.view([targets[index] for index in rest])
         for index, source, target in zip(rest, views, results, strict=True):

@@ -125,6 +125,19 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, loops: str) ->
         assert error <= BUDGETS[loops], f"elements from {start} on are off by {error:.3f} ulp"
 
 
+@pytest.mark.only_where(lambda backend: backend.name.startswith(("numpy", "torch")))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_few_elements_in_many_arrays_are_precise_in_plain_loops(backend: Any, dtype: str, use_loops: Any) -> None:
+    use_loops("plain")
+    arrays = [backend.array(x, dtype) for x in np.split(normal(400), 40)]
+    before = np.concatenate([backend.read(x) for x in arrays]).astype(np.float64)
+
+    clipped = clip_by_global_norm(arrays, 7.3)[0]
+
+    after = np.concatenate([backend.read(x) for x in clipped])
+    assert in_ulp(after, before * (7.3 / math.sqrt(math.fsum(before**2))), dtype) <= BUDGETS["compiled"]
+
+
 #: Libraries with code of their own for large arrays.
 libraries = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
 

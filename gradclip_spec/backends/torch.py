@@ -120,6 +120,8 @@ class InMemoryTorch(InMemory, Torch):
     """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
 
     eager = True
+    # NumPy's view of a tensor takes longer to make than its address to ask for.
+    many_arrays = 8
     # torch's own threads keep spinning for a while.
     threads_of_others = 2
 

@@ -23,9 +23,8 @@ Array = Any
 #: A number `(high + low) * power`, where the last is a power of two.
 Factor = tuple[float, float, float]
 
-#: From so many elements, or arrays, on the compiled loops gain.
+#: From so many elements on the compiled loops gain, however few the arrays are.
 MANY_ELEMENTS = 1 << 14
-MANY_ARRAYS = 32
 #: Elements below which starting threads takes longer than they save.
 LARGE = 1 << 21
 
@@ -35,6 +34,8 @@ class Memory(Protocol):
 
     #: The last list of arrays, and how it was shared out: a clip in place asks twice.
     shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
+    #: From so many arrays on the compiled loops gain, however few their elements are.
+    many_arrays: int = 32
     #: By what the number of threads is divided.
     threads_of_others: int = 1
 
@@ -125,7 +126,7 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
     if memory.shared_out is not None and memory.shared_out[0] is arrays:
         return memory.shared_out[1:]
     sizes = memory.measure(arrays)
-    if (len(sizes) < MANY_ARRAYS and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
+    if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
     groups: dict[str, list[tuple[int, int, int]]] = {}
     rest = []
@@ -183,7 +184,7 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
     are few elements, and by 1.5 if not; those of float64 by 1.5.
     """
     compiled, rest = _share_out(memory, sources)
-    outs, others = (compiled, rest) if targets is sources else _share_out(memory, targets)
+    outs, others = _share_out(memory, targets) if compiled and targets is not sources else (compiled, rest)
     if others != rest:
         # What does not lie in one piece has another layout than its target.
         compiled, outs, rest = [], [], list(range(len(sources)))

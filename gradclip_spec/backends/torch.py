@@ -135,10 +135,6 @@ class InMemoryTorch(InMemory, Torch):
             return None
         return super().find_problem(arrays, inplace)
 
-    def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context without NumPy's warnings: nothing is computed by torch."""
-        return np.errstate(all="ignore")
-
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
         """Let torch know that tensors were written into."""
         import torch

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .lines import Cell, Finding, Run
-from .markup import code, escape_markdown
 from .statuses import SEVERITIES, UNJUDGED
 from .told import heading
-from .values import counted, json_text, plain_line, readable, shortened
+from .values import plain_line
 
-__all__ = ["Compared", "Difference", "Side", "compare", "draw", "first_subjects"]
-
-#: As many differences are told in full, and as many more in a line: then all fits 40 lines.
-IN_FULL = 4
-IN_SHORT = 6
-
-#: Lines of an example.
-EXAMPLE = 2
-
-LENGTH = 160
+__all__ = ["Compared", "Contrast", "Difference", "Side", "compare", "first_subjects"]
 
 #: What came back, in words; the words of `Cell.behaviour`.
 BEHAVIOURS = {
     "unchanged": "the gradients come back unchanged",
-    "all-nan": "NaN everywhere",
-    "all-zero": "zeros",
-    "sign-flipped": "the other signs",
-    "partly-nonfinite": "some NaN or infinite",
-    "norm-infinite": "an infinite norm",
-    "norm-zero": "a norm of zero",
-    "norm-nan": "a norm of NaN",
+    "all-nan": "the gradients become NaN",
+    "all-zero": "the gradients become zero",
+    "sign-flipped": "the gradients change their signs",
+    "partly-nonfinite": "some elements become NaN or infinite",
+    "norm-infinite": "the norm that is returned is infinite",
+    "norm-zero": "the norm that is returned is zero",
+    "norm-nan": "the norm that is returned is NaN",
 }
 
-RIGHT = "as the rule says"
+RIGHT = "right, as the rule says"
 
 
 @dataclass(frozen=True)
@@ -50,17 +38,38 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One question that the two answer differently."""
+class Contrast:
+    """Two answers to one question that differ, in words, and the cases in which they do."""
 
-    question: str
     severity: str
     first: str
     second: str
     cases: tuple[str, ...]
     #: The smallest cell, of each.
     cells: tuple[Cell, Cell]
-    quotes: tuple[str, str]
+
+    @property
+    def quotes(self) -> tuple[str, str]:
+        """The words of both documentations, as far as they say so."""
+        return self.cells[0].quote or "", self.cells[1].quote or ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One question that the two answer differently, in one way or several; the severest and most frequent way first."""
+
+    question: str
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def severity(self) -> str:
+        """The worst severity."""
+        return self.contrasts[0].severity
+
+    @property
+    def count(self) -> int:
+        """The number of cases."""
+        return sum(len(one.cases) for one in self.contrasts)
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,8 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
     """Compare the cells that both answered, case by case."""
     cells = [_cells(side, dtypes) for side in (first, second)]
     causes = [_causes(side) for side in (first, second)]
-    groups: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = {}
-    found: dict[tuple[str, ...], tuple[Finding | None, Finding | None]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
+    severities: dict[tuple[str, str, str], str] = {}
     same = 0
     for case in (case for case in cells[0] if case in cells[1]):
         pair = (cells[0][case], cells[1][case])
@@ -87,17 +96,33 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
         if told[0] == told[1]:
             same += 1
             continue
-        question = _question(findings, pair[0])
-        groups.setdefault((question, *told), []).append(pair)
-        found.setdefault((question, *told), findings)
-    differences = [_difference(key, pairs, found[key]) for key, pairs in groups.items()]
+        key = (_question(findings, pair[0]), *told)
+        groups.setdefault(key, []).append(pair)
+        severities[key] = min((one.severity for one in findings if one is not None), key=_rank, default="recorded")
     rules = [{cell.rule for cell in of_side.values()} for of_side in cells]
     return Compared(
         (first.name, second.name),
-        tuple(sorted(differences, key=lambda one: (_rank(one.severity), -len(one.cases)))),
+        _differences([_contrast(key, pairs, severities[key]) for key, pairs in groups.items()], [*groups]),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
     )
+
+
+def _differences(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, str]]) -> tuple[Difference, ...]:
+    """Join the contrasts of each question."""
+    by_question: dict[str, list[Contrast]] = {}
+    for (question, _, _), one in zip(keys, contrasts, strict=True):
+        by_question.setdefault(question, []).append(one)
+    found = [
+        Difference(question, tuple(sorted(many, key=lambda one: (_rank(one.severity), -len(one.cases)))))
+        for question, many in by_question.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (_rank(one.severity), -one.count)))
+
+
+def _contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]], severity: str) -> Contrast:
+    smallest = min(pairs, key=lambda pair: (pair[0].dtype != "float32", len(str(pair[0].input or pair[1].input))))
+    return Contrast(severity, key[1], key[2], tuple(pair[0].case for pair in pairs), smallest)
 
 
 def _key(cell: Cell) -> tuple[str, str]:
@@ -130,8 +155,8 @@ def _answer(cell: Cell, finding: Finding | None) -> str:
     came = f"raises {cell.behaviour.partition(':')[2]}" if word == "raises" else BEHAVIOURS.get(word, "")
     if cell.status in UNJUDGED:
         return came or "other numbers"
-    what = heading(finding) if finding is not None else f"{cell.status}: {word}"
-    return f"{what}: {came}" if came and came not in what else what
+    # The question says what it is about.
+    return came or (heading(finding) if finding is not None else f"{cell.status}: {word}")
 
 
 def _question(findings: Sequence[Finding | None], cell: Cell) -> str:
@@ -143,117 +168,6 @@ def _question(findings: Sequence[Finding | None], cell: Cell) -> str:
 
 def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _difference(
-    key: tuple[str, ...], pairs: Sequence[tuple[Cell, Cell]], findings: tuple[Finding | None, Finding | None]
-) -> Difference:
-    severities = [one.severity for one in findings if one is not None]
-    smallest = min(pairs, key=lambda pair: (pair[0].dtype != "float32", len(str(pair[0].input or pair[1].input))))
-    return Difference(
-        question=key[0],
-        severity=min(severities, key=_rank, default="recorded"),
-        first=key[1],
-        second=key[2],
-        cases=tuple(pair[0].case for pair in pairs),
-        cells=smallest,
-        quotes=(smallest[0].quote or "", smallest[1].quote or ""),
-    )
-
-
-def draw(compared: Compared, format_: str, width: int = 80) -> str:
-    """Return the comparison as text for a terminal, as Markdown or as JSON."""
-    if format_ == "json":
-        return json_text(_document(compared), indent=2) + "\n"
-    lines = _markdown(compared) if format_ == "markdown" else _terminal(compared, width)
-    return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def _document(compared: Compared) -> dict[str, Any]:
-    return {
-        "names": list(compared.names),
-        "differences": [
-            {
-                "question": one.question,
-                "severity": one.severity,
-                "answers": [one.first, one.second],
-                "cases": list(one.cases),
-                "example": {
-                    "case": one.cells[0].case,
-                    "input": one.cells[0].input or one.cells[1].input,
-                    "observed": [cell.observed for cell in one.cells],
-                    "quotes": list(one.quotes),
-                },
-            }
-            for one in compared.differences
-        ],
-        "only": {name: list(rules) for name, rules in zip(compared.names, compared.only, strict=True)},
-        "same": compared.same,
-    }
-
-
-def _terminal(compared: Compared, width: int) -> Iterator[str]:
-    for number, one in enumerate(compared.differences[:IN_FULL], start=1):
-        yield _line(f"{number}. {one.severity}: {one.question} ({counted(len(one.cases), 'case')})", width)
-        for name, text in zip(compared.names, (one.first, one.second), strict=True):
-            yield from _lines(f"{name}: {text}", width)
-        yield from _example(one, compared.names, width)
-    rest = compared.differences[IN_FULL:]
-    for one in rest[:IN_SHORT]:
-        yield _line(f"   {one.severity}: {one.question} ({counted(len(one.cases), 'case')})", width)
-    if rest[IN_SHORT:]:
-        yield f"   {counted(len(rest) - IN_SHORT, 'more difference')}: --format markdown tells all."
-    yield from (line for text in _rest(compared) for line in textwrap.wrap(text, width, subsequent_indent="  "))
-
-
-def _example(one: Difference, names: Sequence[str], width: int) -> Iterator[str]:
-    given = one.cells[0].input or one.cells[1].input
-    yield from _lines(f"{one.cells[0].case}: {readable(given) if given is not None else ''}", width)
-    answers = [
-        f"{name} {readable(cell.observed)}"
-        for name, cell in zip(names, one.cells, strict=True)
-        if cell.observed is not None
-    ]
-    if answers:
-        yield from _lines("; ".join(answers), width)
-
-
-def _lines(text: str, width: int) -> Iterator[str]:
-    """Yield a text in as many lines as an example may take."""
-    indent = "   "
-    lines = textwrap.wrap(
-        plain_line(text), width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
-    )
-    if lines[EXAMPLE:]:
-        lines = [*lines[: EXAMPLE - 1], _line(lines[EXAMPLE - 1] + " " * width, width)]
-    yield from lines
-
-
-def _rest(compared: Compared) -> Iterator[str]:
-    for name, rules in zip(compared.names, compared.only, strict=True):
-        if rules:
-            shown = ", ".join(rules[:4]) + (f" and {len(rules) - 4} more" if rules[4:] else "")
-            yield plain_line(f"Only {name} can be asked about {counted(len(rules), 'rule')}: {shown}.")
-    yield f"The same in {counted(compared.same, 'case')}."
-
-
-def _markdown(compared: Compared) -> Iterator[str]:
-    for one in compared.differences:
-        yield f"### {escape_markdown(one.question)}"
-        yield ""
-        yield f"{escape_markdown(one.severity)}, {counted(len(one.cases), 'case')}"
-        yield ""
-        for name, text, cell in zip(compared.names, (one.first, one.second), one.cells, strict=True):
-            shown = f": {code(shortened(readable(cell.observed), LENGTH))}" if cell.observed is not None else ""
-            yield f"- {escape_markdown(name)}: {escape_markdown(text)}{shown}"
-        yield f"- case: {code(one.cells[0].case)}"
-        yield ""
-    yield from map(escape_markdown, _rest(compared))
-
-
-def _line(text: str, width: int) -> str:
-    text = plain_line(text)
-    return text if len(text) <= width else f"{text[: width - 4].rstrip()} ..."
 
 
 def first_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.difference import Side, compare, draw, first_subjects
+from gradclip_reports.difference import Side, compare, first_subjects
+from gradclip_reports.difference_text import draw
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import SEVERITIES

@@ -1,0 +1,191 @@
+"""Write a comparison for a terminal, as Markdown or as JSON: the severest difference first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .difference import Compared, Contrast, Difference
+from .lines import Cell
+from .markup import code, escape_markdown
+from .values import counted, is_hex_float, json_text, plain_line, readable, shortened
+
+__all__ = ["draw"]
+
+#: As many differences are told in full, and as many more in two lines: then all fits 40 lines of 80 columns.
+IN_FULL = 4
+IN_SHORT = 5
+
+#: Digits that an example shows of each number, unless the answers differ in a later one only.
+DIGITS = 4
+
+#: Elements that an example shows of each gradient.
+SHOWN = 4
+
+LENGTH = 160
+
+INDENT = "   "
+
+
+def draw(compared: Compared, format_: str, width: int = 80) -> str:
+    """Return the comparison as text for a terminal, as Markdown or as JSON."""
+    if format_ == "json":
+        return json_text(_document(compared), indent=2) + "\n"
+    lines = _markdown(compared) if format_ == "markdown" else _terminal(compared, width)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _document(compared: Compared) -> dict[str, Any]:
+    return {
+        "names": list(compared.names),
+        "differences": [
+            {
+                "question": difference.question,
+                "severity": one.severity,
+                "answers": [one.first, one.second],
+                "cases": list(one.cases),
+                "example": {
+                    "case": one.cells[0].case,
+                    "input": one.cells[0].input or one.cells[1].input,
+                    "observed": [cell.observed for cell in one.cells],
+                    "quotes": list(one.quotes),
+                },
+            }
+            for difference in compared.differences
+            for one in difference.contrasts
+        ],
+        "only": {name: list(rules) for name, rules in zip(compared.names, compared.only, strict=True)},
+        "same": compared.same,
+    }
+
+
+def _terminal(compared: Compared, width: int) -> Iterator[str]:
+    yield _line(f"{' and '.join(compared.names)}, the severest difference first:", width)
+    names = [_short(name) for name in compared.names]
+    for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
+        yield _line(f"{number}. {_question(one)}", width)
+        if number <= IN_FULL:
+            yield from _in_full(one.contrasts[0], names, width)
+        else:
+            told = zip(names, (one.contrasts[0].first, one.contrasts[0].second), strict=True)
+            yield from _lines("; ".join(f"{name}: {text}" for name, text in told), width, 1)
+    if rest := compared.differences[IN_FULL + IN_SHORT :]:
+        yield f"{counted(len(rest), 'more question')}: --format markdown tells all."
+    for name, rules in zip(names, compared.only, strict=True):
+        if rules:
+            yield _line(f"Only {name} can be asked about {counted(len(rules), 'rule')}: {', '.join(rules)}", width)
+    yield f"The same in {counted(compared.same, 'case')}."
+
+
+def _question(one: Difference) -> str:
+    return f"{one.severity}, {counted(one.count, 'case')}: {one.question}"
+
+
+def _short(name: str) -> str:
+    """Return a framework's name without its version, unless both are the same framework."""
+    return name.rsplit(" ", 1)[0] if " " in name and not name.endswith(("(A)", "(B)")) else name
+
+
+def _in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[str]:
+    for name, text, quote in zip(names, (one.first, one.second), one.quotes, strict=True):
+        yield from _lines(f"{name}: {text}", width, 1)
+        if quote:
+            yield from _lines(f'  documented: "{quote}"', width, 1)
+    yield from _lines(_example(one, names), width, 2)
+
+
+def _example(one: Contrast, names: Sequence[str]) -> str:
+    """Return the smallest call with both answers."""
+    given = one.cells[0].input or one.cells[1].input
+    few = [_answer(cell, DIGITS) for cell in one.cells]
+    told = few if few[0] != few[1] else [_answer(cell) for cell in one.cells]
+    answers = [f"{name} gives {text}" for name, text in zip(names, told, strict=True)]
+    return f"{one.cells[0].dtype}: {_call(given, DIGITS)}: {'; '.join(answers)}"
+
+
+def _call(given: Any, digits: int = 0) -> str:
+    """Return the gradients and the options of a call, without names of types."""
+    if not isinstance(given, Mapping):
+        return readable(given)
+    options = given.get("options")
+    told = (
+        [f"{name} {_number(value, digits)}" for name, value in options.items()] if isinstance(options, Mapping) else []
+    )
+    return ", ".join([f"gradients {_gradients(given.get('gradients'), digits)}", *told])
+
+
+def _gradients(arrays: Any, digits: int) -> str:
+    if not isinstance(arrays, Sequence) or isinstance(arrays, str):
+        return readable(arrays)
+    return " and ".join(_numbers(one, digits) for one in arrays)
+
+
+def _numbers(array: Any, digits: int) -> str:
+    """Return the numbers of an array, without its dtype and shape."""
+    if isinstance(array, Mapping) and isinstance(array.get("array"), Mapping):
+        array = array["array"]
+    values = array.get("values") if isinstance(array, Mapping) else None
+    if not isinstance(values, list):
+        return readable(array)
+    dtype = array.get("dtype")
+    told = [_number(value, digits, dtype if isinstance(dtype, str) else "") for value in values[:SHOWN]]
+    if array.get("shape") == [] and len(told) == 1:
+        return told[0]
+    return f"[{', '.join(told)}{', ...' if values[SHOWN:] else ''}]"
+
+
+def _number(value: Any, digits: int, dtype: str = "float64") -> str:
+    """Return a number in few digits, or in as many as its dtype needs."""
+    if not digits or not isinstance(value, str) or not is_hex_float(value):
+        return readable({"dtype": dtype, "shape": [], "values": [value]}).partition("[] ")[2].strip("[]")
+    return f"{float.fromhex(value):.{digits}g}"
+
+
+def _answer(cell: Cell, digits: int = 0) -> str:
+    if cell.status == "pass":
+        return "the right result"
+    observed = cell.observed
+    if not isinstance(observed, Mapping):
+        return readable(observed)
+    return ", ".join(
+        _gradients(value, digits) if name == "gradients" else f"{name} {_numbers(value, digits)}"
+        for name, value in observed.items()
+    )
+
+
+def _lines(text: str, width: int, most: int) -> Iterator[str]:
+    """Yield a text in as many lines as it may take."""
+    lines = textwrap.wrap(
+        plain_line(text), width, initial_indent=INDENT, subsequent_indent=f"{INDENT}  ", break_on_hyphens=False
+    )
+    if lines[most:]:
+        lines = [*lines[: most - 1], _line(lines[most - 1] + " " * width, width)]
+    yield from lines
+
+
+def _markdown(compared: Compared) -> Iterator[str]:
+    for difference in compared.differences:
+        yield f"### {escape_markdown(difference.question)}"
+        yield ""
+        for one in difference.contrasts:
+            yield f"{escape_markdown(one.severity)}, {counted(len(one.cases), 'case')}"
+            yield ""
+            for name, text, cell in zip(compared.names, (one.first, one.second), one.cells, strict=True):
+                shown = f": {code(shortened(_answer(cell), LENGTH))}" if cell.observed is not None else ""
+                quote = f' Its documentation: "{escape_markdown(cell.quote)}"' if cell.quote else ""
+                yield f"- {escape_markdown(name)}: {escape_markdown(text)}{shown}{quote}"
+            given = one.cells[0].input or one.cells[1].input
+            yield f"- example: {code(one.cells[0].case)}, {code(shortened(_call(given), LENGTH))}"
+            yield ""
+    for name, rules in zip(compared.names, compared.only, strict=True):
+        if rules:
+            told = f"Only {name} can be asked about {counted(len(rules), 'rule')}: {', '.join(rules)}."
+            yield escape_markdown(plain_line(told))
+            yield ""
+    yield f"The same in {counted(compared.same, 'case')}."
+
+
+def _line(text: str, width: int) -> str:
+    text = plain_line(text)
+    return text if len(text) <= width else f"{text[: width - 4].rstrip(' ,;:.')} ..."

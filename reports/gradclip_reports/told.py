@@ -15,6 +15,9 @@ __all__ = ["finding_of", "heading", "lines_of", "short_line", "standing"]
 #: Longer values are cut: the record holds them whole.
 LENGTH = 300
 
+#: Parameters that serve to pin a cause, and that its example shows better.
+FOR_MODELS = frozenset({"effect"})
+
 #: As many hexadecimal numbers stand beside the decimals.
 HEX = 3
 
@@ -22,7 +25,8 @@ HEX = 3
 def heading(finding: Finding) -> str:
     """Return what the framework does, with its parameters."""
     title = plain_line(finding.title)
-    shown = ", ".join(f"{plain_line(str(name))} = {_number(value)}" for name, value in finding.parameters.items())
+    told = {name: value for name, value in finding.parameters.items() if name not in FOR_MODELS}
+    shown = ", ".join(f"{plain_line(str(name))} = {_number(value)}" for name, value in told.items())
     return f"{title} ({shown})" if shown else title
 
 

@@ -16,14 +16,16 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import DIFFERING, Status
 
 from ..cases.model import Case
+from ..cases.patterns import matches
 from ..judge.expectation import rows_only
 from ..judge.judging import follow_up
-from ..judge.model import Replied, Verdict, claims_for
+from ..judge.model import Replied, Verdict
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, Seen
-from .forms import explain_form, explain_norm, explain_refusal
+from .facts import Group, Kind, Seen, is_all_nan
+from .forms import explain_form, explain_norm, explain_refusal, explain_repeated, restore_form, skeleton
 from .laws import (
     ENOUGH,
+    FORMULA_CAUSES,
     LAWS,
     Law,
     explain_by_formula,
@@ -34,11 +36,11 @@ from .laws import (
     multiple_of,
 )
 from .meaning import explain_excluded, explain_special
-from .model import Explanation, Judged
+from .model import Explanation, Judged, Suspect, unite
 from .ranges import explain_range, explain_rounding
 from .values import explain_value, is_right_value
 
-__all__ = ["EXPLAINED", "explain_all"]
+__all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 
 #: A rule is given up after so many cells in a row that nothing explains.
 PATIENCE = 3
@@ -52,6 +54,9 @@ FITTING = 200
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 
+#: The statuses of cells that show that a rule is not kept; what a documentation says differs for another reason.
+BREAKING = EXPLAINED - {Status.DOCUMENTED, Status.DECLARED}
+
 #: The answer is right by the neutral rule: what another call must explain.
 RIGHT = Explanation("")
 
@@ -60,8 +65,8 @@ RIGHT = Explanation("")
 class _Subject:
     """The knowledge about one entry point that its cells have shown."""
 
-    #: Causes whose own rule is kept.
-    barred: set[str] = field(default_factory=set)
+    #: Causes whose own rule is kept, by dtype.
+    barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
     #: How many cells each cause has explained.
@@ -85,11 +90,36 @@ class _Subject:
         return sorted(every, key=lambda law: -self.proven[law.cause] if self.proven[law.cause] >= PROVEN else 0)
 
 
-def explain_all(cells: Sequence[Judged], asked: Collection[tuple[str, str]] = frozenset()) -> list[Explanation | None]:
+def explain_cell(
+    judged: Judged, suspects: Collection[Suspect] = (), barred: Collection[str] = ()
+) -> Explanation | None:
+    """Return the explanation of one cell alone; None if no model reproduces it.
+
+    `suspects` holds the causes that the entry point is known to have: their formulas need not be fitted from other
+    cells, and what several models reproduce is laid to them. `barred` holds causes that cannot be meant.
+    """
+    subject = _Subject(
+        barred={judged.context.case.dtype: set(barred)},
+        formulas=_list_declared([judged]),
+        proven=Counter({one.cause: PROVEN for one in suspects}),
+    )
+    kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
+    for one in suspects:
+        if one.cause in kinds and "eps" in one.parameters:
+            formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
+            subject.formulas += [formula] if formula not in subject.formulas else []
+        elif one.cause == "multiple" and "number" in one.parameters:
+            subject.multiple = multiple_of(float(one.parameters["number"]))
+    return _explain(subject, judged)
+
+
+def explain_all(
+    cells: Sequence[Judged], asked: Collection[tuple[str, str, str]] = frozenset()
+) -> list[Explanation | None]:
     """Return the explanation of each cell; None for a cell that no model reproduces.
 
-    `asked` holds the entry points with the rules that were asked, without their operation: a rule that is kept tells
-    which causes cannot be meant.
+    `asked` holds the entry points with the rules that were asked, without their operation, and the dtypes: a rule that
+    is kept in a dtype tells which causes cannot be meant there.
     """
     by_subject: dict[str, list[int]] = {}
     for place, judged in enumerate(cells):
@@ -98,20 +128,33 @@ def explain_all(cells: Sequence[Judged], asked: Collection[tuple[str, str]] = fr
     fitted = {law.cause for law in LAWS} | {"multiple"}
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
-        broken = {judged.context.case.theme for judged in mine if judged.verdict.status in EXPLAINED}
-        kept = {rule for entry_point, rule in asked if entry_point == name} - broken
-        subject = _Subject(barred={cause for cause, home in HOMES.items() if home in kept})
+        subject = _Subject(barred=_list_barred(name, mine, asked))
         if mine[0].context.subject.operation != "clip_by_value":
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
+        subject.proven.update(judged.explanation.cause for judged in mine if judged.explanation is not None)
         # The ordinary calls show what the function does everywhere.
         for place in sorted(places, key=lambda place: cells[place].context.case.theme not in ORDINARY):
             found[place] = _explain(subject, cells[place])
         for place in places:
+            one = found[place]
             # One answer alone may agree with a law by chance.
-            if (one := found[place]) is not None and one.cause in fitted and subject.proven[one.cause] < ENOUGH:
+            if one is None or cells[place].explanation is not None or one.cause not in fitted:
+                continue
+            if subject.proven[one.cause] < ENOUGH:
                 found[place] = None
     return found
+
+
+def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
+    """Return the causes whose own rule an entry point keeps, by dtype."""
+    cases = [judged.context.case for judged in mine if judged.verdict.status in BREAKING]
+    broken = {(case.theme, case.dtype) for case in cases}
+    barred: dict[str, set[str]] = {}
+    for entry_point, rule, dtype in asked:
+        if entry_point == name and (rule, dtype) not in broken:
+            barred.setdefault(dtype, set()).update(cause for cause, home in HOMES.items() if home == rule)
+    return barred
 
 
 #: Rules about calls in which nothing leaves the range.
@@ -132,7 +175,23 @@ HOMES = {
 }
 
 
-def _fit(subject: _Subject, cells: Iterable[Judged]) -> None:
+def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
+    """Return the formulas with a small number that documentations or adapters give for these cells."""
+    found: dict[Formula, None] = {}
+    for judged in cells:
+        subject = judged.context.subject
+        # Whatever rules a claim is about, its formula is the function's.
+        found |= dict.fromkeys(
+            claim.formula
+            for claim in judged.context.claims
+            if claim.formula is not None and matches(claim.subject, subject.name)
+        )
+        if subject.formula is not None:
+            found[Formula.of(subject.formula)] = None
+    return [formula for formula in found if formula != PLAIN]
+
+
+def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     views = []
     for judged in cells:
         replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
@@ -142,20 +201,15 @@ def _fit(subject: _Subject, cells: Iterable[Judged]) -> None:
                 views.append(subject.see(judged.context.case, results))
         if len(views) >= FITTING:
             break
-    declared = {
-        claim.formula
-        for judged in cells
-        for claim in claims_for(judged.context.claims, judged.context.case.id, judged.context.subject)
-        if claim.formula is not None and claim.formula != PLAIN
-    }
+    declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
     number = fit_multiple(views) if not subject.formulas else None
     subject.multiple = None if number is None else multiple_of(number)
 
 
 def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
-    if judged.verdict.status not in EXPLAINED:
-        return None
+    if judged.explanation is not None or not judged.answers or judged.verdict.status not in EXPLAINED:
+        return judged.explanation
     rule, shown = judged.context.case.rule, judged.verdict.behaviour.partition(":")[0]
     key = (rule, judged.verdict.status, shown)
     if subject.lost[key] >= PATIENCE:
@@ -181,23 +235,47 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
         return None
     if any(reply.malformed is not None for reply in replies):
         return Explanation.of("malformed")
-    if (form := explain_form(context.case, replies[0].gradients)) is not None:
+    if (form := _explain_form(subject, context.case, replies[0].gradients)) is not None:
         return form
     return _explain_replies(subject, judged, replies)
 
 
-#: The expectations that leave one cause for an answer in the right form.
-ONLY = {"raises-on-nonfinite": "error-flag-ignored", "inputs-kept": "inputs-changed"}
+#: What each part of an answer that is no gradient leaves as its cause, by the rule that it breaks.
+ONLY = {
+    "error-if-nonfinite": "error-flag-ignored",
+    "error-if-nonfinite-atomic": "error-flag-ignored",
+    "no-warnings": "warns",
+    "results-independent": "memory-shared",
+    "surroundings-kept": "surroundings-changed",
+}
+
+#: The part of an answer that an expectation is about.
+ABOUT = {
+    "raises-on-nonfinite": "error-if-nonfinite",
+    "inputs-kept": "inputs-not-mutated",
+    "inputs-written": "in-place-written",
+    "returned-norm": "returned-norm",
+    "no-warnings": "no-warnings",
+    "no-shared-memory": "results-independent",
+    "surroundings-kept": "surroundings-kept",
+}
 
 
 def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]) -> Explanation | None:
-    case, name = judged.context.case, judged.context.case.expectation.name
-    if name in ONLY:
-        return Explanation.of(ONLY[name])
-    if name == "returned-norm":
+    case = judged.context.case
+    # An answer may break another rule than that of its case.
+    breaks = (judged.verdict.breaks or "").partition(".")[2]
+    part = breaks or ABOUT.get(case.expectation.name, "")
+    if part in ONLY:
+        return Explanation.of(ONLY[part], **_say_more(part, replies[0]))
+    if part in ("returned-norm", "returned-norm-nonfinite"):
         return explain_norm(case, replies[0].norm)
-    if name == "inputs-written":
+    if part == "inputs-not-mutated":
+        return Explanation.of("inputs-changed", effect=_say_what_inputs_hold(replies[0]))
+    if part == "in-place-written":
         return _explain_written(subject, judged.verdict, case, replies[0].inputs)
+    if case.expectation.name == "scaled-once" and not breaks:
+        return explain_repeated(case, replies[0].gradients, subject.formulas)
     following = follow_up(case, judged.answers[0])
     cases = [case] if following is None else [case, following]
     if len(cases) != len(replies):
@@ -206,7 +284,19 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
     each = {_explain_results(subject, *call) for call in calls} - {RIGHT}
     if not each:
         return _explain_small_difference(subject, judged.verdict, calls)
-    return each.pop() if len(each) == 1 else None
+    return unite(each)
+
+
+def _say_more(part: str, reply: Reply) -> dict[str, str]:
+    """Return what the framework itself says."""
+    said = {"no-warnings": reply.warnings, "results-independent": reply.shared, "surroundings-kept": reply.disturbed}
+    texts = said.get(part) or ()
+    return {"text": skeleton(texts[0])} if texts else {}
+
+
+def _say_what_inputs_hold(reply: Reply) -> str:
+    pairs = zip(reply.inputs or (), reply.gradients, strict=False)
+    return "results" if all(now == got for now, got in pairs) else "other"
 
 
 def _explain_small_difference(
@@ -230,7 +320,7 @@ def _explain_written(
 ) -> Explanation | None:
     if inputs is None:
         return None
-    if (form := explain_form(case, inputs)) is not None:
+    if (form := _explain_form(subject, case, inputs)) is not None:
         return form
     found = _explain_results(subject, case, inputs)
     if found is not None and found.cause == "not-clipped":
@@ -240,7 +330,7 @@ def _explain_written(
 
 def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
     """Explain the results of one call; `RIGHT` if they are right."""
-    if (form := explain_form(case, results)) is not None:
+    if (form := _explain_form(subject, case, results)) is not None:
         return form
     if (excluded := explain_excluded(case, results)) is not None:
         return excluded
@@ -254,7 +344,7 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     each.discard(RIGHT)
     if not each:
         return RIGHT
-    if len(each) == 1 and (found := each.pop()) is not None:
+    if (found := unite(each)) is not None:
         return found
     law = next((law for law in laws if law.reproduces(seen)), None)
     if law is not None:
@@ -263,7 +353,18 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     # A NaN that passes unseen beside gradients that the same function gets wrong anyway.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
-    return rest.pop() if len(rest) == 1 else None
+    return unite(rest)
+
+
+def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Explain results of another form; `effect` says so if nothing else is wrong with them."""
+    form = explain_form(case, results)
+    if form is None or (restored := restore_form(case, results)) is None:
+        return form
+    effect, right = restored
+    if _explain_results(subject, case, right) not in (RIGHT, Explanation.of("long-sum")):
+        return form
+    return Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
 
 
 def _explain_by_law(law: Law) -> Explanation:
@@ -271,9 +372,9 @@ def _explain_by_law(law: Law) -> Explanation:
 
 
 def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
-    if group.total is None and group.threshold >= 0 and is_plain(group):
+    if group.threshold >= 0 and (is_plain(group) if group.total is None else is_all_nan(group)):
         return RIGHT
-    if (found := explain_special(group)) is not None:
+    if (found := explain_special(group, [PLAIN, *subject.formulas])) is not None:
         return found
     if group.total is not None or not group.threshold >= 0:
         return None
@@ -284,7 +385,8 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
     if behaviour is not None and subject.proven[behaviour.cause] >= PROVEN:
         return behaviour
     formulas = [PLAIN, *subject.formulas]
-    return explain_range(group, formulas, subject.barred) or explain_rounding(group, formulas)
+    barred: Collection[str] = subject.barred.get(group.seen.case.dtype, ())
+    return explain_range(group, formulas, barred) or explain_rounding(group, formulas)
 
 
 def _explain_behaviour(group: Group) -> Explanation | None:

@@ -24,7 +24,7 @@ from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
 from ..oracle.question import narrowest, norm_groups
 
-__all__ = ["Group", "Kind", "Seen", "Tensor", "coefficient", "overflows", "plain", "underflows"]
+__all__ = ["Group", "Kind", "Seen", "Tensor", "coefficient", "is_all_nan", "overflows", "plain", "underflows"]
 
 #: Longer gradients are compared with plain formulas only: their sums take too long in exact arithmetic.
 MANY = 4096
@@ -279,6 +279,11 @@ def _decode(array: Array) -> DyadicArray:
 
 def _has_powers(group: Group) -> bool:
     return group.seen.order != math.inf and group.seen.order == int(group.seen.order)
+
+
+def is_all_nan(group: Group) -> bool:
+    """Return whether every result is NaN: right for a norm that is not finite."""
+    return all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
 
 
 def overflows(group: Group, form: Format) -> bool:

@@ -3,57 +3,101 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from gradclip_reports.records import Cell, Finding
 from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNJUDGED, Status
 from gradclip_spec.rules.causes import Cause, load_causes
 
-from ..oracle.formats import FORMATS
-from .model import Evidence, Explanation
+from .attribution import explain_cell
+from .model import VARYING, Evidence, Explanation, Judged
 
-__all__ = ["UNEXPLAINED", "asked_rules", "find_findings"]
+__all__ = ["UNEXPLAINED", "Known", "asked_rules", "find_findings", "keep_evidence"]
 
 #: The cause of cells that no model reproduces.
 UNEXPLAINED = "unexplained"
 
-#: Parameters that differ from cell to cell of one finding; its example shows them.
-VARYING = frozenset({"text", "effect"})
+#: Gradients of more bytes are large, and so many bytes of large ones are held for the models.
+LARGE = 1 << 18
+HELD = 1 << 25
+
+#: So many values of such a parameter are told.
+TOLD = 4
 
 
-def asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str]]:
-    """Return the subjects with the rules that were asked, without their operation."""
-    return {(cell.subject, cell.rule.partition(".")[2]) for cell in cells if cell.status not in UNJUDGED}
+class Known(Protocol):
+    """A known failure: the cells that it explains are one finding."""
+
+    @property
+    def reason(self) -> str:
+        """The framework's behaviour and its cause, in a sentence; may be empty."""
+
+    @property
+    def url(self) -> str:
+        """The upstream thread."""
 
 
-def find_findings(evidence: Sequence[Evidence], explanations: Sequence[Explanation | None]) -> list[Finding]:
+#: Returns the known failure that a cell with its explanation belongs to.
+FindKnown = Callable[[Cell, Explanation], Known | None]
+
+
+def asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
+    """Return the subjects with the rules that were asked, without their operation, and the dtypes."""
+    return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
+
+
+def keep_evidence(evidence: list[Evidence], judged: Judged, cell: Cell) -> None:
+    """Add a cell that is not right to the evidence, with its answers, or with the explanation in their place.
+
+    The models of one cell may need the answers to others, so that they are asked last. Until then all answers are held;
+    large ones only up to a limit, beyond which a cell is explained alone.
+    """
+    case = judged.context.case
+    size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
+    if size > LARGE and sum(one.size for one in evidence if one.size > LARGE and one.judged.answers) + size > HELD:
+        found = judged.explanation or explain_cell(judged)
+        bare = replace(judged.context, case=replace(case, gradients=()))
+        judged = replace(judged, context=bare, answers=(), explanation=found)
+    evidence.append(Evidence(judged, cell, size))
+
+
+def find_findings(
+    evidence: Sequence[Evidence],
+    explanations: Sequence[Explanation | None],
+    find_known: FindKnown | None = None,
+) -> list[Finding]:
     """Return the findings that explain these cells, worst first: those that spoil the run, then the most severe."""
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):
-        groups.setdefault(_key(one.cell, found), []).append((one, found))
-    findings = [_finding(key, group) for key, group in groups.items()]
+        groups.setdefault(_key(one.cell, found, find_known), []).append((one, found))
+    findings = [_finding(key[0], key[2], group) for key, group in groups.items()]
     return sorted(findings, key=lambda one: (not one.spoils, SEVERITIES.index(one.severity), -one.count))
 
 
-def _key(cell: Cell, found: Explanation | None) -> tuple[Any, ...]:
+def _key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) -> tuple[Any, ...]:
+    """Return what the cells of one finding share: the cause, and its parameters or the known failure."""
     if found is None:
-        return UNEXPLAINED, (("rule", cell.rule),)
-    return found.cause, tuple((name, value) for name, value in found.parameters if name not in VARYING)
+        return UNEXPLAINED, cell.rule, None
+    if find_known is not None and (known := find_known(cell, found)) is not None:
+        return found.cause, (), known
+    return found.cause, tuple((name, value) for name, value in found.parameters if name not in VARYING), None
 
 
-def _finding(key: tuple[Any, ...], group: Sequence[tuple[Evidence, Explanation | None]]) -> Finding:
-    cause, parameters = _cause(key[0]), dict(key[1])
+def _finding(name: str, known: Known | None, group: Sequence[tuple[Evidence, Explanation | None]]) -> Finding:
+    cause, parameters = _cause(name), _list_parameters(group)
     cells: dict[str, list[str]] = {}
     for one, _ in group:
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
     example = min((one for one, _ in group), key=_simplicity).cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
-    known = next((cell for cell in every if cell.status == Status.DEVIATION), None)
+    pinned = next((cell for cell in every if cell.status == Status.DEVIATION), None)
+    reason = (known.reason if known else pinned.detail.partition("Known: ")[2]) if pinned else ""
     return Finding(
         cause=cause.id,
-        title=cause.title.format(**parameters),
+        title=cause.title,
         question=cause.question,
         severity=min(((found and found.severity) or cause.severity for _, found in group), key=SEVERITIES.index),
         why=cause.why,
@@ -70,9 +114,24 @@ def _finding(key: tuple[Any, ...], group: Sequence[tuple[Evidence, Explanation |
             "observed": example.observed,
         },
         quote=documented.quote if documented else None,
-        reason=known.detail.partition("Known: ")[2] or None if known else None,
-        url=(documented or known or example).url,
+        reason=reason or None,
+        url=known.url if known and pinned else (documented or pinned or example).url,
     )
+
+
+def _list_parameters(group: Sequence[tuple[Evidence, Explanation | None]]) -> Mapping[str, Any]:
+    """Return the parameters of a finding; those with few values hold all of them, with " | " in between."""
+    if group[0][1] is None:
+        return {"rule": group[0][0].cell.rule}
+    values: dict[str, dict[Any, None]] = {}
+    for _, found in group:
+        for name, value in found.parameters if found is not None else ():
+            values.setdefault(name, {})[value] = None
+    return {
+        name: next(iter(every)) if len(every) == 1 else " | ".join(sorted(map(str, every)))
+        for name, every in values.items()
+        if len(every) <= TOLD
+    }
 
 
 def _in_order(counts: Counter[str]) -> dict[str, int]:
@@ -89,7 +148,5 @@ def _cause(name: str) -> Cause:
 def _simplicity(one: Evidence) -> tuple[Any, ...]:
     """Return a key by which the easiest cell comes first: not as expected, in float32, of few short numbers."""
     case, cell = one.judged.context.case, one.cell
-    arrays = [gradient.array for gradient in case.gradients if gradient.array is not None]
-    size = sum(len(array.data) * 8 // FORMATS[array.dtype].width for array in arrays)
     plain = case.expectation.name in ("values", "untouched", "refused", "returned-norm", "not-silent")
-    return cell.status not in SPOILING, cell.dtype != "float32", not plain, size, len(str(cell.input))
+    return cell.status not in SPOILING, cell.dtype != "float32", not plain, one.size, len(str(cell.input))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,10 +16,13 @@ from gradclip_adapters.contract import Array
 from ..cases.model import Case
 from ..judge.arrays import norm_value
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
-from .facts import Group, Seen, overflows, underflows
+from ..oracle.formats import Format
+from ..oracle.formula import PLAIN, Formula
+from .facts import Group, Seen, coefficient, overflows, underflows
 from .model import Explanation
+from .ranges import bound_norms_after_underflow
 
-__all__ = ["explain_form", "explain_norm", "explain_refusal"]
+__all__ = ["explain_form", "explain_norm", "explain_refusal", "explain_repeated", "restore_form", "skeleton"]
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -38,6 +43,33 @@ def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | N
     return None
 
 
+def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list[Array | None]] | None:
+    """Return how the form differs, in a word, and the same numbers in the right form; None if numbers are lost.
+
+    Results without the places of None, and results in another shape of as many elements, have all their numbers.
+    """
+    held = [gradient.array is not None for gradient in case.gradients]
+    if len(results) == len(held):
+        placed, effect = list(results), "shape"
+    elif len(results) == sum(held) and all(one is not None for one in results):
+        rest = iter(results)
+        placed, effect = [next(rest) if there else None for there in held], "none dropped"
+    else:
+        return None
+    restored: list[Array | None] = []
+    for gradient, got in zip(case.gradients, placed, strict=True):
+        given = gradient.array
+        if given is None or got is None:
+            if got is not given:
+                return None
+            restored.append(None)
+        elif given.dtype != got.dtype or len(given.data) != len(got.data):
+            return None
+        else:
+            restored.append(got if given.shape == got.shape else replace(got, shape=given.shape))
+    return effect, restored
+
+
 def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
     """Explain the norm that was returned."""
     if norm is None:
@@ -51,7 +83,7 @@ def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
         return None
     (group,) = seen.groups
     if math.isinf(value) and any(overflows(group, form) for form in group.forms):
-        return Explanation.of("squares-overflow")
+        return Explanation.of("squares-overflow", effect="norm")
     if not math.isfinite(value):
         return None
     return _explain_finite(group, value)
@@ -61,8 +93,8 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
     right, form = group.norm, group.forms[0]
     if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
         return Explanation.of("long-sum")
-    if any(underflows(group, one) for one in group.forms) and 0 <= value < right:
-        return Explanation.of("squares-underflow")
+    if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
+        return Explanation.of("squares-underflow", effect="norm")
     # A quotient and a root of a few terms are off by a few units.
     slack = 16 * 2.0**-form.precision
     if 0 <= group.threshold < right and _is_close(value, Fraction(group.threshold), slack):
@@ -80,8 +112,45 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
     return Explanation.of("mean-of-squares") if _is_close(value, right / Fraction(mean), slack) else None
 
 
+def _may_be_left(group: Group, form: Format, value: float) -> bool:
+    """Return whether a norm is one that powers can give of which some are below the normal numbers."""
+    low, high = bound_norms_after_underflow(group, form)
+    slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
+    # The square root may be rounded below the normal numbers, too.
+    step = form.smallest_subnormal
+    return (
+        low / slack <= (Fraction(value) + step) ** order
+        and max(Fraction(0), Fraction(value) - step) ** order <= high * slack
+    )
+
+
 def _is_close(value: float, right: Fraction, relative: float) -> bool:
     return math.isfinite(relative) and abs(Fraction(value) - right) <= right * Fraction(relative)
+
+
+def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain a gradient that stands twice in the list, and is scaled once for each time that it stands there."""
+    apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
+    seen = Seen(apart, results)
+    times = Counter(
+        gradient.same_as if gradient.same_as is not None else i for i, gradient in enumerate(case.gradients)
+    )
+    for formula in (PLAIN, *formulas):
+        for group in seen.groups:
+            factor = coefficient(group, formula)
+            if factor is None or not all(
+                tensor.is_scaled_by(factor ** times[_first(case, tensor.index)], 2 * group.bound_of(tensor))
+                for tensor in group.tensors
+            ):
+                break
+        else:
+            return Explanation.of("scaled-for-each-place")
+    return None
+
+
+def _first(case: Case, index: int) -> int:
+    same = case.gradients[index].same_as
+    return index if same is None else same
 
 
 def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
@@ -99,11 +168,11 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
     if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
-            return Explanation.of("squares-overflow", "refused")
-    return Explanation.of("raises", error=answer.kind, text=_skeleton(answer.text))
+            return Explanation.of("squares-overflow", "refused", effect="error")
+    return Explanation.of("raises", error=answer.kind, text=skeleton(answer.text))
 
 
-def _skeleton(text: str) -> str:
+def skeleton(text: str) -> str:
     """Return the beginning of an error's text, without the numbers that differ from call to call."""
     lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
     # Frameworks put a trace of their C++ calls first, and the sentence that counts last.

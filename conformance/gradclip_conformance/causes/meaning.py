@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -11,39 +12,68 @@ from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
 from ..oracle.formats import float64_values
+from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind
 from .model import Explanation
 
-__all__ = ["explain_excluded", "explain_special"]
+__all__ = ["explain_excluded", "explain_special", "say_what_became"]
 
 
-def explain_special(group: Group) -> Explanation | None:
-    """Explain a group by a special threshold, norm or element."""
+def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
+    """Explain a group by a special threshold, norm or element; `effect` says what became of the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
-        return Explanation.of("threshold-accepted")
+        return Explanation.of("threshold-accepted", effect=say_what_became(group, math.nan))
     if threshold < 0:
-        return _explain_negative(group)
+        return _explain_negative(group, formulas)
     if group.total is not None:
         return _explain_nonfinite(group)
     every = {tensor.kind for tensor in group.tensors}
     if not group.norm:
-        if every <= {Kind.NAN}:
+        # A number added to the norm keeps the quotient of zeros from being NaN.
+        if every <= {Kind.NAN} and all(formula.small == 0 for formula in formulas if formula != PLAIN):
             return Explanation.of("zero-over-zero" if threshold == 0 else "zero-norm-nan")
         return None
-    if math.isinf(threshold) and group.kinds <= {Kind.NAN, Kind.PARTLY}:
-        return Explanation.of("infinite-threshold-nan")
-    if math.isinf(threshold) and group.kinds <= {Kind.ZERO}:
-        return Explanation.of("infinite-threshold-nan", effect="zeros")
+    if math.isinf(threshold) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
+        return Explanation.of("infinite-threshold-nan", effect=say_what_became(group, math.inf))
     return None
 
 
-def _explain_negative(group: Group) -> Explanation:
+def say_what_became(group: Group, factor: float) -> str:
+    """Return what became of the gradients: one word for each answer that arithmetic gives, and "other"."""
+    kinds = {tensor.kind for tensor in group.tensors}
+    if kinds == {Kind.SAME}:
+        return "unchanged"
+    if kinds == {Kind.NAN}:
+        return "nan"
+    if group.kinds == {Kind.ZERO}:
+        return "zeros"
+    with np.errstate(all="ignore"):
+        products = all(
+            np.array_equal(tensor.before * factor, tensor.after, equal_nan=True) for tensor in group.distinct
+        )
+    return "infinite" if products and math.isinf(factor) else "other"
+
+
+def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
     """Say what became of the gradients: it makes the same mistake better or worse."""
-    kinds = group.kinds
-    if kinds & {Kind.NAN, Kind.PARTLY} or kinds == {Kind.ZERO}:
-        return Explanation.of("negative-threshold", "destroyed")
-    return Explanation.of("negative-threshold", "unclipped" if kinds == {Kind.SAME} else "")
+    effect = say_what_became(group, group.threshold)
+    if effect == "other" and _is_flipped(group, formulas):
+        effect = "flipped"
+    if group.total is None and not group.norm:
+        # Gradients of zeros lose their signs at most, or are multiplied by infinity.
+        effect = f"zeros {effect}"
+    destroyed = group.kinds & {Kind.NAN, Kind.PARTLY} or effect in ("nan", "zeros", "zeros nan")
+    severity = "destroyed" if destroyed else "unclipped" if effect == "unchanged" else ""
+    return Explanation.of("negative-threshold", severity, effect=effect)
+
+
+def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
+    """Return whether each gradient was multiplied by the negative coefficient of a formula."""
+    if group.total is not None or math.isinf(group.threshold):
+        return False
+    sums = (group.norm + formula.small for formula in formulas)
+    return any(total and group.is_scaled_by(Fraction(group.threshold) / total * group.seen.rate) for total in sums)
 
 
 def _explain_nonfinite(group: Group) -> Explanation | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gradclip_reports.records import Cell
+from gradclip_reports.statuses import SEVERITIES
 
 from ..judge.model import Answer, Context, Verdict
 
-__all__ = ["Evidence", "Explanation", "Judged"]
+__all__ = ["VARYING", "Evidence", "Explanation", "Judged", "Suspect", "unite"]
+
+#: Parameters that may differ from gradient to gradient and from cell to cell of one cause.
+VARYING = frozenset({"text", "effect"})
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,38 @@ class Explanation:
         return cls(cause, tuple(sorted(parameters.items())), severity)
 
 
+def unite(found: Collection[Explanation | None]) -> Explanation | None:
+    """Return the one explanation of several gradients; None if they have several causes."""
+    each = [one for one in found if one is not None]
+    if not each or len(each) < len(found):
+        return None
+    fixed = {(one.cause, tuple(pair for pair in one.parameters if pair[0] not in VARYING)) for one in each}
+    if len(fixed) > 1:
+        return None
+    values: dict[str, set[Any]] = {}
+    for one in each:
+        for name, value in one.parameters:
+            values.setdefault(name, set()).add(value)
+    # A gradient of zeros stays as it is whatever becomes of the others.
+    if "effect" in values and len(values["effect"]) > 1:
+        values["effect"] -= {"unchanged", "zeros unchanged"}
+    told = {name: next(iter(many)) if len(many) == 1 else " and ".join(sorted(many)) for name, many in values.items()}
+    severities = [one.severity for one in each]
+    return Explanation.of(each[0].cause, min(severities, key=_rank), **told)
+
+
+def _rank(severity: str) -> int:
+    return SEVERITIES.index(severity) if severity else len(SEVERITIES)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A cause that an entry point is known to have, with the parameters that its models need."""
+
+    cause: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Judged:
     """One cell that did not pass."""
@@ -36,6 +72,8 @@ class Judged:
     context: Context
     answers: Sequence[Answer]
     verdict: Verdict
+    #: The explanation, if it was found when the cell was judged.
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True)
@@ -44,3 +82,5 @@ class Evidence:
 
     judged: Judged
     cell: Cell
+    #: The bytes of the gradients that were passed.
+    size: int = 0

@@ -17,9 +17,10 @@ from ..oracle.bounds import error_bounds
 from ..oracle.formats import FORMATS, Format, power_of_two
 from ..oracle.formula import Formula
 from .facts import Group, Kind, Tensor, coefficient, overflows, plain, underflows
+from .meaning import say_what_became
 from .model import Explanation
 
-__all__ = ["explain_range", "explain_rounding"]
+__all__ = ["bound_norms_after_underflow", "explain_range", "explain_rounding"]
 
 
 def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
@@ -30,7 +31,7 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
         yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
 
 
-def _bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     """Return the powers of the least and the greatest norm that a sum in the format may have."""
     every = list(_list_powers(group, group.tensors))
     kept = [power for power in every if power >= form.smallest_normal]
@@ -48,9 +49,12 @@ def explain_range(
     models: list[tuple[str, Callable[[], Explanation | None]]] = []
     for form in group.forms:
         if overflows(group, form):
-            models.append(("squares-overflow", lambda: _explain_overflow(group)))
+            models.append(("squares-overflow", partial(_explain_overflow, group, "squares-overflow")))
+        if group.norm > form.largest:
+            models.append(("norm-out-of-range", partial(_explain_overflow, group, "norm-out-of-range")))
         if underflows(group, form):
             models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
+    models.append(("reciprocal-out-of-range", lambda: _explain_reciprocal(group, formulas)))
     models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
     models.append(("product-out-of-range", lambda: _explain_products(group)))
     models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
@@ -62,28 +66,29 @@ def _is_uniform(group: Group) -> bool:
     return len(group.kinds) == 1
 
 
-def _explain_overflow(group: Group) -> Explanation | None:
+def _explain_overflow(group: Group, cause: str) -> Explanation | None:
     """Explain by an infinite norm, whose inverse is zero; times infinity or minus itself that is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
-        return Explanation.of("squares-overflow", "destroyed")
+        return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
     return None
 
 
 def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
-    low, high = _bound_norms_after_underflow(group, form)
+    low, high = bound_norms_after_underflow(group, form)
     order = int(group.seen.order)
     if low == 0:
         if group.kinds <= {Kind.NAN}:
-            return Explanation.of("squares-underflow", "destroyed")
+            return Explanation.of("squares-underflow", "destroyed", effect="nan")
         for formula in formulas:
             # Of a norm of zero the formula makes a coefficient of its own.
             if formula.kind == "coefficient":
                 shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
                 if group.is_scaled_by(shrunk):
-                    return Explanation.of("squares-underflow", "unclipped" if shrunk == 1 else "wrong")
+                    severity, effect = ("unclipped", "unchanged") if shrunk == 1 else ("wrong", "scaled")
+                    return Explanation.of("squares-underflow", severity, effect=effect)
         if group.kinds <= {Kind.SAME}:
-            return Explanation.of("squares-underflow", "unclipped")
+            return Explanation.of("squares-underflow", "unclipped", effect="unchanged")
     factor = _find_common_factor(group)
     if factor is None:
         return None
@@ -92,7 +97,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
         slack = 1 + Fraction(64, 2**form.precision)
         if implied > 0 and low / slack <= implied**order <= high * slack:
-            return Explanation.of("squares-underflow")
+            return Explanation.of("squares-underflow", effect="scaled")
     return None
 
 
@@ -116,12 +121,30 @@ def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanati
             if factor is None or not 0 < factor < form.smallest_normal:
                 continue
             if group.kinds <= {Kind.ZERO}:
-                return Explanation.of("coefficient-underflow", "destroyed")
+                return Explanation.of("coefficient-underflow", "destroyed", effect="zeros")
             steps = round(factor / form.smallest_subnormal)
             for step in (steps, steps - 1, steps + 1):
                 rounded = step * form.smallest_subnormal
                 if step > 0 and all(tensor.is_scaled_by(rounded, 2.0) for tensor in group.distinct):
-                    return Explanation.of("coefficient-underflow")
+                    return Explanation.of("coefficient-underflow", effect="scaled")
+    return None
+
+
+def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
+
+    The threshold's reciprocal overflows, too, where both are compared: `c * min(1 / n, 1 / c)`.
+    """
+    for form, formula in ((form, formula) for form in group.forms for formula in formulas):
+        divisor = group.norm + formula.small
+        if divisor <= 0 or 1 / divisor <= form.largest:
+            continue
+        effect = say_what_became(group, math.inf)
+        # A threshold of zero times infinity is NaN.
+        expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite")
+        if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
+            severity = "unclipped" if effect == "unchanged" else "destroyed"
+            return Explanation.of("reciprocal-out-of-range", severity, effect=effect)
     return None
 
 

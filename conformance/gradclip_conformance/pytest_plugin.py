@@ -86,11 +86,11 @@ def check_cell(
     from gradclip_reports.values import plain
 
     from .known.claims import load_claims
-    from .known.pins import load_deviations
+    from .known.known_causes import load_known
     from .run.runner import run_cell
 
-    claims, deviations = load_claims(target), load_deviations(target)
-    cell = run_cell(connection, planned, timeout, claims, deviations, probes, evidence)
+    claims, known = load_claims(target), load_known(target)
+    cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
     if cell.status in SPOILING:
         pytest.fail(plain(_describe(cell, connection, target, evidence)), pytrace=False)
     if cell.status == "deviation":

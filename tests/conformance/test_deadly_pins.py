@@ -50,7 +50,7 @@ def ask(answer: Answer, *pins: Deviation) -> tuple[Cell, list[str]]:
     """Return the cell of one call, and what became of the process."""
     (planned,) = plan_cells([SUBJECT], all_cases(), Selection(cases=(CASE,)))
     connection = Scripted(answer)
-    return run_cell(connection, planned, 1.0, deviations=pins), connection.events
+    return run_cell(connection, planned, 1.0, known=pins), connection.events
 
 
 DIED, SLOW, RAISED = Died("ended by signal SIGSEGV"), TimedOut(1.0), Raised("OSError", "dimension 97")

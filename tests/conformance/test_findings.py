@@ -35,11 +35,6 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
     return list(grads)
 
 
-def is_large(case: str) -> bool:
-    """Return whether the answer to a case has more bytes than findings take for evidence."""
-    return "/mass-at-edges/" in case
-
-
 def test_findings_of_a_function() -> None:
     results = check_clipper(add_eps, **OPTIONS)
 
@@ -49,7 +44,7 @@ def test_findings_of_a_function() -> None:
         {"eps": 0.01},
         "wrong",
     )
-    failed = [cell["case"] for cell in results if cell["status"] == "fail" and not is_large(cell["case"])]
+    failed = [cell["case"] for cell in results if cell["status"] == "fail"]
     (cases,) = finding["cells"].values()
     assert failed
     assert set(failed) <= set(cases)
@@ -58,6 +53,16 @@ def test_findings_of_a_function() -> None:
     text = str(results)
     assert "wrong: multiplies by min(1, c / (n + eps)) (eps = 0.01) (new;" in " ".join(text.split())
     assert "Not as expected." in text
+
+
+def test_large_answers_are_in_findings_even_if_none_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradclip_conformance.causes.findings.HELD", 0)
+    results = check_clipper(never_clip, **OPTIONS)
+
+    (finding,) = results.findings
+    (cases,) = finding["cells"].values()
+    assert [case for case in cases if "/mass-at-edges/" in case]
+    assert set(cases) == {cell["case"] for cell in results if cell["status"] == "fail"}
 
 
 def test_declared_formula_is_no_failure() -> None:
@@ -91,7 +96,6 @@ def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> N
     assert read.findings == run.findings
     named = [(subject, case) for one in run.findings for subject, cases in one.cells.items() for case in cases]
     wrong = {(cell.subject, cell.case) for cell in run.cells if cell.status in ("fail", "quality")}
-    wrong = {(subject, case) for subject, case in wrong if not is_large(case)}
     assert len(named) == len(set(named))
     assert set(named) == wrong
     assert run.findings[0].cause == "not-clipped"

@@ -14,7 +14,7 @@ from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import all_cases
 from gradclip_conformance.judge.summary import same_behaviour, write_numbers
-from gradclip_conformance.known.pins import load_deviations
+from gradclip_conformance.known.known_causes import load_known
 from gradclip_conformance.oracle.formats import FORMATS, round_all
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
@@ -140,7 +140,7 @@ def find_status(pin: Pinned, function: Callable[..., Gradients]) -> str:
     with np.errstate(all="ignore"):
         connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
         planned = plan_cells(connection.description.subjects, all_cases(), Selection(cases=(pin.case,)))
-        (cell,) = (run_cell(connection, each, 1.0, deviations=load_deviations(pin.adapter)) for each in planned)
+        (cell,) = (run_cell(connection, each, 1.0, known=load_known(pin.adapter)) for each in planned)
     return cell.status
 
 

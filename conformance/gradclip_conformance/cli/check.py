@@ -26,7 +26,8 @@ from ..cases.regressions import as_toml
 from ..covering.rows import all_rows, find_row
 from ..judge.model import Connection, StartError
 from ..known.claims import claim_faults, load_claims
-from ..known.pins import load_deviations, pin_faults
+from ..known.known_causes import known_faults, load_known
+from ..known.pins import pin_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
@@ -175,7 +176,7 @@ def check(
             say(_describe_unjudged(run))
     # A narrowed run leaves out cells, and says nothing about their pins.
     faults = (
-        [fault for run in runs for fault in (*pin_faults(run), *claim_faults(run))]
+        [fault for run in runs for fault in (*pin_faults(run), *known_faults(run), *claim_faults(run))]
         if (selection, how.stage) == (Selection(), "default")
         else []
     )
@@ -239,11 +240,11 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
     say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
     connection = target.connect(timeout)
     try:
-        claims, deviations = load_claims(target.name), load_deviations(target.name)
+        claims, known = load_claims(target.name), load_known(target.name)
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:
-            return run_cell(connection, planned, timeout, claims, deviations, probes)
+            return run_cell(connection, planned, timeout, claims, known, probes)
 
         searched = search(connection.description.subjects, selection, seed, ask)
     finally:

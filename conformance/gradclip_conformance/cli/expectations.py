@@ -14,7 +14,8 @@ from gradclip_reports.values import counted, plain, plain_line
 
 from ..cases.catalogue import all_cases
 from ..known.claims import docstrings, drift, load_claims
-from ..known.pins import FOUND, load_deviations, pins_file
+from ..known.known_causes import load_known
+from ..known.pins import FOUND, pins_file
 from ..known.propose import CannotPin, propose_pins
 from ..run.plan import Selection, plan_cells
 from .targets import say
@@ -101,7 +102,7 @@ def _refuse_without_a_place(run: Run) -> None:
             "imports it and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
         )
         raise click.UsageError(msg)
-    if any(cell.status in FOUND for cell in run.cells) and not load_deviations(adapter):
+    if any(cell.status in FOUND for cell in run.cells) and not load_known(adapter):
         msg = (
             f"The record was made with pins, and there are none in {pins_file(adapter)}. Run this in the folder in "
             "which the record was made, and redirect the output to another file."

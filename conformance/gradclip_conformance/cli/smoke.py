@@ -12,7 +12,7 @@ from gradclip_reports.values import plain, plain_line
 from ..cases.catalogue import all_cases
 from ..judge.model import StartError
 from ..known.claims import load_claims
-from ..known.pins import load_deviations
+from ..known.known_causes import load_known
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
@@ -46,9 +46,9 @@ def _ask_target(target: Target, selection: Selection) -> int:
         description = connection.description
         click.echo(plain_line(f"{target.name}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, all_cases(), selection)
-        claims, deviations = load_claims(target.name), load_deviations(target.name)
+        claims, known = load_claims(target.name), load_known(target.name)
         probes = AbilityProbes()
-        cells = [run_cell(connection, cell, CASE_SECONDS, claims, deviations, probes) for cell in planned]
+        cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
     finally:
         connection.close()
     for cell in cells:

@@ -18,7 +18,7 @@ from gradclip_reports.values import plain
 from ..cases.patterns import did_you_mean
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
-from ..known.pins import load_deviations
+from ..known.known_causes import load_known
 from ..run.environments import EnvironmentProblem, framework_is_here, make_environment, recipes
 from ..run.host_process import CASE_SECONDS, HostProcess, host_command
 from ..run.isolation import PlainOptions, connect_named_function, parse_size
@@ -183,7 +183,7 @@ def _refuse_malformed_files(name: str) -> None:
     """Refuse files of pins and claims that cannot be read, before anything runs."""
     try:
         load_claims(name)
-        load_deviations(name)
+        load_known(name)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
 

@@ -29,13 +29,14 @@ from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.readable import readable_input
 from ..causes.attribution import EXPLAINED, explain_all
-from ..causes.findings import asked_rules, find_findings
+from ..causes.findings import asked_rules, find_findings, keep_evidence
 from ..causes.model import Evidence, Judged
 from ..covering.rows import cases_for
-from ..judge.judging import explained, follow_up, judge
+from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims
-from ..known.pins import Deviation, load_deviations, pinned
+from ..known.known_causes import Entry, load_known
+from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import second_oracle
 from .abilities import AbilityProbes
@@ -54,9 +55,6 @@ __all__ = [
 
 #: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
 SIGNAL_SECONDS = 0.25
-
-#: Answers of more bytes are no evidence of a cause, because the models that explain answers take too long for them.
-LARGE = 1 << 18
 
 RULES = {rule.id: rule for rule in rules.load()}
 
@@ -103,7 +101,7 @@ class _Judged:
     """The knowledge about the adapter that all jobs of a run share."""
 
     claims: tuple[Claim, ...]
-    deviations: tuple[Deviation, ...]
+    known: tuple[Entry, ...]
     description: Description
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
@@ -131,7 +129,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
         planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
-        state = _Judged(load_claims(request.adapter), load_deviations(request.adapter), description, [first])
+        state = _Judged(load_claims(request.adapter), load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.started(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []
@@ -149,7 +147,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             # Several jobs judge the cells in any order.
             order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
             state.evidence.sort(key=lambda one: order[one.cell.subject, one.cell.case])
-            findings = tuple(explain_findings(state.evidence, asked_rules(cells)))
+            findings = tuple(explain_findings(state.evidence, asked_rules(cells), state.known))
             footer = writer.close(findings)
     finally:
         first.close()
@@ -157,9 +155,12 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     return Run(header, writer.sort(cells), footer, findings)
 
 
-def explain_findings(evidence: Sequence[Evidence], asked: Collection[tuple[str, str]] = ()) -> list[Finding]:
+def explain_findings(
+    evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[Entry] = ()
+) -> list[Finding]:
     """Return the findings that explain cells; `asked` holds the rules that were asked (see `asked_rules`)."""
-    return find_findings(evidence, explain_all([one.judged for one in evidence], asked))
+    found = explain_all([one.judged for one in evidence], asked)
+    return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
 
 
 def run_cell(
@@ -167,7 +168,7 @@ def run_cell(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim] = (),
-    deviations: Sequence[Deviation] = (),
+    known: Sequence[Entry] = (),
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Cell:
@@ -177,8 +178,8 @@ def run_cell(
     ----------
     connection, planned, timeout
         The adapter, the cell, and the seconds that it may take.
-    claims, deviations
-        What documentation says, and what is known.
+    claims, known
+        What documentation says, and the failures that are known.
     probes
         Keeps what calls have shown about the abilities that subjects do not declare.
     evidence
@@ -191,7 +192,7 @@ def run_cell(
     judged: Judged | None = None
     try:
         if planned.missing is None:
-            judged = _judge(connection, planned, timeout, claims, deviations)
+            judged = _judge(connection, planned, timeout, claims, known)
             verdict = judged.verdict
         else:
             verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
@@ -218,14 +219,9 @@ def run_cell(
         breaks=verdict.breaks,
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
-    if evidence is not None and judged is not None and cell.status in EXPLAINED and _is_small(case):
-        evidence.append(Evidence(judged, cell))
+    if evidence is not None and judged is not None and cell.status in EXPLAINED:
+        keep_evidence(evidence, judged, cell)
     return cell
-
-
-def _is_small(case: Case) -> bool:
-    """Return whether models of frameworks can be asked the case in a short time."""
-    return sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None) <= LARGE
 
 
 def _judge(
@@ -233,17 +229,19 @@ def _judge(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim],
-    deviations: Sequence[Deviation],
+    known: Sequence[Entry],
 ) -> Judged:
     case, subject = planned.case, planned.subject
-    if any(known.is_deadly and known.speaks_of(case.id, subject.name) for known in deviations):
-        # The calls before it must not be to blame, and those after it must not suffer.
+    if not any(one.is_deadly and one.speaks_of(case.id, subject.name) for one in known):
+        judged = _ask_and_judge(connection, planned, timeout, claims, known)
+        if not is_known_to_end(judged):
+            return judged
+    # The calls before it must not be to blame, and those after it must not suffer.
+    connection.renew()
+    try:
+        return _ask_and_judge(connection, planned, timeout, claims, known)
+    finally:
         connection.renew()
-        try:
-            return _ask_and_judge(connection, planned, timeout, claims, deviations)
-        finally:
-            connection.renew()
-    return _ask_and_judge(connection, planned, timeout, claims, deviations)
 
 
 def _ask_and_judge(
@@ -251,18 +249,14 @@ def _ask_and_judge(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim],
-    deviations: Sequence[Deviation],
+    known: Sequence[Entry],
 ) -> Judged:
     case, subject = planned.case, planned.subject
     answers = [connection.ask(case.call(subject.name), timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
         answers.append(connection.ask(following.call(subject.name), timeout))
-    context = Context(case, subject, tuple(claims))
-    found, about = judge(context, answers), connection.description
-    holding = [known for known in deviations if known.holds(about.version, about.environment)]
-    verdict = pinned(found, case, subject, holding, lambda formula: explained(context, answers, formula, found))
-    return Judged(context, answers, verdict)
+    return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known)
 
 
 def _run_all(
@@ -308,7 +302,7 @@ def _run_share(
     try:
         for planned in share:
             cell = run_cell(
-                connection, planned, request.timeout, state.claims, state.deviations, state.probes, state.evidence
+                connection, planned, request.timeout, state.claims, state.known, state.probes, state.evidence
             )
             # The stop may have ended the host; then the cell says nothing about the framework.
             if state.stopped.is_set():

@@ -1,0 +1,219 @@
+"""Read the known failures that are pinned by their cause: entries [[known]] of `expectations/<adapter>.toml`.
+
+A framework has a handful of causes, and each reddens many cells. An entry turns every failure that its cause reproduces
+into `deviation`. A failure of a rule that the cause touches, with another cause or none, becomes `changed`.
+
+============== ========================================================================================================
+`cause`        the id of a cause in `gradclip_spec/rules/causes.toml`
+`parameters`   the parameters that the cause must have (optional): a number or a pattern, or a list of them for one of
+               several; `effect` says what becomes of the gradients, `text` what an error says
+`subjects`     patterns of names, in which only `*` is special
+`rules`        patterns of rules or cases (optional: all)
+`versions`     a specifier such as ">=2.6,<3" (optional)
+`platforms`    a pattern of the record's platform (optional)
+`reason`       the framework's behaviour and its cause, in a sentence; the verdict counts entries with an empty one
+`url`          the upstream thread, "none found", or "no search was made"
+`checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
+============== ========================================================================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gradclip_reports.records import Run
+from gradclip_reports.statuses import Status
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_causes
+
+from ..cases.patterns import did_you_mean, matches, matches_any
+from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
+from ..causes.model import Explanation, Suspect
+from .files import SCHEMAS
+from .pins import Deviation, load_deviations, pins_file, version_satisfies
+
+__all__ = [
+    "NO_SEARCH",
+    "Entry",
+    "KnownCause",
+    "known_faults",
+    "load_known",
+    "load_known_causes",
+    "read_known_causes",
+]
+
+#: The address of an entry for which nobody has looked for an upstream thread.
+NO_SEARCH = "no search was made"
+
+THEMES = {rule.id: rule.theme for rule in rules.load()}
+
+
+@dataclass(frozen=True)
+class KnownCause:
+    """One known failure, pinned by its cause."""
+
+    cause: str
+    subjects: tuple[str, ...]
+    reason: str
+    url: str
+    checked: str
+    #: The values that each parameter may have.
+    parameters: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    rules: tuple[str, ...] = ("*",)
+    versions: str = ""
+    platforms: str = "*"
+
+    #: Its calls share a process with others; a call that kills it is asked again alone.
+    is_deadly = False
+
+    def holds(self, version: str, environment: Mapping[str, str]) -> bool:
+        """Return whether the entry is about this version on this platform."""
+        return version_satisfies(version, self.versions) and matches(self.platforms, environment.get("platform", ""))
+
+    def speaks_of(self, case: str, subject: str) -> bool:
+        """Return whether the entry may be about a cell."""
+        return matches_any(self.subjects, subject) and matches_any(self.rules, case, case.partition("/")[0])
+
+    def is_shown_by(self, found: Explanation) -> bool:
+        """Return whether an explanation is this cause, with these parameters."""
+        own = dict(found.parameters)
+        return found.cause == self.cause and all(
+            name in own and any(_is_value(value, own[name]) for value in values) for name, values in self.parameters
+        )
+
+    @property
+    def suspect(self) -> Suspect:
+        """The cause as the models need it."""
+        return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
+
+    @property
+    def single_parameters(self) -> dict[str, Any]:
+        """The parameters that have one value."""
+        return {name: values[0] for name, values in self.parameters if len(values) == 1}
+
+    def touches(self, rule: str) -> bool:
+        """Return whether the cause is one that a failure of this rule may have."""
+        return THEMES.get(rule, "") in load_causes()[self.cause].themes
+
+
+Entry = Deviation | KnownCause
+
+
+def _is_value(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, str) and isinstance(value, str):
+        return matches(wanted, value)
+    return bool(wanted == value)
+
+
+def load_known(adapter: str) -> tuple[Entry, ...]:
+    """Return all known failures of an adapter's framework: those pinned by their answers, and those by their cause.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed.
+    """
+    return (*load_deviations(adapter), *load_known_causes(adapter))
+
+
+def load_known_causes(adapter: str) -> tuple[KnownCause, ...]:
+    """Return the known causes of an adapter's framework; none if there is no file.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed.
+    """
+    path = pins_file(adapter)
+    if path is None or not path.exists():
+        return ()
+    return _known_causes(read_toml(path), path.name)
+
+
+def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
+    """Return the known causes in the text of a file.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed.
+    """
+    return _known_causes(parse_toml(text, file), file)
+
+
+def _known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]:
+    entries = document.get("known", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with named_faults(f"{file}, [[known]] {number}"):
+            _refuse_misspelt(entry)
+    check_document(document, SCHEMAS / "expectations.json", file)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with named_faults(f"{file}, [[known]] {number}"):
+            found.append(_known_cause(entry))
+    return tuple(found)
+
+
+def _refuse_misspelt(entry: Any) -> None:
+    """Refuse an entry with an unknown key or cause, in words that say more than those of its schema."""
+    if not isinstance(entry, dict):
+        return
+    names = [field.name for field in fields(KnownCause)]
+    for name in entry:
+        if name not in names:
+            msg = f"there is no field {name!r}.{did_you_mean(name, names)}"
+            raise ValueError(msg)
+    for name in ("cause", "subjects", "reason", "url", "checked"):
+        if name not in entry:
+            msg = f"{name}: this field is missing"
+            raise ValueError(msg)
+    if isinstance(entry["cause"], str) and entry["cause"] not in load_causes():
+        msg = f"cause: there is no cause {entry['cause']!r}.{did_you_mean(entry['cause'], load_causes())}"
+        raise ValueError(msg)
+
+
+def _known_cause(entry: Mapping[str, Any]) -> KnownCause:
+    """Return the known cause of an entry that satisfies the schema."""
+    parameters = tuple(
+        (name, tuple(value) if isinstance(value, list) else (value,))
+        for name, value in sorted(entry.get("parameters", {}).items())
+    )
+    lists = {"subjects": tuple(entry["subjects"]), "rules": tuple(entry.get("rules", ["*"]))}
+    made = KnownCause(**{**entry, **lists, "parameters": parameters})
+    # What cannot be read is told here, and not by the first cell that is judged.
+    version_satisfies("0", made.versions)
+    if made.checked:
+        datetime.date.fromisoformat(made.checked)
+    if "eps" in entry.get("parameters", {}):
+        float(made.suspect.parameters["eps"])
+    return made
+
+
+def known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
+    """Return a sentence about each known cause that a complete run does not show, or not at a subject that it names."""
+    known = load_known(run.header.adapter) if entries is None else entries
+    version, environment = run.header.framework["version"], run.header.environment
+    deviating = {(cell.subject, cell.case) for cell in run.cells if cell.status == Status.DEVIATION}
+    faults = []
+    for one in known:
+        if not isinstance(one, KnownCause) or not one.holds(version, environment):
+            continue
+        shown = set(_list_subjects(one, run, deviating))
+        faults += [
+            f"The known failure {one.cause!r}: no entry point that matches {pattern!r} shows it; remove the pattern."
+            for pattern in one.subjects
+            if not any(matches(pattern, subject) for subject in shown)
+        ]
+    return faults
+
+
+def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:
+    for finding in run.findings:
+        if finding.cause != one.cause:
+            continue
+        for subject, cases in finding.cells.items():
+            if any((subject, case) in deviating and one.speaks_of(case, subject) for case in cases):
+                yield subject

@@ -1,0 +1,102 @@
+"""Look failures up among the known ones: by the pinned answer first, and then by the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gradclip_reports.statuses import Status
+
+from ..causes.attribution import explain_cell
+from ..causes.model import Explanation, Judged
+from ..judge.judging import explained, judge
+from ..judge.model import Answer, Context, Description
+from .known_causes import Entry, KnownCause
+from .pins import DEADLY, Deviation, pinned
+
+__all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
+
+#: The causes of calls that end their process.
+DEADLY_CAUSES = frozenset({"crashes", "hangs"})
+
+
+def find_entry(entries: Iterable[Entry], case: str, subject: str, found: Explanation) -> KnownCause | None:
+    """Return the first entry that is about a cell and its explanation; None if there is none."""
+    return next(
+        (
+            one
+            for one in entries
+            if isinstance(one, KnownCause) and one.speaks_of(case, subject) and one.is_shown_by(found)
+        ),
+        None,
+    )
+
+
+def judge_with_known(
+    context: Context, answers: Sequence[Answer], about: Description, entries: Sequence[Entry]
+) -> Judged:
+    """Judge the answers to one case, and look the failure up among the known ones."""
+    verdict = judge(context, answers)
+    holding = [one for one in entries if one.holds(about.version, about.environment)]
+    pins = [one for one in holding if isinstance(one, Deviation)]
+    verdict = pinned(
+        verdict, context.case, context.subject, pins, lambda formula: explained(context, answers, formula, verdict)
+    )
+    return recognise(Judged(context, answers, verdict), holding)
+
+
+def is_known_to_end(judged: Judged) -> bool:
+    """Return whether a call that ended its process, or hung, is known to: then it must show that it does so alone."""
+    return (
+        judged.verdict.status == Status.DEVIATION
+        and judged.explanation is not None
+        and judged.explanation.cause in DEADLY_CAUSES
+    )
+
+
+def _explain_by_known(judged: Judged, about: Sequence[KnownCause]) -> tuple[Explanation | None, KnownCause | None]:
+    """Return the explanation with its entry; of several that reproduce the answer, the first that is known."""
+    first: Explanation | None = None
+    barred: list[str] = []
+    while (found := explain_cell(judged, [one.suspect for one in about], barred)) is not None:
+        known = find_entry(about, judged.context.case.id, judged.context.subject.name, found)
+        first = first or found
+        if known is not None:
+            return found, known
+        if found.cause in barred:
+            break
+        barred.append(found.cause)
+    return first, None
+
+
+def recognise(judged: Judged, entries: Sequence[Entry]) -> Judged:
+    """Return a failure as `deviation` if a known cause explains it, and as `changed` if another cause does.
+
+    Parameters
+    ----------
+    judged
+        The cell, after a look at the pins of single answers.
+    entries
+        The known failures that hold for the framework that answered.
+    """
+    verdict, case, subject = judged.verdict, judged.context.case, judged.context.subject.name
+    if verdict.status not in (Status.FAIL, *DEADLY):
+        return judged
+    about = [one for one in entries if isinstance(one, KnownCause) and one.speaks_of(case.id, subject)]
+    if not about:
+        return judged
+    found, known = _explain_by_known(judged, about)
+    if known is not None:
+        detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
+        told = verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
+        return replace(judged, verdict=told, explanation=found)
+    rule = verdict.breaks or case.rule
+    expected = dict.fromkeys(one.cause for one in about if one.touches(rule))
+    if verdict.status == Status.FAIL and expected:
+        other = f"the cause {found.cause!r}" if found is not None else "no cause that is known"
+        titles = " or ".join(
+            dict.fromkeys(f"{one.cause!r}" for one in about if one.touches(verdict.breaks or case.rule))
+        )
+        detail = f"{verdict.detail} It is known to fail by {titles}; this answer has {other}."
+        return replace(judged, verdict=verdict.with_status(Status.CHANGED, detail=detail), explanation=found)
+    return replace(judged, explanation=found)

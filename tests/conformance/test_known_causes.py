@@ -1,0 +1,228 @@
+"""A known failure is pinned by its cause: it excuses the answers that its cause reproduces, and no others."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Call, Subject
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.causes.findings import asked_rules
+from gradclip_conformance.causes.model import Evidence
+from gradclip_conformance.judge.model import Answer, Description, Died
+from gradclip_conformance.known.known_causes import KnownCause, known_faults, load_known, read_known_causes
+from gradclip_conformance.known.pins import EXPECTATIONS
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import RunRequest, explain_findings, run_adapter, run_cell
+from gradclip_reports.counting import count_rules
+from gradclip_reports.records import Cell, Finding, Run
+
+OVERFLOW = KnownCause(
+    "squares-overflow",
+    ("*",),
+    "The sum of squares overflows.",
+    "none found",
+    "2026-11-23",
+    (("effect", ("zeros",)),),
+)
+RULE = "global-norm.overflow-of-squares"
+
+
+def clip(grads: Any, *, clip_norm: float) -> list[Any]:
+    """Sum the squares in the gradients' dtype."""
+    with np.errstate(all="ignore"):
+        norm = np.sqrt(sum(np.sum(g * g, dtype=g.dtype) for g in grads))
+        return [g * min(np.float32(1), np.float32(clip_norm) / norm) for g in grads]
+
+
+def make_nan(grads: Any, *, clip_norm: float) -> list[Any]:
+    """Return NaN where the squares overflow."""
+    return [g * np.float32(np.nan) if not g.any() else g for g in clip(grads, clip_norm=clip_norm)]
+
+
+def find_cells(
+    function: Callable[..., Any], known: Sequence[KnownCause], rule: str = RULE
+) -> tuple[list[Cell], list[Finding]]:
+    """Return the cells of a rule in float32, and their findings."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
+    planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=(rule,), dtypes=("float32",)))
+    evidence: list[Evidence] = []
+    cells = [run_cell(connection, one, 1.0, known=known, evidence=evidence) for one in planned]
+    return cells, explain_findings(evidence, asked_rules(cells), known)
+
+
+def find_statuses(function: Callable[..., Any], known: Sequence[KnownCause], rule: str = RULE) -> set[str]:
+    cells, _ = find_cells(function, known, rule)
+    return {cell.status for cell in cells} - {"pass", "unsupported", "quality"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "statuses"),
+    [
+        ({}, {"deviation"}),
+        ({"parameters": (("effect", ("z*", "nan")),)}, {"deviation"}),
+        ({"parameters": (("effect", ("nan",)),)}, {"changed"}),
+        ({"parameters": (("eps", (1e-6,)),)}, {"changed"}),
+        ({"cause": "squares-underflow", "parameters": ()}, {"changed"}),
+        # Another theme: nobody said that this rule fails.
+        ({"cause": "excluded-counted", "parameters": ()}, {"fail"}),
+        ({"subjects": ("other.*",)}, {"fail"}),
+        ({"rules": ("global-norm.scaled-above",)}, {"fail"}),
+        ({"rules": ("global-norm.overflow-of-squares",)}, {"deviation"}),
+        ({"versions": "<0"}, {"fail"}),
+        ({"platforms": "no such platform"}, {"fail"}),
+    ],
+)
+def test_entry_excuses_what_its_cause_reproduces(changes: dict[str, Any], statuses: set[str]) -> None:
+    assert find_statuses(clip, [replace(OVERFLOW, **changes)]) == statuses
+
+
+def test_other_answer_has_changed() -> None:
+    assert find_statuses(make_nan, [OVERFLOW]) == {"changed"}
+    assert find_statuses(lambda grads, *, clip_norm: [g + 1 for g in grads], [OVERFLOW]) == {"changed"}
+
+
+def test_answer_that_is_right_now_passes() -> None:
+    def clip_right(grads: Any, *, clip_norm: float) -> list[Any]:
+        norm = float(np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads)))
+        return [(g.astype(np.float64) * min(1.0, clip_norm / norm)).astype(g.dtype) for g in grads]
+
+    assert find_statuses(clip_right, [OVERFLOW]) == set()
+
+
+def test_cells_of_one_entry_are_one_finding_with_its_reason() -> None:
+    both = KnownCause(
+        "raises", ("*",), "It refuses.", "none found", "2026-11-23", (("error", ("TypeError", "OSError")),)
+    )
+
+    def refuse(grads: Any, *, clip_norm: float) -> Any:
+        raise (TypeError if len(grads) == 1 else OSError)("no kernel")
+
+    cells, findings = find_cells(refuse, [both], "global-norm.scaled-above")
+
+    assert {cell.status for cell in cells} == {"deviation"}
+    (finding,) = findings
+    assert (finding.reason, finding.url) == ("It refuses.", "none found")
+    assert finding.parameters == {"error": "OSError | TypeError", "text": "no kernel"}
+    _, apart = find_cells(refuse, [], "global-norm.scaled-above")
+    assert len(apart) == 2
+
+
+def test_entry_without_a_reason_is_counted() -> None:
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gradclip_conformance.run.runner.load_known", lambda adapter: (replace(OVERFLOW, reason=""),))
+        run = run_once(adapter)
+
+    assert count_rules([run]).without_reason == 1
+    assert known_faults(run, [OVERFLOW]) == []
+    (fault,) = known_faults(run, [replace(OVERFLOW, subjects=("*", "other.*"))])
+    assert "'squares-overflow': no entry point that matches 'other.*' shows it" in fault
+    assert known_faults(run, [replace(OVERFLOW, versions="<0", subjects=("other.*",))]) == []
+
+
+def run_once(adapter: PlainFunction) -> Run:
+    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=(RULE,))), io.StringIO())
+
+
+class Dying:
+    """A connection whose process dies in every call."""
+
+    def __init__(self) -> None:
+        self.renewed = 0
+        self.description = Description("fake", "1.0", {}, (Subject("fake.clip", "clip_by_norm", ("float32",)),))
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Die."""
+        return Died("ended by signal SIGSEGV")
+
+    def renew(self) -> None:
+        """Count it."""
+        self.renewed += 1
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def kill(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(("cause", "status", "renewed"), [("crashes", "deviation", 2), ("hangs", "crash", 0)])
+def test_known_crash_must_happen_in_a_process_of_its_own(cause: str, status: str, renewed: int) -> None:
+    connection = Dying()
+    (planned,) = plan_cells(
+        connection.description.subjects,
+        all_cases(),
+        Selection(cases=("norm.scaled-above/three-four-five/float32",)),
+    )
+
+    cell = run_cell(connection, planned, 1.0, known=[replace(OVERFLOW, cause=cause, parameters=())])
+
+    assert (cell.status, connection.renewed) == (status, renewed)
+
+
+ENTRY = """
+[[known]]
+cause = "squares-overflow"
+parameters = { effect = ["zeros", "nan"], eps = 1e-6 }
+subjects = ["*"]
+reason = ""
+url = "no search was made"
+checked = ""
+"""
+
+
+def test_entry_is_read() -> None:
+    (entry,) = read_known_causes(ENTRY, "lib.toml")
+
+    assert entry.parameters == (("effect", ("zeros", "nan")), ("eps", (1e-6,)))
+    assert entry.single_parameters == {"eps": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("squares-overflow", "square-overflow", "cause: there is no cause 'square-overflow'. Did you mean"),
+        ("subjects", "subject", "there is no field 'subject'. Did you mean subjects?"),
+        ('reason = ""', "", "reason: this field is missing"),
+        ('checked = ""', 'checked = "today"', "checked"),
+        ('checked = ""', 'checked = "2026-13-01"', "month must be in 1..12"),
+        ('["*"]', "[]", r"known\[0\].subjects"),
+        ('checked = ""', 'checked = ""\nversions = "about 2"', "version specifier 'about 2'"),
+        ("1e-6", '"x"', "could not convert string to float"),
+        ("1e-6", "[]", "parameters.eps"),
+    ],
+)
+def test_malformed_entry_names_file_entry_and_field(old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        read_known_causes(ENTRY.replace(old, new), "lib.toml")
+
+    assert "lib.toml" in str(raised.value)
+
+
+@pytest.mark.parametrize("path", sorted(EXPECTATIONS.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_entries_are_complete(path: Path) -> None:
+    entries = [one for one in load_known(path.stem) if isinstance(one, KnownCause)]
+    for one in entries:
+        assert one.reason.endswith((".", ")")), one
+        assert one.checked, one
+        assert one.url == "none found" or one.url.startswith("https://github.com/"), one
+        # What becomes of the gradients, or what an error says, must be pinned where the cause alone allows anything.
+        lax = {"negative-threshold", "threshold-accepted", "infinite-threshold-nan", "inputs-changed", "count-changed"}
+        assert one.cause not in lax or "effect" in dict(one.parameters), one
+        assert one.cause != "raises" or "text" in dict(one.parameters), one
+        assert one.cause not in ("gradients-nan", "gradients-zeroed", "malformed"), one
+    if path.stem in BY_CAUSE:
+        assert 0 < len(load_known(path.stem)) <= 12
+
+
+#: The frameworks whose known failures are pinned by their causes.
+BY_CAUSE = ("torch",)

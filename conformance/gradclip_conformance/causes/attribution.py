@@ -22,7 +22,7 @@ from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
 from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, Seen, is_all_nan
-from .forms import explain_form, explain_norm, explain_refusal, explain_repeated, restore_form, skeleton
+from .forms import explain_form, explain_norm, explain_refusal, restore_form, skeleton
 from .laws import (
     ENOUGH,
     FORMULA_CAUSES,
@@ -38,6 +38,7 @@ from .laws import (
 from .meaning import explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, unite
 from .ranges import explain_range, explain_rounding
+from .unusual import explain_derivative, explain_repeated, explain_rows
 from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
@@ -235,7 +236,8 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
         return None
     if any(reply.malformed is not None for reply in replies):
         return Explanation.of("malformed")
-    if (form := _explain_form(subject, context.case, replies[0].gradients)) is not None:
+    form = _explain_form(subject, context.case, replies[0].gradients)
+    if form is not None or context.case.expectation.name == "sparse-sum":
         return form
     return _explain_replies(subject, judged, replies)
 
@@ -274,8 +276,8 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
         return Explanation.of("inputs-changed", effect=_say_what_inputs_hold(replies[0]))
     if part == "in-place-written":
         return _explain_written(subject, judged.verdict, case, replies[0].inputs)
-    if case.expectation.name == "scaled-once" and not breaks:
-        return explain_repeated(case, replies[0].gradients, subject.formulas)
+    if not breaks and case.expectation.name in UNUSUAL:
+        return _explain_unusual(subject, case, replies[0].gradients)
     following = follow_up(case, judged.answers[0])
     cases = [case] if following is None else [case, following]
     if len(cases) != len(replies):
@@ -285,6 +287,16 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
     if not each:
         return _explain_small_difference(subject, judged.verdict, calls)
     return unite(each)
+
+
+#: Expectations of results that no formula gives.
+UNUSUAL = ("scaled-once", "derivative")
+
+
+def _explain_unusual(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    if case.expectation.name == "derivative":
+        return explain_derivative(results)
+    return explain_repeated(case, results, subject.formulas)
 
 
 def _say_more(part: str, reply: Reply) -> dict[str, str]:
@@ -359,6 +371,8 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
 def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
     """Explain results of another form; `effect` says so if nothing else is wrong with them."""
     form = explain_form(case, results)
+    if form is not None and case.expectation.name == "sparse-sum" and form.cause == "shape-changed":
+        return explain_rows(case, results, subject.formulas)
     if form is None or (restored := restore_form(case, results)) is None:
         return form
     effect, right = restored

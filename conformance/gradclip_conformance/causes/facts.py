@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -24,7 +24,19 @@ from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
 from ..oracle.question import narrowest, norm_groups
 
-__all__ = ["Group", "Kind", "Seen", "Tensor", "coefficient", "is_all_nan", "overflows", "plain", "underflows"]
+__all__ = [
+    "Group",
+    "Kind",
+    "Seen",
+    "Tensor",
+    "bound_norms_after_underflow",
+    "coefficient",
+    "is_all_nan",
+    "overflows",
+    "plain",
+    "say_what_became",
+    "underflows",
+]
 
 #: Longer gradients are compared with plain formulas only: their sums take too long in exact arithmetic.
 MANY = 4096
@@ -325,3 +337,36 @@ def coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
         return plain(group.norm, group.threshold)
     known = group.seen.prediction.norms[group.tensors[0].index]
     return None if known is None else integers.coefficient(known, group.threshold, formula)
+
+
+def say_what_became(group: Group, factor: float) -> str:
+    """Return what became of the gradients: one word for each answer that arithmetic gives, and "other"."""
+    kinds = {tensor.kind for tensor in group.tensors}
+    if kinds == {Kind.SAME}:
+        return "unchanged"
+    if kinds == {Kind.NAN}:
+        return "nan"
+    if group.kinds == {Kind.ZERO}:
+        return "zeros"
+    with np.errstate(all="ignore"):
+        products = all(
+            np.array_equal(tensor.before * factor, tensor.after, equal_nan=True) for tensor in group.distinct
+        )
+    return "infinite" if products and math.isinf(factor) else "other"
+
+
+def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
+    """Yield the power of each element, without zeros."""
+    order = int(group.seen.order)
+    for tensor in tensors:
+        unit = power_of_two(order * tensor.exact.exponent)
+        yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
+
+
+def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+    """Return the powers of the least and the greatest norm that a sum in the format may have."""
+    every = list(_list_powers(group, group.tensors))
+    kept = [power for power in every if power >= form.smallest_normal]
+    low = sum(kept, Fraction(0))
+    # Each subnormal power is rounded to a multiple of the smallest number.
+    return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal

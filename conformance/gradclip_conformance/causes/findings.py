@@ -11,7 +11,6 @@ from gradclip_reports.records import Cell, Finding
 from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNJUDGED, Status
 from gradclip_spec.rules.causes import Cause, load_causes
 
-from .attribution import explain_cell
 from .model import VARYING, Evidence, Explanation, Judged
 
 __all__ = ["UNEXPLAINED", "Known", "asked_rules", "find_findings", "keep_evidence"]
@@ -48,16 +47,18 @@ def asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
     return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
 
 
-def keep_evidence(evidence: list[Evidence], judged: Judged, cell: Cell) -> None:
+def keep_evidence(
+    evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Explanation | None]
+) -> None:
     """Add a cell that is not right to the evidence, with its answers, or with the explanation in their place.
 
     The models of one cell may need the answers to others, so that they are asked last. Until then all answers are held;
-    large ones only up to a limit, beyond which a cell is explained alone.
+    large ones only up to a limit, beyond which `explain` explains a cell alone.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
     if size > LARGE and sum(one.size for one in evidence if one.size > LARGE and one.judged.answers) + size > HELD:
-        found = judged.explanation or explain_cell(judged)
+        found = judged.explanation or explain(judged)
         bare = replace(judged.context, case=replace(case, gradients=()))
         judged = replace(judged, context=bare, answers=(), explanation=found)
     evidence.append(Evidence(judged, cell, size))

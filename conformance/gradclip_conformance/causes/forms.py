@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,12 +16,10 @@ from ..cases.model import Case
 from ..judge.arrays import norm_value
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import Format
-from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Seen, coefficient, overflows, underflows
+from .facts import Group, Seen, bound_norms_after_underflow, overflows, underflows
 from .model import Explanation
-from .ranges import bound_norms_after_underflow
 
-__all__ = ["explain_form", "explain_norm", "explain_refusal", "explain_repeated", "restore_form", "skeleton"]
+__all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "skeleton"]
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -126,31 +123,6 @@ def _may_be_left(group: Group, form: Format, value: float) -> bool:
 
 def _is_close(value: float, right: Fraction, relative: float) -> bool:
     return math.isfinite(relative) and abs(Fraction(value) - right) <= right * Fraction(relative)
-
-
-def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain a gradient that stands twice in the list, and is scaled once for each time that it stands there."""
-    apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
-    seen = Seen(apart, results)
-    times = Counter(
-        gradient.same_as if gradient.same_as is not None else i for i, gradient in enumerate(case.gradients)
-    )
-    for formula in (PLAIN, *formulas):
-        for group in seen.groups:
-            factor = coefficient(group, formula)
-            if factor is None or not all(
-                tensor.is_scaled_by(factor ** times[_first(case, tensor.index)], 2 * group.bound_of(tensor))
-                for tensor in group.tensors
-            ):
-                break
-        else:
-            return Explanation.of("scaled-for-each-place")
-    return None
-
-
-def _first(case: Case, index: int) -> int:
-    same = case.gradients[index].same_as
-    return index if same is None else same
 
 
 def explain_refusal(context: Context, answer: Answer) -> Explanation | None:

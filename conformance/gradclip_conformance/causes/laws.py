@@ -197,7 +197,8 @@ LAWS: tuple[Law, ...] = (
 
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     """Return the formulas with a small number that reproduce at least two answers with different norms."""
-    groups = [group for seen in views for group in _select_ordinary(seen) if not is_plain(group)][:MANY_GROUPS]
+    # What rounding explains is no evidence of a small number.
+    groups = [group for seen in views for group in _select_ordinary(seen) if not _is_rounded(group)][:MANY_GROUPS]
     found = []
     for kind in FORMULA_CAUSES:
         best = _fit_kind(kind, groups)
@@ -219,6 +220,12 @@ def _select_ordinary(seen: Seen) -> list[Group]:
         and group.norm
         and (group.tensors[0].factor or 0) > 0
     ]
+
+
+def _is_rounded(group: Group) -> bool:
+    """Return whether a group is right within the error bound, also where nothing was to be rounded."""
+    factor = coefficient(group)
+    return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
 def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:

@@ -13,10 +13,10 @@ from gradclip_adapters.contract import Array
 from ..cases.model import Case
 from ..oracle.formats import float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind
+from .facts import Group, Kind, say_what_became
 from .model import Explanation
 
-__all__ = ["explain_excluded", "explain_special", "say_what_became"]
+__all__ = ["explain_excluded", "explain_special"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
@@ -37,22 +37,6 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
     if math.isinf(threshold) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
         return Explanation.of("infinite-threshold-nan", effect=say_what_became(group, math.inf))
     return None
-
-
-def say_what_became(group: Group, factor: float) -> str:
-    """Return what became of the gradients: one word for each answer that arithmetic gives, and "other"."""
-    kinds = {tensor.kind for tensor in group.tensors}
-    if kinds == {Kind.SAME}:
-        return "unchanged"
-    if kinds == {Kind.NAN}:
-        return "nan"
-    if group.kinds == {Kind.ZERO}:
-        return "zeros"
-    with np.errstate(all="ignore"):
-        products = all(
-            np.array_equal(tensor.before * factor, tensor.after, equal_nan=True) for tensor in group.distinct
-        )
-    return "infinite" if products and math.isinf(factor) else "other"
 
 
 def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:

@@ -7,7 +7,7 @@ answer with what IEEE arithmetic makes of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -16,28 +16,20 @@ import numpy as np
 from ..oracle.bounds import error_bounds
 from ..oracle.formats import FORMATS, Format, power_of_two
 from ..oracle.formula import Formula
-from .facts import Group, Kind, Tensor, coefficient, overflows, plain, underflows
-from .meaning import say_what_became
+from .facts import (
+    Group,
+    Kind,
+    Tensor,
+    bound_norms_after_underflow,
+    coefficient,
+    overflows,
+    plain,
+    say_what_became,
+    underflows,
+)
 from .model import Explanation
 
-__all__ = ["bound_norms_after_underflow", "explain_range", "explain_rounding"]
-
-
-def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
-    """Yield the power of each element, without zeros."""
-    order = int(group.seen.order)
-    for tensor in tensors:
-        unit = power_of_two(order * tensor.exact.exponent)
-        yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
-
-
-def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the powers of the least and the greatest norm that a sum in the format may have."""
-    every = list(_list_powers(group, group.tensors))
-    kept = [power for power in every if power >= form.smallest_normal]
-    low = sum(kept, Fraction(0))
-    # Each subnormal power is rounded to a multiple of the smallest number.
-    return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
+__all__ = ["explain_range", "explain_rounding"]
 
 
 def explain_range(
@@ -71,7 +63,17 @@ def _explain_overflow(group: Group, cause: str) -> Explanation | None:
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
+    if all(_is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
+        return Explanation.of(cause, "destroyed", effect="zeros and nan")
     return None
+
+
+def _is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:
+    """Return whether each element is `(x c) / inf`: NaN where the product overflows, too, and zero elsewhere."""
+    largest = float(tensor.form.largest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        beyond = np.abs(tensor.before * threshold) > largest
+    return bool(np.array_equal(np.isnan(tensor.after), beyond) and not tensor.after[~beyond].any())
 
 
 def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
@@ -230,7 +232,7 @@ def explain_rounding(group: Group, formulas: Sequence[Formula]) -> Explanation |
         if not group.kinds <= {Kind.FINITE, Kind.SAME}:
             return None
         if group.is_scaled_by(factor):
-            return Explanation.of("long-sum")
+            return Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
             form = FORMATS[narrow]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gradclip_reports.statuses import Status
 
-from ..causes.attribution import explain_cell
-from ..causes.model import Explanation, Judged
+from ..causes.model import Explanation, Judged, Suspect
 from ..judge.judging import explained, judge
 from ..judge.model import Answer, Context, Description
 from .known_causes import Entry, KnownCause
 from .pins import DEADLY, Deviation, pinned
 
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
+
+#: Explains one cell by the causes that are suspected, and by none of those that are barred.
+Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
 
 #: The causes of calls that end their process.
 DEADLY_CAUSES = frozenset({"crashes", "hangs"})
@@ -33,7 +35,7 @@ def find_entry(entries: Iterable[Entry], case: str, subject: str, found: Explana
 
 
 def judge_with_known(
-    context: Context, answers: Sequence[Answer], about: Description, entries: Sequence[Entry]
+    context: Context, answers: Sequence[Answer], about: Description, entries: Sequence[Entry], explain: Explain
 ) -> Judged:
     """Judge the answers to one case, and look the failure up among the known ones."""
     verdict = judge(context, answers)
@@ -42,7 +44,7 @@ def judge_with_known(
     verdict = pinned(
         verdict, context.case, context.subject, pins, lambda formula: explained(context, answers, formula, verdict)
     )
-    return recognise(Judged(context, answers, verdict), holding)
+    return recognise(Judged(context, answers, verdict), holding, explain)
 
 
 def is_known_to_end(judged: Judged) -> bool:
@@ -54,11 +56,13 @@ def is_known_to_end(judged: Judged) -> bool:
     )
 
 
-def _explain_by_known(judged: Judged, about: Sequence[KnownCause]) -> tuple[Explanation | None, KnownCause | None]:
+def _explain_by_known(
+    judged: Judged, about: Sequence[KnownCause], explain: Explain
+) -> tuple[Explanation | None, KnownCause | None]:
     """Return the explanation with its entry; of several that reproduce the answer, the first that is known."""
     first: Explanation | None = None
     barred: list[str] = []
-    while (found := explain_cell(judged, [one.suspect for one in about], barred)) is not None:
+    while (found := explain(judged, [one.suspect for one in about], barred)) is not None:
         known = find_entry(about, judged.context.case.id, judged.context.subject.name, found)
         first = first or found
         if known is not None:
@@ -69,7 +73,7 @@ def _explain_by_known(judged: Judged, about: Sequence[KnownCause]) -> tuple[Expl
     return first, None
 
 
-def recognise(judged: Judged, entries: Sequence[Entry]) -> Judged:
+def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Judged:
     """Return a failure as `deviation` if a known cause explains it, and as `changed` if another cause does.
 
     Parameters
@@ -78,6 +82,8 @@ def recognise(judged: Judged, entries: Sequence[Entry]) -> Judged:
         The cell, after a look at the pins of single answers.
     entries
         The known failures that hold for the framework that answered.
+    explain
+        Returns the explanation of a cell.
     """
     verdict, case, subject = judged.verdict, judged.context.case, judged.context.subject.name
     if verdict.status not in (Status.FAIL, *DEADLY):
@@ -85,7 +91,7 @@ def recognise(judged: Judged, entries: Sequence[Entry]) -> Judged:
     about = [one for one in entries if isinstance(one, KnownCause) and one.speaks_of(case.id, subject)]
     if not about:
         return judged
-    found, known = _explain_by_known(judged, about)
+    found, known = _explain_by_known(judged, about, explain)
     if known is not None:
         detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
         told = verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)

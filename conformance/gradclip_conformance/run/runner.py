@@ -28,7 +28,7 @@ from gradclip_spec import rules
 from ..cases.catalogue import all_cases
 from ..cases.model import Case
 from ..cases.readable import readable_input
-from ..causes.attribution import EXPLAINED, explain_all
+from ..causes.attribution import EXPLAINED, explain_all, explain_cell
 from ..causes.findings import asked_rules, find_findings, keep_evidence
 from ..causes.model import Evidence, Judged
 from ..covering.rows import cases_for
@@ -220,7 +220,7 @@ def run_cell(
         input=readable_input(case) if verdict.status in DIFFERING else None,
     )
     if evidence is not None and judged is not None and cell.status in EXPLAINED:
-        keep_evidence(evidence, judged, cell)
+        keep_evidence(evidence, judged, cell, explain_cell)
     return cell
 
 
@@ -256,7 +256,7 @@ def _ask_and_judge(
     following = follow_up(case, answers[0])
     if following is not None:
         answers.append(connection.ask(following.call(subject.name), timeout))
-    return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known)
+    return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known, explain_cell)
 
 
 def _run_all(

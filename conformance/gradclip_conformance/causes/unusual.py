@@ -1,0 +1,109 @@
+"""Explain unusual calls: a gradient that stands twice, rows that are stored twice, and derivatives through a clip."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Gradient
+
+from ..cases.model import Case
+from ..oracle.arrays import decode
+from ..oracle.formats import float64_values, round_all
+from ..oracle.formula import PLAIN, Formula
+from .facts import Group, Seen, Tensor, coefficient
+from .model import Explanation
+
+__all__ = ["explain_derivative", "explain_repeated", "explain_rows"]
+
+
+def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain a gradient that stands twice in the list, and is scaled once for each time that it stands there."""
+    apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
+    groups = Seen(apart, results).groups
+    times = Counter(_first(case, i) for i in range(len(case.gradients)))
+
+    def is_scaled_so_often(group: Group, formula: Formula) -> bool:
+        factor = coefficient(group, formula)
+        return factor is not None and all(
+            tensor.is_scaled_by(factor ** times[_first(case, tensor.index)], 2 * group.bound_of(tensor))
+            for tensor in group.tensors
+        )
+
+    for formula in (PLAIN, *formulas):
+        if all(is_scaled_so_often(group, formula) for group in groups):
+            return Explanation.of("scaled-for-each-place")
+    return None
+
+
+def _first(case: Case, index: int) -> int:
+    same = case.gradients[index].same_as
+    return index if same is None else same
+
+
+def explain_derivative(results: Sequence[Array | None]) -> Explanation | None:
+    """Explain the derivative through a clip."""
+    values = [float64_values(one) for one in results if one is not None]
+    return Explanation.of("derivative-nan") if any(np.isnan(one).any() for one in values) else None
+
+
+def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain gradients whose stored rows were clipped each as if no other row stood for the same place."""
+    stored = replace(case, gradients=tuple(replace(one, rows=None, height=None) for one in case.gradients))
+    if case.operation == "clip_by_value":
+        fits = _are_clipped_apart(case, results)
+    else:
+        seen = Seen(stored, [gradient.array for gradient in stored.gradients])
+        fits = any(_are_scaled_apart(case, seen, results, formula) for formula in (PLAIN, *formulas))
+    return Explanation.of("rows-clipped-apart") if fits else None
+
+
+def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], formula: Formula) -> bool:
+    for group in seen.groups:
+        factor = coefficient(group, formula)
+        if factor is None:
+            return False
+        for tensor in group.tensors:
+            gradient, got = case.gradients[tensor.index], results[tensor.index]
+            given = tensor.given if gradient.rows is None else _sum_rows(gradient, tensor.before)
+            if got is None or (got.dtype, got.shape) != (given.dtype, given.shape):
+                return False
+            # Each of two rows is rounded before they are added, which may cancel digits.
+            bound = 4 * group.bound_of(tensor) * (1 if gradient.rows is None else _find_cancellation(gradient, given))
+            if not Tensor(tensor.index, given, got, decode(given.data, given.dtype)).is_scaled_by(factor, bound):
+                return False
+    return True
+
+
+def _are_clipped_apart(case: Case, results: Sequence[Array | None]) -> bool:
+    high = float(case.options["max"])
+    low = float(case.options.get("min", -high))
+    for gradient, got in zip(case.gradients, results, strict=True):
+        if gradient.array is None or got is None or not gradient.need_clip:
+            continue
+        clipped = np.clip(float64_values(gradient.array), low, high)
+        right = clipped if gradient.rows is None else float64_values(_sum_rows(gradient, clipped))
+        if not np.array_equal(right, float64_values(got)):
+            return False
+    return True
+
+
+def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Array:
+    """Return a dense array in which the stored rows are added."""
+    array = gradient.array
+    assert array is not None
+    dense = np.zeros((gradient.height or 0, *array.shape[1:]))
+    np.add.at(dense, list(gradient.rows or ()), values.reshape(array.shape))
+    return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))
+
+
+def _find_cancellation(gradient: Gradient, given: Array) -> float:
+    """Return by how much the largest stored element exceeds the smallest sum that is not zero."""
+    assert gradient.array is not None
+    sums = np.abs(float64_values(given))
+    least = sums[sums > 0].min(initial=np.inf)
+    most = float(np.abs(float64_values(gradient.array)).max(initial=0.0))
+    return max(1.0, most / float(least)) if np.isfinite(least) else 1.0

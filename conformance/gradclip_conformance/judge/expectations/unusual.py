@@ -144,5 +144,7 @@ def _dense_result(gradient: Gradient, got: Array | None) -> Array | None:
 def _summed(array: Array, rows: Sequence[int], height: int) -> Array:
     """Return a dense array in which the rows are added, each sum rounded once to the dtype."""
     dense = np.zeros((height, *array.shape[1:]))
-    np.add.at(dense, list(rows), float64_values(array).reshape(array.shape))
+    # A framework may return anything: a sum beyond the range is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(dense, list(rows), float64_values(array).reshape(array.shape))
     return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from gradclip_adapters.contract import Array
 from gradclip_reports.statuses import Status
 
+from ..cases.model import Case
 from ..oracle.bounds import error_bounds
 from ..oracle.distances import Measured
 from ..oracle.formats import FORMATS, Format, as_dtype, float64_values, to_doubles
@@ -30,13 +31,16 @@ from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import ErrorBounds
 from ..oracle.question import Question, narrowest, norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "can_measure"]
+__all__ = ["DOUBT", "WholeCall", "can_measure", "whole_call"]
 
 Doubles = npt.NDArray[np.float64]
 Long = npt.NDArray[np.longdouble]
 
 #: A distance, in ulp, by which the measurement may be wrong.
 DOUBT = 1 / 32
+
+#: Powers up to this one are products.
+SMALL_POWERS = 4
 
 
 def can_measure() -> bool:
@@ -64,6 +68,8 @@ class WholeCall:
     #: The norm is exact in any order of its sum: only one side of the threshold is right.
     exact: bool = False
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
+    #: What was measured before: several entry points of a framework often give the same bits.
+    _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def values(self, index: int) -> Doubles:
         """Return the elements of a gradient."""
@@ -84,13 +90,23 @@ class WholeCall:
         for members in chosen:
             terms = np.array([powers[i] for i in members], dtype=np.longdouble)
             total = terms.max() if order == math.inf else terms.sum()
-            elements = sum(self.values(i).size for i in members)
+            # Adding a zero is exact.
+            elements = sum(self._terms(i) for i in members)
             form = common if len(members) > 1 else FORMATS[self._dtype(members[0])]
             key = (total, elements, form.name)
             if key not in known:
                 known[key] = _group_of(total, order, elements, form)
             found.append(replace(known[key], members=tuple(members)))
         return tuple(found)
+
+    def _terms(self, index: int) -> int:
+        return int(np.count_nonzero(self.values(index)))
+
+    def norm_errors(self, dtype: str) -> ErrorBounds:
+        """Return the bounds for the norm that is returned, over all included gradients."""
+        terms = sum(self._terms(i) for i in self.question.included)
+        norm = float(self.groups[0].norm) if self.groups else 0.0
+        return error_bounds(FORMATS[dtype], self.question.norm_type, terms, norm)
 
     def _dtype(self, index: int) -> str:
         array = self.question.gradients[index].array
@@ -112,13 +128,19 @@ class WholeCall:
             if order == math.inf:
                 sums = np.maximum.reduceat(every, starts)
             else:
-                powers = every * every if order == 2 else every if order == 1 else every ** every.dtype.type(order)
-                sums = np.add.reduceat(powers, starts)
+                sums = np.add.reduceat(_power(every, order), starts)
         found.update(zip(filled, sums, strict=True))
         return found
 
     def measure(self, results: Sequence[Array | None], formula: Formula = PLAIN, *, flushes: bool = False) -> Measured:
         """Return the worst element of the included gradients, from what a formula gives; NaN and infinities apart."""
+        key = ("measure", tuple(results), formula, flushes)
+        if key not in self._known:
+            self._known[key] = self._measure(results, formula, flushes=flushes)
+        found: Measured = self._known[key]
+        return found
+
+    def _measure(self, results: Sequence[Array | None], formula: Formula, *, flushes: bool) -> Measured:
         worst = Measured()
         got = self._results(results)
         by_dtype: dict[str, list[tuple[int, _Group, Any, bool]]] = {}
@@ -199,10 +221,23 @@ class WholeCall:
 
     def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
         """Return the first element that a clip by value has got wrong; `keeps_zeros`: the sign of a zero counts."""
+        key = ("measure_bounds", tuple(results), keeps_zeros)
+        if key not in self._known:
+            self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros)
+        found: Measured = self._known[key]
+        return found
+
+    def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
         high = float(self.question.options["max"])
         low = float(self.question.options.get("min", -high))
-        got = self._results(results)
-        for i in self.question.included:
+        got, included = self._results(results), [i for i in self.question.included if self.values(i).size]
+        if not included:
+            return Measured()
+        # All at once; the loop only looks for the place.
+        given, after = (np.concatenate([values[i] for i in included]) for values in (self._values, got))
+        if _are_limited(given, after, low, high, keeps_zeros):
+            return Measured()
+        for i in included:
             given, after = self.values(i), got[i]
             expected = np.minimum(np.maximum(given, low), high)
             right = (after == expected) | (np.isnan(after) & np.isnan(expected))
@@ -238,8 +273,45 @@ class WholeCall:
         return None
 
 
+class _Asked:
+    """A call as a key: two cases of the same gradients are the same call."""
+
+    def __init__(self, case: Case, exact: bool) -> None:
+        self.case, self.exact = case, exact
+
+    def __hash__(self) -> int:
+        return hash((self.case.id, self.exact))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Asked)
+            and self.case.gradients is other.case.gradients
+            and (self.case.id, self.exact) == (other.case.id, other.exact)
+        )
+
+
+def whole_call(case: Case, exact: bool) -> WholeCall:
+    """Return the call of a case; the same one if it was asked for just before, of another entry point."""
+    return _whole_call(_Asked(case, exact))
+
+
+@lru_cache(maxsize=4)
+def _whole_call(asked: _Asked) -> WholeCall:
+    return WholeCall(asked.case, asked.exact)
+
+
 #: From the best to the worst.
 GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
+
+
+def _are_limited(given: Doubles, after: Doubles, low: float, high: float, keeps_zeros: bool) -> bool:
+    """Return whether all elements are what a clip by value gives."""
+    expected = np.minimum(np.maximum(given, low), high)
+    if keeps_zeros and low < 0 < high:
+        # As bits, so that the signs of zeros count; a NaN may have any bits.
+        same = after.view(np.uint64) == expected.view(np.uint64)
+        return bool((same | (np.isnan(after) & np.isnan(expected))).all())
+    return bool(np.array_equal(after, expected, equal_nan=True))
 
 
 def _grade(found: Measured) -> int:
@@ -252,6 +324,18 @@ def _group_of(total: Any, order: float, elements: int, form: Format) -> _Group:
     with np.errstate(over="ignore"):
         size = float(root)
     return _Group((), root, error_bounds(form, order, elements, size), form)
+
+
+def _power(values: Any, order: float) -> Any:
+    """Return powers of magnitudes; of a whole or half order by products and roots, which round and cost less."""
+    whole, rest = divmod(order, 1.0)
+    if rest not in (0.0, 0.5) or whole > SMALL_POWERS:
+        return values ** values.dtype.type(order)
+    factors = [values] * int(whole) + ([np.sqrt(values)] if rest else [])
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product * factor
+    return product
 
 
 def _in_dtype(result: Array | None, given: Array) -> Array | None:
@@ -286,25 +370,31 @@ def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flus
     number = np.longdouble if form.precision > 24 else np.float64
     exact = given.astype(number, copy=False) * np.asarray(factor).astype(number)
     with np.errstate(invalid="ignore", over="ignore"):
-        nearest: Doubles = exact.astype(np.float64)
+        nearest: Doubles = exact.astype(np.float64, copy=False)
         spacing = _spacing(nearest, form)
-        every: Doubles = (np.abs(results.astype(number, copy=False) - exact) / spacing).astype(np.float64)
-        # A result beyond the range rounds to infinity.
-        beyond = np.isinf(results) & (np.abs(exact) >= np.longdouble(float(form.largest)) + spacing / 2)
-        every[~np.isfinite(results)] = np.inf
-        every[beyond & (np.sign(results) == np.sign(nearest))] = 0.0
+        # A difference of two numbers that are near each other is exact in float64, too, before it is rounded once.
+        every: Doubles = np.abs((results.astype(number, copy=False) - exact).astype(np.float64, copy=False)) / spacing
+        finite = np.isfinite(results)
+        if not finite.all():
+            # A result beyond the range rounds to infinity.
+            beyond = np.isinf(results) & (np.abs(exact) >= np.longdouble(float(form.largest)) + spacing / 2)
+            every[~finite] = np.inf
+            every[beyond & (np.sign(results) == np.sign(nearest))] = 0.0
     if flushes:
         smallest = float(form.smallest_normal)
         every[(np.abs(nearest) < smallest) & (np.abs(results) < smallest)] = 0.0
     return every
 
 
+#: The bits of a float64 that hold its exponent.
+EXPONENT = np.uint64(0x7FF << 52)
+
+
 def _spacing(values: Doubles, form: Format) -> Doubles:
     """Return the ulp at each value rounded to the format."""
-    fractions, exponents = np.frexp(np.abs(values))
-    units = np.maximum(exponents - form.precision, form.smallest_exponent)
-    # The value rounds up to the next binade.
-    units += (fractions >= 1 - 2.0 ** -(form.precision + 1)) & (exponents - 1 >= form.minimum_exponent)
-    units = np.minimum(units, form.maximum_exponent - form.precision + 1)
-    spacing: Doubles = np.ldexp(1.0, units)
-    return spacing
+    # Half an ulp carries into the exponent where the value rounds up to the next binade.
+    half = np.uint64((1 << 52) >> form.precision)
+    binades = ((values.view(np.uint64) + half) & EXPONENT).view(np.float64)
+    np.clip(binades, 2.0**form.minimum_exponent, 2.0**form.maximum_exponent, out=binades)
+    binades *= 2.0 ** (1 - form.precision)
+    return binades

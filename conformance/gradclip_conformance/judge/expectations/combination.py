@@ -15,10 +15,8 @@ from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
-from ...covering.calls import DOUBT, WholeCall, can_measure
-from ...oracle.bounds import error_bounds
+from ...covering.calls import DOUBT, WholeCall, can_measure, whole_call
 from ...oracle.distances import Measured
-from ...oracle.formats import FORMATS
 from ...oracle.formula import PLAIN
 from ...oracle.predict import predict
 from ...oracle.question import narrowest
@@ -60,7 +58,7 @@ class Combination(Expectation):
         return replace(worst, detail=f"It breaks {rule}: {worst.detail}", breaks=rule)
 
     def _judge_error(self, context: Context, answer: Raised) -> Verdict:
-        call = WholeCall(context.case, self.exact)
+        call = whole_call(context.case, self.exact)
         by_norm = context.case.operation != "clip_by_value"
         if by_norm and any(not np.isfinite(group.norm) for group in call.groups) and not has_option_for_errors(context):
             return Verdict(Status.PASS, observed=observed_answer(answer), behaviour=f"raises:{answer.kind}")
@@ -70,7 +68,7 @@ class Combination(Expectation):
     def _parts(self, context: Context, answer: Replied) -> Iterator[Verdict]:
         """Yield the verdict on each part of a reply that has the right form."""
         case, reply = context.case, answer.reply
-        call = WholeCall(case, self.exact)
+        call = whole_call(case, self.exact)
         yield from _judge_excluded(context, answer)
         yield from _judge_dtypes(case, answer)
         yield _judge_elements(context, call, answer, reply.gradients, "")
@@ -201,9 +199,7 @@ def _judge_norm(case: Case, call: WholeCall, answer: Replied) -> Verdict:
         if value == expected or (math.isnan(value) and np.isnan(expected)):
             return Verdict(Status.PASS)
         return _failed("returned-norm", f"The norm is {expected}, and {value} was returned.", answer, "norm")
-    elements = sum(call.values(i).size for i in case.included)
-    exact = Fraction(*expected.as_integer_ratio())
-    errors = error_bounds(FORMATS[dtype], case.norm_type, elements, float(expected))
+    exact, errors = Fraction(*expected.as_integer_ratio()), call.norm_errors(dtype)
     distance = max(0.0, norm_distance(norm, exact, dtype) - DOUBT)
     if distance <= errors.norm_budget:
         return Verdict(Status.PASS, ulp=distance)

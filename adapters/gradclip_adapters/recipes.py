@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-__all__ = ["KINDS", "VERSION", "Recipe", "expand", "from_json", "to_json"]
+__all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "expand", "from_json", "to_json", "weight_of"]
 
 #: A host says which recipes it knows; the suite sends whole arrays to a host that knows others.
-VERSION = 1
+VERSION = 2
 
 #: The bits of an element, by its dtype: all, and those of its digits.
 WIDTHS = {"float16": (16, 10), "bfloat16": (16, 7), "float32": (32, 23), "float64": (64, 52)}
@@ -71,9 +71,10 @@ class _Maker:
         """Return the place of each element."""
         return np.arange(self.count, dtype=np.uint64)
 
-    def hashed(self) -> np.ndarray[Any, Any]:
-        """Return 64 bits for each element that look random."""
-        bits = (self.place() + np.uint64(self.recipe.seed + 1)) * GOLDEN
+    def hashed(self, places: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
+        """Return 64 bits that look random for each element, or for those at some places."""
+        chosen = self.place() if places is None else np.array(places, dtype=np.uint64)
+        bits = (chosen + np.uint64(self.recipe.seed + 1)) * GOLDEN
         bits ^= bits >> np.uint64(30)
         bits *= MIXED
         bits ^= bits >> np.uint64(27)
@@ -94,17 +95,18 @@ class _Maker:
         found[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
         return found
 
-    def unsigned(self) -> np.ndarray[Any, Any]:
+    def unsigned(self, hashed: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
         """Return numbers above zero that use every digit, in two binades."""
-        hashed = self.hashed()
+        hashed = self.hashed() if hashed is None else hashed
         found = self.sized((hashed >> np.uint64(9)) | ONE)
         found += (hashed >> np.uint64(8) & ONE) << np.uint64(self.digits)
         return found
 
     def numbers(self) -> np.ndarray[Any, Any]:
         """Return numbers of both signs that use every digit."""
-        found = self.unsigned()
-        found |= (self.hashed() >> np.uint64(7) & ONE) << np.uint64(self.width - 1)
+        hashed = self.hashed()
+        found = self.unsigned(hashed)
+        found |= (hashed >> np.uint64(7) & ONE) << np.uint64(self.width - 1)
         return found
 
 
@@ -183,6 +185,34 @@ def _special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]
     return make
 
 
+#: The largest exponent that is added to the weighty elements, and the least number of elements that have some.
+WEIGHT, FEW = 8, 16
+
+
+def weight_of(count: int) -> int:
+    """Return the exponent that is added to the weighty ones of so many elements."""
+    return 0 if count < FEW else min(WEIGHT, (count.bit_length() + 1) // 2)
+
+
+def _weighty(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Maker], np.ndarray[Any, Any]]:
+    """Return a maker that gives the elements at the ends and in the middle as much weight as all others have together.
+
+    So a norm shows the loss of any of them, however long the array is.
+    """
+
+    def make_weighty(maker: _Maker) -> np.ndarray[Any, Any]:
+        found = make(maker)
+        count = maker.count
+        if count < FEW:
+            return found
+        places = [0, 1, count // 2, count - 2, count - 1]
+        digits = maker.hashed(places) >> np.uint64(9) & np.uint64(maker.mask) | ONE
+        found[places] = found[places] & maker.sign | digits | maker.power(maker.recipe.exponent + weight_of(count))
+        return found
+
+    return make_weighty
+
+
 KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
     "numbers": _Maker.numbers,
     "constant": _constant,
@@ -199,12 +229,17 @@ KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
     "nan-middle": _special("middle", 1),
     "nan-last": _special("last", 1),
     "infinity-first": _special("first", 0),
+    "infinity-middle": _special("middle", 0),
     "infinity-last": _special("last", 0),
 }
 
 
+#: Kinds whose ends and middle may have more weight than the rest.
+WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
+KINDS.update({"weighty-" + kind: _weighty(KINDS[kind]) for kind in WITH_WEIGHT})
+
 #: Arrays of at most so many elements are kept: lists hold the same small ones again and again.
-SMALL = 64
+SMALL = 1100
 
 
 def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
@@ -234,7 +269,7 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
     if recipe.kind not in KINDS:
         message = "there is no recipe {!r:.40}: {}".format(recipe.kind, ", ".join(KINDS))
         raise ValueError(message)
-    binades = 7 if recipe.kind == "one-large" else 1
+    binades = 7 if recipe.kind == "one-large" else 1 + WEIGHT if recipe.kind.startswith("weighty-") else 1
     if not all(0 < maker.bias + exponent <= 2 * maker.bias - binades for exponent in (recipe.exponent, recipe.rest)):
         message = "{} does not hold the numbers of the recipe {!r}".format(dtype, recipe)
         raise ValueError(message)
@@ -242,7 +277,7 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
     return (np.resize(bits, count) if recipe.period else bits).tobytes()
 
 
-_expand_small = lru_cache(maxsize=1 << 14)(_expand)
+_expand_small = lru_cache(maxsize=1 << 11)(_expand)
 
 
 def to_json(recipe: Recipe) -> List[Any]:

@@ -125,7 +125,7 @@ class PlainFunction(Adapter):
             getattr(function, "__qualname__", type(function).__qualname__),
         )
         self._taken, self._required, with_default = _parameters(function, operation, self._source)
-        norm_types = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
+        norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _features(self._taken, self._required, with_default, in_place)
         if operation == "clip_by_global_norm":
             features = (*features, "may_return_norm")

@@ -29,7 +29,7 @@ from .surroundings import find_shared
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
 
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
 FEATURES = {
     "clip_by_value": (*COMMON, "min_max"),

@@ -37,7 +37,7 @@ COMMON = (
 NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 
 #: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf"))
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 #: The options that are passed in every call, and those that say how it is made.
 THRESHOLDS = ("clip_norm", "max")

@@ -150,7 +150,7 @@ class TestSubjects:
         assert ADAPTER.call(Call(subject, make_gradients("float64"), {**options, "reused": True})) == alone
 
     @pytest.mark.parametrize("subject", GLOBAL_NORM)
-    @pytest.mark.parametrize("norm_type", [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, float("inf")])
+    @pytest.mark.parametrize("norm_type", [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")])
     def test_norm_type_is_passed_to_torch(self, subject: str, norm_type: float) -> None:
         options = make_options(subject, 1.5, norm_type=norm_type)
 

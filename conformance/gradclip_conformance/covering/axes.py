@@ -26,6 +26,9 @@ class Level:
     #: Tensors of many elements, lists of many tensors and rare mixtures meet others in pairs only; `--thorough` adds
     #: the threes.
     heavy: bool = False
+    #: Hides what other levels of its row do, as a NaN in the norm does: where others make as many new combinations,
+    #: one of them is taken.
+    hides: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class Axis:
 
 
 def _levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
-    """Return levels; a word that begins with "+" makes a heavy one."""
-    return tuple(Level(word.lstrip("+"), reason, word.startswith("+")) for word, reason in pairs)
+    """Return levels; a word that begins with "+" makes a heavy one, and with "-" one that hides others."""
+    return tuple(
+        Level(word.lstrip("+-"), reason, word.startswith("+"), hides=word.startswith("-")) for word, reason in pairs
+    )
 
 
 BY_NORM = ("norm", "global-norm")
@@ -84,7 +89,7 @@ AXES = (
             ("s16385", f"16,385 to 65,535 elements: {CUT}"),
             ("s65537", f"65,537 to 131,071 elements: {CUT}"),
             ("+s131073", f"131,073 to 262,143 elements: {CUT}"),
-            ("+s262145", "more than 2^18 elements, and some more than 2^20"),
+            ("s262145", "more than 2^18 elements, and some more than 2^20"),
         ),
         kernel=True,
     ),
@@ -96,11 +101,11 @@ AXES = (
             ("n1", "one tensor, which is the first and the last"),
             ("n2", "two tensors"),
             ("n10", "10 to 31 tensors"),
-            ("n111", f"111 to 128 tensors: {LISTED}"),
+            ("+n111", f"111 to 128 tensors: {LISTED}"),
             ("+n33", "33 to 63 tensors: flags beyond 32 bits"),
             ("+n65", f"65 to 110 tensors: {LISTED}"),
             ("+n129", f"129 to 320 tensors: {LISTED}"),
-            ("+n321", f"321 to 1,025 tensors: {LISTED}"),
+            ("+n321", f"321 to 1,049 tensors: {LISTED}"),
         ),
         kernel=True,
     ),
@@ -111,6 +116,8 @@ AXES = (
             ("scalar", "no axis"),
             ("even", "a matrix of even width"),
             ("odd", "a matrix of odd width: rows that fill no vector"),
+            ("+one-row", "a matrix of one row"),
+            ("+one-column", "a matrix of one column"),
             ("square", "a square matrix: its transposed has the same shape"),
             ("three", "three axes"),
             ("five", "five axes, as the weights of a convolution and more"),
@@ -133,14 +140,26 @@ AXES = (
         "relation",
         _levels(
             ("above", "the norm is twice the threshold, or some elements are beyond the bound"),
-            ("zero", "a threshold of 0"),
+            ("+zero", "a threshold of 0"),
             ("far-below", "the norm is a fiftieth of the threshold, or no element is near the bound"),
             ("below", "the norm is half the threshold, or all elements are within the bound"),
-            ("just-below", "the threshold is the number after the norm"),
+            ("slightly-below", "the norm is 0.4 % below the threshold"),
+            ("+just-below", "the threshold is the number after the norm"),
             ("at", "the norm is the threshold"),
-            ("just-above", "the threshold is the number before the norm"),
+            ("+just-above", "the threshold is the number before the norm"),
+            ("slightly-above", "the norm is 0.4 % above the threshold, so that a coefficient of 1 shows"),
             ("far-above", "the norm is fifty thresholds, or all elements are beyond the bound"),
-            ("infinite", "a threshold of infinity"),
+            ("+infinite", "a threshold of infinity"),
+        ),
+        kernel=True,
+    ),
+    Axis(
+        "company",
+        _levels(
+            ("alike", "the other tensors have its shape and layout, as the fast paths of libraries want"),
+            ("shapes", "the other tensors have other shapes, and its layout"),
+            ("various", "the other tensors have other shapes and layouts"),
+            ("mirrored", "the other tensors have other shapes and layouts, with strides below zero among them"),
         ),
         kernel=True,
     ),
@@ -151,8 +170,10 @@ AXES = (
             ("x-first", "the first is excluded"),
             ("x-middle", "one in the middle is excluded"),
             ("x-last", "the last is excluded"),
-            ("x-all", "all are excluded"),
+            ("-x-all", "all are excluded"),
             ("x-but-one", "all but one are excluded"),
+            ("x-odd", "every other one is excluded, from the second on"),
+            ("x-even", "every other one is excluded, from the first on"),
             ("x-from-32", "all from the 33rd on are excluded: flags beyond 32 bits"),
             ("x-from-64", "all from the 65th on are excluded: flags beyond 64 bits"),
         ),
@@ -164,7 +185,7 @@ AXES = (
             ("none-first", "the first parameter has none"),
             ("none-middle", "one in the middle has none"),
             ("none-last", "the last parameter has none"),
-            ("none-all", "no parameter has one"),
+            ("-none-all", "no parameter has one"),
         ),
     ),
     Axis(
@@ -188,11 +209,12 @@ AXES = (
             ("subnormals", "subnormal numbers beside normal ones"),
             ("zeros", "zeros of both signs among numbers"),
             ("edges", "only the first and the last elements are not zero: a lost edge shows"),
-            ("nan-first", "a NaN at the start"),
-            ("nan-middle", "a NaN in the middle, where a check of the ends does not look"),
-            ("nan-last", "a NaN at the end, in the last chunk"),
-            ("infinity-first", "an infinity at the start"),
-            ("infinity-last", "an infinity at the end, in the last chunk"),
+            ("-nan-first", "a NaN at the start"),
+            ("-nan-middle", "a NaN in the middle, where a check of the ends does not look"),
+            ("-nan-last", "a NaN at the end, in the last chunk"),
+            ("-infinity-first", "an infinity at the start"),
+            ("-infinity-middle", "an infinity in the middle"),
+            ("-infinity-last", "an infinity at the end, in the last chunk"),
         ),
     ),
     Axis(
@@ -213,6 +235,7 @@ AXES = (
             ("p3", "an odd power"),
             ("p4", "an even power other than 2"),
             ("p1.5", "a power that is no integer, above 1"),
+            ("p2.5", "a power that is no integer, above 2"),
             ("p0.5", "a power below 1"),
             ("p-inf", "the largest magnitude"),
         ),
@@ -223,11 +246,22 @@ AXES = (
         _levels(
             ("digits", "a number of many digits"),
             ("integer", "an int of Python"),
+            ("scalar-32", "a float32 of NumPy"),
+            ("scalar-64", "a float64 of NumPy"),
+            ("long-integer", "an int beyond 2^31"),
+        ),
+    ),
+    Axis(
+        "flags",
+        _levels(
+            ("bool", "flags of Python"),
+            # 1 and 0 may be refused: `flag-kinds` asks them.
+            ("numpy-bool", "flags of NumPy"),
         ),
     ),
     Axis(
         "bounds",
-        _levels(("max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
+        _levels(("-max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
         operations=("value",),
     ),
     Axis(
@@ -241,7 +275,11 @@ AXES = (
     ),
     Axis(
         "repeated",
-        _levels(("once", "the first call"), ("reused", "tensors that other calls were made on before")),
+        _levels(
+            ("once", "the first call"),
+            ("reused", "tensors that other calls were made on before"),
+            ("followed", "another call comes before the results are read"),
+        ),
     ),
 )
 

@@ -31,7 +31,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 NEAR = "just-below at just-above"
-NONFINITE = "nan-first nan-middle nan-last infinity-first infinity-last"
+BESIDE = "slightly-below just-below at just-above slightly-above"
+NONFINITE = "nan-first nan-middle nan-last infinity-first infinity-middle infinity-last"
 HALF = "float16 float16+float32 float32+float16"
 MIXED = "float16+float32 float64+float32 float32+float64 float32+float16 bfloat16+float32"
 EXTREME = "squares-over sum-over squares-under"
@@ -66,14 +67,18 @@ CLASHES = (
     _clash(
         "n0",
         _all_but_first(
-            ("dtype", "shape", "layout", "excluded", "none", "place", "data", "magnitude", "threshold", "repeated")
+            (
+                *("dtype", "shape", "layout", "company", "excluded", "none", "place", "data", "magnitude"),
+                *("threshold", "flags", "repeated"),
+            )
         ),
         "an empty list holds nothing that could be so",
     ),
-    _clash("n0", "below far-below just-below at just-above far-above", "an empty list has the norm 0"),
+    _clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
     _clash("n1", MIXED, "one tensor has one dtype"),
-    _clash("n1", "x-first x-middle x-last x-but-one", "of one tensor, all or nothing is excluded"),
+    _clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "of one tensor, all or nothing is excluded"),
     _clash("n1", "none-first none-middle none-last", "of one tensor, all or nothing is None"),
+    _clash("n1", "shapes various mirrored", "one tensor has no company"),
     _clash("n1", "long-first long-middle", "one tensor has one place"),
     _clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
     _clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
@@ -84,10 +89,15 @@ CLASHES = (
     _clash("none-all", ELEMENTS, "what is None has no elements"),
     _clash(
         "none-all",
-        _all_but_first(("dtype", "shape", "layout", "excluded", "place", "data", "magnitude", "threshold", "repeated")),
+        _all_but_first(
+            (
+                *("dtype", "shape", "layout", "company", "excluded", "place", "data", "magnitude"),
+                *("threshold", "flags", "repeated"),
+            )
+        ),
         "what is None cannot be so",
     ),
-    _clash("none-all", "below far-below just-below at just-above far-above", "the norm of nothing is 0"),
+    _clash("none-all", f"below far-below far-above {BESIDE}", "the norm of nothing is 0"),
     _clash("s0", _all_but_first(("data", "magnitude")), "there is no element that could be so"),
     _clash(
         NEAR,
@@ -95,25 +105,38 @@ CLASHES = (
         "a norm that rounding may move can lie on either side: only zeros and four powers of two have an exact one",
         BY_NORM,
     ),
-    _clash(NEAR, "p3 p4 p1.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
+    _clash("one-row one-column", "fortran", "one row lies in memory as its transposed does"),
+    _clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
     _clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
     _clash(NEAR, "broadcast", "elements that repeat have no exact norm of their own", BY_NORM),
     _clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
-    _clash(NEAR, "integer", "the neighbours of a number are no integers"),
+    _clash(BESIDE, "integer", "the neighbours of a number are no integers"),
     _clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
+    _clash(NEAR, "scalar-32", "a float32 does not hold the neighbours of a float64"),
+    _clash("scalar-32", EXTREME, "a float32 does not hold the thresholds of float64"),
+    _clash(
+        "long-integer",
+        f"zero below above far-above infinite {BESIDE}",
+        "a norm of an ordinary size is far below 2^31",
+    ),
+    _clash("long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision does not hold its digits"),
+    _clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _clash("integer", "far-below far-above", "a whole number fifty times as large or small leaves half precision"),
     _clash(NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN ask it"),
     _clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
     _clash(NONFINITE, "strict", "the call must raise: `error-if-nonfinite` asks it"),
     _clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
-    _clash(EXTREME, "p1 p3 p4 p1.5 p0.5 p-inf", "these magnitudes are about squares"),
+    _clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are about squares"),
     _clash(EXTREME, MIXED, "each dtype has ends of its own"),
     _clash(EXTREME, "subnormals edges one-large", "the data has a magnitude of its own"),
-    _clash(EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic"),
+    _clash(
+        EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic", BY_NORM
+    ),
     _clash("broadcast", "reused", "other elements cannot be written into copies of one"),
     _clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _clash("p4", HALF, "the powers of small elements leave the range of float16"),
+    _clash("p2.5", HALF, "the powers of small elements leave the range of float16"),
     _clash("p3", HALF, "the powers of small elements leave the range of float16"),
 )
 

@@ -27,6 +27,9 @@ CANDIDATES = 12
 #: The axes of which later levels cost more time: among equals the first is taken.
 COSTLY = ("size", "number", "repeated")
 
+#: Lists of these lengths take, among equals, tensors of these sizes.
+LONG_LISTS, LONG_TENSORS = ("n129", "n321"), ("s65537", "s262145")
+
 Row = tuple[int, ...]
 
 
@@ -169,16 +172,31 @@ def _fill(design: _Design, row: list[int]) -> int:
             if one is not None:
                 gains += one
         gains[~design.fits(row, axis)] = -1
-        # Among equals the cheapest, or the first in a shuffled order: the ordinary level would be asked too often.
-        order = list(range(len(gains)))
-        if design.axes[axis].name not in COSTLY:
-            order = design.shuffled(order)
-        for level in sorted(order, key=lambda level: -gains[level]):
+        for level in sorted(_in_order(design, axis, row), key=lambda level: -gains[level]):
             row[axis] = level
             if gains[level] >= 0 and design.can_finish(row):
                 gained += int(gains[level])
                 break
     return gained
+
+
+def _in_order(design: _Design, axis: int, row: Sequence[int]) -> list[int]:
+    """Return the levels of an axis, so that among equals the first is taken.
+
+    That is the cheapest one, or the first in a shuffled order: the ordinary one would be taken too often. A long list
+    is costly anyway, and long tensors at its far places are found in few rows.
+    """
+    about = design.axes[axis]
+    order = list(range(len(about.levels)))
+    if about.name not in COSTLY:
+        order = design.shuffled(order)
+        order.sort(key=lambda level: about.levels[level].hides)
+    elif about.name == "size":
+        number = next(place for place, other in enumerate(design.axes) if other.name == "number")
+        if row[number] >= 0 and design.axes[number].levels[row[number]].word in LONG_LISTS:
+            order = design.shuffled(order)
+            order.sort(key=lambda level: about.levels[level].word not in LONG_TENSORS)
+    return order
 
 
 def _cross_off(design: _Design, row: Row) -> None:

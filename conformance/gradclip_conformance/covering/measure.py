@@ -74,8 +74,9 @@ def _summary() -> Iterator[str]:
         "# What the covering design asks",
         "",
         "`gradclip rules --coverage` writes this page. It counts the levels of the rows that are asked.",
-        "A combination with a heavy level (many elements or tensors, rare mixtures) is asked in pairs;",
-        "`--thorough` adds threes of them.",
+        "A combination with a heavy level (many tensors, rare mixtures, shapes and thresholds) is asked in pairs;",
+        "`--thorough` adds threes of them. What is counted is the longest tensor of each row: the tensors beside it,",
+        "of other shapes, layouts and sizes where the row says so, meet many more of them.",
         "",
     )
     head = "operation", "rows", "pairs asked", "of possible", "threes of kernel axes", "of possible", "heavy ones left"

@@ -11,9 +11,10 @@ from gradclip_adapters.contract import Gradient, Subject
 
 from ..cases.build import OPERATIONS as OPERATION_NAMES
 from ..cases.model import Case, expect
-from .arrays import NEAR, Made, make_call, norm_order
+from .arrays import Made, make_call
 from .axes import Axis, axes_of
 from .designs import rows_of
+from .thresholds import NEAR, norm_order
 
 __all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "all_rows", "cases_for", "find_row"]
 
@@ -76,7 +77,7 @@ class RowCase(Case):
         return _make(SHORT[self.operation], tuple(self.levels.items()))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> Made:
     return make_call(operation, dict(levels))
 
@@ -95,10 +96,19 @@ def _needs(levels: Mapping[str, str]) -> Iterator[str]:
         ("norm", "no-norm", "norm_type"),
         ("bounds", "max-only", "min_max"),
         ("flag", "no-flag", "error_if_nonfinite"),
-        ("repeated", "once", "reuses"),
+        ("flags", "bool", "flag_kinds"),
     ):
         if levels.get(axis, ordinary) != ordinary:
             yield feature
+    # The others lie in memory in several ways.
+    if levels["company"] in ("various", "mirrored"):
+        yield "strided"
+    if levels["company"] == "mirrored":
+        yield "reversed"
+    if levels["threshold"].startswith("scalar-"):
+        yield "threshold_kinds"
+    if levels["repeated"] != "once":
+        yield {"reused": "reuses", "followed": "follows"}[levels["repeated"]]
     if "+" in levels["dtype"]:
         yield "mixed_dtypes"
 
@@ -113,22 +123,22 @@ def all_rows() -> tuple[RowCase, ...]:
     )
 
 
-def cases_for(subject: Subject, stage: str = "default") -> Iterator[RowCase]:
-    """Yield the cases of a subject's operation.
+def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, RowCase]]:
+    """Yield the cases of a subject's operation, each with the number of its row.
 
     Where a row has a level that the subject lacks, it is asked with the ordinary one, so that the other levels of the
     row still meet. Rows that become the same are asked once.
     """
     operation = SHORT[subject.operation]
     seen: set[str] = set()
-    for row in rows_of(operation, stage):
+    for number, row in enumerate(rows_of(operation, stage)):
         levels = _within_reach(subject, axes_of(operation), row)
         if levels is None:
             continue
         case = RowCase(operation, levels)
         if case.id not in seen:
             seen.add(case.id)
-            yield case
+            yield number, case
 
 
 def _within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:

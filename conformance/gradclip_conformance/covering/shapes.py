@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
-__all__ = ["choose_number", "choose_shape", "choose_size", "small_size"]
+__all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "small_size"]
 
 #: The numbers of tensors of each level: both ends, and one between.
 NUMBERS = {
@@ -15,10 +16,10 @@ NUMBERS = {
     "n3": (3, 5, 9),
     "n10": (10, 17, 31),
     "n33": (33, 47, 63),
-    "n65": (65, 110),
-    "n111": (111, 111, 127),
-    "n129": (129, 129, 257),
-    "n321": (321, 321, 321, 321, 999, 1001, 1025),
+    "n65": (65, 81, 110),
+    "n111": (111, 127, 128),
+    "n129": (129, 273, 289, 320),
+    "n321": (1041, 1049, 1033, 321),
 }
 
 #: The sizes of each level, on both sides of what kernels cut at; most rows take small ones, because elements cost time.
@@ -35,25 +36,36 @@ SIZES = {
     "s16385": (16385, 16385, 16387, 32767, 32769, 65535),
     "s65537": (65537, 65537, 65537, 65539, 98305, 131071),
     "s131073": (131073, 131073, 131073, 262143),
-    "s262145": (262145, 262145, 262145, 524287, 1048577),
+    "s262145": (*(262145,) * 20, 262147, 1048577),
 }
 
 #: The largest size that a shape of the last level may have.
 LARGEST = 1048577 + 4096
 
-#: The sizes of the tensors beside the longest one, in turns.
-SMALL = (1, 2, 3, 5, 8, 13, 17)
+#: The sizes of the tensors beside the longest one, in turns; and those where all tensors differ.
+SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)
+MIXED = (1, 2, 3, 5, 7, 9, 12, 15, 17, 31, 33, 65, 67, 101, 129, 131, 515, 1027)
 
 #: The lengths of all axes but the first, for each level: those that leave few elements out come first.
 WIDTHS = {
     "flat": ((),),
     "even": ((34,), (6,), (4,), (2,)),
+    "one-column": ((1,),),
     "odd": ((33,), (7,), (5,), (3,), (1,)),
     "three": tuple(product((3, 2, 1), (5, 3, 1))),
     "five": ((2, 3, 1, 3), (2, 1, 3, 1), (1, 2, 1, 1), (1, 1, 1, 1)),
 }
 
-EMPTY = {"flat": (0,), "even": (0, 4), "odd": (3, 0), "square": (0, 0), "three": (2, 0, 3), "five": (1, 2, 0, 1, 3)}
+EMPTY = {
+    "flat": (0,),
+    "one-row": (1, 0),
+    "one-column": (0, 1),
+    "even": (0, 4),
+    "odd": (3, 0),
+    "square": (0, 0),
+    "three": (2, 0, 3),
+    "five": (1, 2, 0, 1, 3),
+}
 
 
 def choose_number(word: str, draw: int) -> int:
@@ -67,9 +79,9 @@ def choose_size(word: str, draw: int) -> tuple[int, int, int]:
     return sizes[draw % len(sizes)], sizes[0], LARGEST if word == "s262145" else sizes[-1]
 
 
-def small_size(place: int, largest: int) -> int:
+def small_size(place: int, largest: int, sizes: Sequence[int] = SMALL) -> int:
     """Return the size of a tensor beside the longest one."""
-    return min(SMALL[place % len(SMALL)], largest)
+    return min(sizes[place % len(sizes)], largest)
 
 
 def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
@@ -78,6 +90,8 @@ def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
         return ()
     if size == 0:
         return EMPTY[word]
+    if word == "one-row":
+        return (1, size)
     if word == "square":
         side = math.isqrt(size)
         return next(((each, each) for each in (side, side + 1) if low <= each * each <= high), (side, side))

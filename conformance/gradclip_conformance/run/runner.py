@@ -66,15 +66,23 @@ NOT_YET_BY_DEFAULT = frozenset({"torch", "paddle", "paddle-fluid", "tensorflow"}
 def plan_rows(
     subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
 ) -> list[PlannedCell]:
-    """Return the cells of the covering design, subject by subject; a subject is asked what its abilities allow."""
+    """Return the cells of the covering design; a subject is asked what its abilities allow.
+
+    One row after another is asked of all subjects of an operation, so that what it needs is made and measured once.
+    """
     if stage == "default" and adapter in NOT_YET_BY_DEFAULT and not selection.rules:
         return []
-    return [
-        PlannedCell(subject, case, None)
-        for subject in subjects
-        for case in cases_for(subject, stage)
-        if selection.holds(case)
-    ]
+    found: list[PlannedCell] = []
+    for operation in dict.fromkeys(subject.operation for subject in subjects):
+        rows = [
+            (number, PlannedCell(subject, case, None))
+            for subject in subjects
+            if subject.operation == operation
+            for number, case in cases_for(subject, stage)
+            if selection.holds(case)
+        ]
+        found += [cell for _, cell in sorted(rows, key=lambda row: row[0])]
+    return found
 
 
 @dataclass(frozen=True)

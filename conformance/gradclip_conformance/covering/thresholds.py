@@ -1,0 +1,163 @@
+"""Choose the threshold or the bounds of a row's call, from its arrays and the relation that its levels name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Gradient
+
+from ..oracle.formats import FORMATS, float64_values, next_down, next_up, round_all, to_doubles
+
+__all__ = ["EXPONENTS", "NEAR", "WHOLE", "choose_bounds", "choose_threshold", "norm_of", "norm_order"]
+
+NEAR = ("just-below", "at", "just-above")
+BESIDE = (*NEAR, "slightly-below", "slightly-above")
+
+#: The exponent of most elements for each magnitude.
+EXPONENTS = {
+    "float16": {"ordinary": -6, "squares-over": 9, "sum-over": 5, "squares-under": -13},
+    "bfloat16": {"ordinary": -3, "squares-over": 66, "sum-over": 61, "squares-under": -80},
+    "float32": {"ordinary": -3, "squares-over": 66, "sum-over": 61, "squares-under": -80},
+    "float64": {"ordinary": -3, "squares-over": 520, "sum-over": 509, "squares-under": -560},
+}
+
+#: With an int as threshold the elements are of this size.
+WHOLE = 2
+
+#: The quotient of threshold and norm, or of bound and smallest element.
+FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02}
+BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02}
+
+#: The digits of a threshold that depend on a norm, whose last digits may differ between two machines.
+SURE_DIGITS, SLIGHT_DIGITS = 7, 16
+
+#: Beyond 32 bits; float32 holds it.
+LONG_INTEGER = 2**31 + 256
+
+
+def norm_order(word: str) -> float:
+    """Return the order of a level of the axis `norm`."""
+    return 2.0 if word == "no-norm" else math.inf if word == "p-inf" else float(word.removeprefix("p"))
+
+
+def choose_threshold(
+    operation: str, levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int
+) -> dict[str, Any]:
+    """Return the options of a clip by norm."""
+    options: dict[str, Any] = {}
+    order = norm_order(levels["norm"])
+    if levels["norm"] != "no-norm":
+        options["norm_type"] = order
+    chosen = [g.array for i, g in enumerate(gradients) if g.array is not None and g.need_clip]
+    if operation == "norm" or levels["relation"] in NEAR:
+        chosen = [array for array in [gradients[weighty].array] if array is not None] if weighty >= 0 else []
+    norm, relation = norm_of(chosen, order), levels["relation"]
+    if relation in NEAR:
+        threshold = _neighbour(norm or 1.0, relation, _narrowest(gradients))
+    elif levels["threshold"] == "integer":
+        threshold = max(1, round(_sure(norm * FACTORS[relation])))
+    else:
+        threshold = _beside(norm, levels, _digits(levels, gradients), FACTORS)
+    return {"clip_norm": threshold, **options}
+
+
+def _digits(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> str:
+    """Return the dtype whose digits a threshold has."""
+    dtype = _narrowest(gradients)
+    return "float32" if (dtype, levels["threshold"]) == ("float64", "scalar-32") else dtype
+
+
+def _beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
+    """Return a threshold for which rounding does not matter."""
+    relation = levels["relation"]
+    if relation in ("zero", "infinite"):
+        return 0.0 if relation == "zero" else math.inf
+    if levels["threshold"] == "long-integer":
+        return LONG_INTEGER
+    if relation in factors:
+        return _many_digits(norm * factors[relation] or 1.0, dtype)
+    # A part of the norm that each dtype can tell.
+    part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
+    value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
+    return _rounded(_sure(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
+
+
+def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int) -> dict[str, Any]:
+    """Return the options of a clip by value."""
+    relation, dtype = levels["relation"], _digits(levels, gradients)
+    unit = _unit(levels, gradients)
+    if relation in BESIDE:
+        array = gradients[weighty].array if weighty >= 0 else None
+        values = np.abs(float64_values(array)) if array is not None else np.zeros(0)
+        values = values[np.isfinite(values)]
+        largest = float(values.max()) if values.size else unit
+        if relation in NEAR:
+            high = _neighbour(_rounded(largest, dtype) or unit, relation, dtype)
+        else:
+            high = _beside(largest or unit, levels, dtype, BOUND_FACTORS)
+    elif levels["threshold"] == "integer":
+        high = {"above": 7, "below": 32}[relation]
+    else:
+        high = _beside(unit, levels, dtype, BOUND_FACTORS)
+    if levels["bounds"] == "max-only":
+        return {"max": high}
+    return {"max": high, "min": -unit if high in (0.0, math.inf) else -_halved(high, dtype)}
+
+
+def _halved(high: float, dtype: str) -> float:
+    return high // 2 if isinstance(high, int) else _rounded(high / 2, dtype)
+
+
+def _unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> float:
+    """Return the size of the smaller elements."""
+    if levels["threshold"] == "integer":
+        return 2.0**WHOLE
+    dtype = _narrowest(gradients)
+    return 2.0 ** EXPONENTS[dtype][levels["magnitude"]]
+
+
+def _narrowest(gradients: Sequence[Gradient]) -> str:
+    """Return the dtype with the fewest digits among those that are given."""
+    names = [gradient.array.dtype for gradient in gradients if gradient.array is not None] or ["float32"]
+    return min(names, key=lambda name: FORMATS[name].precision)
+
+
+def norm_of(arrays: Sequence[Array], order: float) -> float:
+    """Return the norm of the finite elements, nearly."""
+    values = np.abs(np.concatenate([np.zeros(1), *map(float64_values, arrays)]))
+    values = values[np.isfinite(values)]
+    scale = float(values.max())
+    if scale == 0 or order == math.inf:
+        return scale
+    return float(scale * ((values / scale) ** order).sum() ** (1 / order))
+
+
+def _neighbour(value: float, relation: str, dtype: str) -> float:
+    """Return a threshold beside the norm: below it if the norm is just above, and the other way round."""
+    if relation == "at":
+        return value
+    return next_down(value, dtype) if relation == "just-above" else next_up(value, dtype)
+
+
+def _sure(value: float, digits: int = SURE_DIGITS) -> float:
+    """Return a number rounded to digits on which all machines agree."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(fraction * 2**digits), exponent - digits)
+
+
+def _many_digits(value: float, dtype: str) -> float:
+    """Return a number near `value` that uses all digits of a dtype, and is within its range."""
+    form = FORMATS[dtype]
+    value = min(value, float(form.largest) / 2)
+    fraction, exponent = math.frexp(_sure(value))
+    digits = form.precision - SURE_DIGITS
+    whole = (int(fraction * 2**SURE_DIGITS) << digits) | (0x1555555555555555 >> (61 - digits))
+    return _rounded(math.ldexp(whole, exponent - form.precision), dtype)
+
+
+def _rounded(value: float, dtype: str) -> float:
+    return float(to_doubles(round_all(np.array([value]), dtype), dtype)[0])

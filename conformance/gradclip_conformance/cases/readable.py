@@ -12,7 +12,7 @@ from ..oracle.formats import encode, float64_values
 from .literals import NoScript
 from .model import Case
 
-__all__ = ["SHOWN_ELEMENTS", "array_of", "readable_array", "readable_input", "shown_gradients"]
+__all__ = ["SHOWN_ELEMENTS", "array_of", "arrays_of", "readable_array", "readable_input", "shown_gradients"]
 
 #: Longer arrays are cut; the id of the case leads to the whole array.
 SHOWN_ELEMENTS = 16
@@ -61,6 +61,37 @@ def array_of(shown: Mapping[str, Any] | None) -> Array | None:
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         msg = f"The record shows an array that cannot be read ({type(error).__name__}: {error})."
         raise NoScript(msg) from error
+
+
+def arrays_of(shown: Any, like: Sequence[Array | None]) -> tuple[Array | None, ...]:
+    """Return the arrays that a record shows for some gradients, each in the dtype and shape of its gradient.
+
+    Parameters
+    ----------
+    shown : Any
+        What the record has under "gradients".
+    like : sequence of Array or None
+        The gradients.
+
+    Returns
+    -------
+    tuple of Array or None
+        One array for each gradient; None where there is no gradient.
+
+    Raises
+    ------
+    NoScript
+        When the record shows something else, or only the first elements of an array.
+    """
+    arrays = tuple(map(array_of, shown)) if isinstance(shown, list) and len(shown) == len(like) else None
+    if arrays is None or [_form(array) for array in arrays] != [_form(array) for array in like]:
+        msg = "The record does not show one whole array, of the same dtype and shape, for each gradient."
+        raise NoScript(msg)
+    return arrays
+
+
+def _form(array: Array | None) -> tuple[str, tuple[int, ...]] | None:
+    return None if array is None else (array.dtype, tuple(array.shape))
 
 
 def _show_gradient(gradient: Gradient) -> Any:

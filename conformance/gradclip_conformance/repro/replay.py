@@ -5,11 +5,10 @@ A record may be forged: each number is parsed, each name is looked up, and anyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gradclip_adapters.contract import Array
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
@@ -76,14 +75,16 @@ def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
 
 def _cut(case: Case, shown: Any) -> Case:
     """Return the case with only the elements that the record shows, if they show the failure."""
-    answers: Sequence[Any] = shown.get("gradients", ()) if isinstance(shown, Mapping) else ()
-    if len(case.gradients) != 1 or len(answers) != 1:
+    answers = shown.get("gradients") if isinstance(shown, Mapping) else None
+    if len(case.gradients) != 1 or not isinstance(answers, list) or len(answers) != 1:
         return case
     (gradient,), (answered,) = case.gradients, answers
-    if gradient.array is None or answered is None or "elements" not in answered:
+    if gradient.array is None or not isinstance(answered, Mapping) or "elements" not in answered:
         return case
     result = array_of(answered)
-    count, width = len(answered["values"]), FORMATS[gradient.array.dtype].width // 8
-    first = Array(gradient.array.dtype, (count,), gradient.array.data[: count * width])
+    if result is None or result.dtype != gradient.array.dtype or len(result.data) > len(gradient.array.data):
+        return case
+    width = FORMATS[result.dtype].width // 8
+    first = replace(result, data=gradient.array.data[: result.shape[0] * width])
     fewer = replace(case, gradients=(replace(gradient, array=first),))
     return fewer if measure(fewer, predict(fewer), [result], fewer.included).grade == "fail" else case

@@ -102,7 +102,11 @@ def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> 
 
 
 def _change_everywhere(document: Any, old: str, new: str) -> None:
-    """Replace a text by another one wherever it is a value."""
+    """Replace a text by another one wherever it is a value, or the name of a member."""
+    if isinstance(document, dict) and old in document:
+        members = [(new if name == old else name, value) for name, value in document.items()]
+        document.clear()
+        document.update(members)
     for place, value in list(document.items() if isinstance(document, dict) else enumerate(document)):
         if isinstance(value, dict | list):
             _change_everywhere(value, old, new)

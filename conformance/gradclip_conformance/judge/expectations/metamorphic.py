@@ -14,7 +14,7 @@ from gradclip_reports.statuses import Status
 from ...cases.literals import NoScript
 from ...cases.model import Case, expect
 from ...cases.patterns import did_you_mean
-from ...cases.readable import array_of, readable_input, shown_gradients
+from ...cases.readable import arrays_of, readable_input, shown_gradients
 from ...oracle.arrays import decode
 from ...oracle.distances import largest_distance, measure
 from ...oracle.formats import as_dtype
@@ -129,7 +129,7 @@ class Metamorphic(Expectation):
         if not isinstance(shown, Mapping) or not ("gradients" in shown or "norm" in shown):
             msg = f"{case.id} relates calls, and the record shows no answers to them: nothing is wrong there."
             raise NoScript(msg)
-        results = tuple(map(array_of, shown["gradients"]))
+        results = arrays_of(shown.get("gradients"), [gradient.array for gradient in case.gradients])
         if measure(first, predict(first), results, first.included).grade == Status.FAIL:
             return first
         if relation is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,31 @@ _SHOWN = {"header": _HEADER, "cell": _CELL, "finding": _FINDING}
 BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
 
 
-def _texts_shown(name: str) -> SearchStrategy[Any]:
-    """Draw attacks that replace texts which reports show, wherever these texts occur."""
+def _paths_shown(name: str) -> dict[tuple[str, str], list[list[Any]]]:
+    """Return the paths of the texts that reports show, by the kind of line and its member."""
     by_member: dict[tuple[str, str], list[list[Any]]] = {}
     for path in every_path(DOCUMENTS[name]):
         number, *rest = path or [0]
         kind = DOCUMENTS[name][number]["record"]
         if rest and rest[0] in _SHOWN[kind] and isinstance(_at(DOCUMENTS[name], path), str):
             by_member.setdefault((kind, rest[0]), []).append(path)
+    return by_member
+
+
+def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """List examples that put each text into each member that reports show, and into all that are no names at once."""
+    paths = {member: of_member[0] for member, of_member in _paths_shown(name).items()}
+    free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
+    wanted = [[[path, "set", text] for path in free] for text in texts]
+    # A rule that no finding names is told by itself.
+    wanted += [[[paths["cell", "rule"], "set", text]] for text in texts]
+    wanted += [[[path, "everywhere", text]] for text in texts for path in paths.values()]
+    return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]
+
+
+def _texts_shown(name: str) -> SearchStrategy[Any]:
+    """Draw attacks that replace texts which reports show, wherever these texts occur."""
+    by_member = _paths_shown(name)
     return st.fixed_dictionaries(
         {},
         optional={

@@ -153,6 +153,9 @@ def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation |
         return replace(known[0], subjects=(), cases=(), mode="*", last_seen=version) if known else None
     if cell.status != "fail" and (cell.status != "changed" or AGREES in cell.detail):
         return None
+    if not cell.behaviour:
+        msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: the record does not say what came back."
+        raise CannotPin(msg)
     today = datetime.datetime.now(datetime.UTC).date()
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, f"none found, {today}", version, version)

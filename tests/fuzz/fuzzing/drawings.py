@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 from markdown_it import MarkdownIt
 
 from gradclip_reports.brief import brief
-from gradclip_reports.difference import Side, compare, draw, first_subjects
+from gradclip_reports.difference import Side, compare, first_subjects
+from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.terminal import terminal

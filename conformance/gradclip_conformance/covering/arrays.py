@@ -51,7 +51,9 @@ def make_call(operation: str, levels: Mapping[str, str]) -> Made:
     for place in [weighty, *range(count)] if weighty >= 0 else range(count):
         if place not in missing and place not in arrays:
             dtype = dtypes[place % len(dtypes)]
-            arrays[place] = maker.make(members[place], dtype, place, place == longest, place == weighty)
+            arrays[place] = maker.make(
+                members[place], dtype, place, place == longest, place == weighty, place not in excluded
+            )
     gradients = [
         Gradient(f"g{place}", arrays.get(place), place not in excluded, _layout(member.layout))
         for place, member in enumerate(members)
@@ -122,14 +124,19 @@ class _ArrayMaker:
         self.is_balanced = self.operation != "value" and ordinary and not whole and not near
         self.order = norm_order(levels.get("norm", "p2"))
 
-    def make(self, member: Member, dtype: str, place: int, is_longest: bool, is_weighty: bool) -> Array:
+    def make(
+        self, member: Member, dtype: str, place: int, is_longest: bool, is_weighty: bool, is_included: bool
+    ) -> Array:
         """Return the array of one tensor."""
         shape = member.shape
+        # An excluded one does not count, and shows it by what it holds.
+        is_zero = self.is_exact and is_included and not is_weighty
         period = math.prod(shape[1:]) if member.layout == "broadcast" and shape else 0
         if not (is_longest or member.is_long):
-            return _small(self._recipe_of_other(member, dtype, place, period), dtype, shape)
+            recipe = self._recipe_of_other(member, dtype, place, period)
+            return _small(Recipe("zero", period=period) if is_zero else recipe, dtype, shape)
         recipe = replace(self._recipe(dtype, is_longest), seed=0 if is_longest else LONG_SEED, period=period)
-        if self.is_exact and not is_weighty:
+        if is_zero:
             recipe = Recipe("zero", period=period)
         array = Array(dtype, shape, expand(recipe, dtype, shape), recipe)
         if is_weighty:
@@ -157,8 +164,6 @@ class _ArrayMaker:
     def _recipe_of_other(self, member: Member, dtype: str, place: int, period: int) -> Recipe:
         """Return the recipe of a short tensor; balanced ones are larger, so that their loss shows."""
         seed = 1 + place % SEEDS
-        if self.is_exact:
-            return Recipe("zero", seed, 0, period)
         if dtype not in self.recipes:
             self.recipes[dtype] = self._recipe(dtype, is_longest=False)
         like = self.recipes[dtype]

@@ -29,6 +29,9 @@ WATCHED = 20
 #: Lists of so many tensors hold several long ones at the end.
 SEVERAL = 111
 
+#: There are so many of them at most, with so many elements in all.
+MOST_LONG, ELEMENTS = 10, 500_000
+
 #: These sizes cost too much to be there twice.
 ONCE = ("s131073", "s262145")
 
@@ -52,7 +55,7 @@ def choose_members(
     """Return what each tensor of a row is like; those that are None, too."""
     draw = draw_of(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
-    long = _long_ones(levels, count, longest, excluded - missing, missing)
+    long = _long_ones(levels, size, count, longest, excluded - missing, missing)
     watched = _watched_places(count)
     found = []
     for place in range(count):
@@ -72,13 +75,15 @@ def draw_of(levels: Mapping[str, str]) -> int:
     return zlib.crc32("_".join(levels.values()).encode())
 
 
-def _long_ones(levels: Mapping[str, str], count: int, longest: int, excluded: set[int], missing: set[int]) -> set[int]:
+def _long_ones(
+    levels: Mapping[str, str], size: int, count: int, longest: int, excluded: set[int], missing: set[int]
+) -> set[int]:
     """Return the places of the longest tensors: an included one, and an excluded one if there is any."""
     counted = [place for place in range(count) if place not in excluded and place not in missing]
     long = {longest}
     if count >= SEVERAL and levels["company"] != "alike":
         # Far places meet long tensors of several kinds.
-        several = 1 if levels["size"] in ONCE else 3
+        several = min(MOST_LONG, max(1, ELEMENTS // max(size, 1)))
         long |= {place for place in range(count - 1, count - 1 - 3 * several, -3) if place not in missing}
     if longest in excluded | missing and counted:
         # The last one, unless the longest is to stand first.

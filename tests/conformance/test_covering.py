@@ -20,7 +20,7 @@ import pytest
 import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, Gradient, Reply
 from gradclip_adapters.plain import PlainFunction
-from gradclip_adapters.recipes import KINDS, Recipe, expand, from_json, to_json
+from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand, from_json, to_json
 from gradclip_adapters.wire import call_from_json, call_to_json, reply_from_json, reply_to_json
 from gradclip_conformance.covering.axes import OPERATIONS, axes_of, heavy_levels
 from gradclip_conformance.covering.calls import WholeCall
@@ -113,7 +113,7 @@ def test_recipes_make_the_same_bits_in_python_3_7() -> None:
     lines = source[source.index("def _digest") : source.index("def test_recipes_make_the_same_bits_everywhere")]
     program = (
         f"import hashlib, itertools, sys\nsys.path.insert(0, {str(folder)!r})\n"
-        f"from gradclip_adapters.recipes import KINDS, Recipe, expand\n{lines}\nprint(_digest())"
+        f"from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand\n{lines}\nprint(_digest())"
     )
     done = subprocess.run(
         [os.environ["GRADCLIP_OLD_PYTHON"], "-c", program], capture_output=True, text=True, check=True
@@ -127,6 +127,34 @@ def test_numbers_use_every_digit_and_both_signs(dtype: str) -> None:
     assert (bits & 1).all()
     negative = bits >> (bits.itemsize * 8 - 1)
     assert 400 < int(negative.sum()) < 600
+
+
+@pytest.mark.parametrize("count", [16, 1001, 65_537])
+@pytest.mark.parametrize("kind", WITH_WEIGHT)
+def test_the_ends_and_the_middle_weigh_as_much_as_the_rest(kind: str, count: int) -> None:
+    recipe = Recipe(f"weighty-{kind}")
+    squares = Array("float64", (count,), expand(recipe, "float64", (count,))).numpy() ** 2
+    assert squares[[0, 1, count // 2, -2, -1]].min() > squares.sum() / 100
+
+
+def test_a_long_tensor_is_included_where_one_is_excluded() -> None:
+    rows = [row for row in all_rows() if row.levels["excluded"] != "all-in" and row.levels["size"] == "s513"]
+    for row in rows[::4]:
+        sides: dict[bool, list[int]] = {True: [], False: []}
+        for gradient in row.gradients:
+            if gradient.array is not None:
+                sides[gradient.need_clip].append(math.prod(gradient.array.shape))
+        assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
+
+
+def test_excluded_tensors_hold_numbers_where_one_alone_may_count() -> None:
+    rows = [row for row in all_rows() if (row.levels["relation"], row.levels["excluded"]) == ("at", "x-odd")]
+    rows = [row for row in rows if row.operation == "clip_by_global_norm" and row.levels["number"] in {"n3", "n10"}]
+    assert rows
+    for row in rows:
+        arrays = [(g.need_clip, g.array) for g in row.gradients if g.array is not None]
+        assert sum(any(array.data) for included, array in arrays if included) == 1
+        assert all(any(array.data) for included, array in arrays if not included)
 
 
 def test_a_recipe_survives_the_wire() -> None:

@@ -21,7 +21,7 @@ from ..judge.expectation import rows_only
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, Seen, is_all_nan
+from .facts import Group, Kind, Seen, is_right_for_nonfinite
 from .forms import explain_form, explain_norm, explain_refusal, restore_form, skeleton
 from .laws import (
     ENOUGH,
@@ -38,7 +38,7 @@ from .laws import (
 from .meaning import explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, unite
 from .ranges import explain_range, explain_rounding
-from .unusual import explain_derivative, explain_repeated, explain_rows
+from .unusual import explain_derivative, explain_groups, explain_repeated, explain_rows
 from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
@@ -290,12 +290,14 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
 
 
 #: Expectations of results that no formula gives.
-UNUSUAL = ("scaled-once", "derivative")
+UNUSUAL = ("scaled-once", "derivative", "update")
 
 
 def _explain_unusual(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
     if case.expectation.name == "derivative":
         return explain_derivative(results)
+    if case.expectation.name == "update":
+        return explain_groups(case, results)
     return explain_repeated(case, results, subject.formulas)
 
 
@@ -347,7 +349,8 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     if (excluded := explain_excluded(case, results)) is not None:
         return excluded
     if case.operation == "clip_by_value":
-        return RIGHT if is_right_value(case, results) else explain_value(case, results)
+        barred = subject.barred.get(case.dtype, set())
+        return RIGHT if is_right_value(case, results) else explain_value(case, results, barred)
     seen = subject.see(case, results)
     laws = subject.laws
     if subject.proven[laws[0].cause] >= PROVEN and laws[0].reproduces(seen) and not all(map(is_plain, seen.groups)):
@@ -386,7 +389,7 @@ def _explain_by_law(law: Law) -> Explanation:
 
 
 def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
-    if group.threshold >= 0 and (is_plain(group) if group.total is None else is_all_nan(group)):
+    if group.threshold >= 0 and (is_plain(group) if group.total is None else is_right_for_nonfinite(group)):
         return RIGHT
     if (found := explain_special(group, [PLAIN, *subject.formulas])) is not None:
         return found

@@ -31,7 +31,7 @@ __all__ = [
     "Tensor",
     "bound_norms_after_underflow",
     "coefficient",
-    "is_all_nan",
+    "is_right_for_nonfinite",
     "overflows",
     "plain",
     "say_what_became",
@@ -293,9 +293,11 @@ def _has_powers(group: Group) -> bool:
     return group.seen.order != math.inf and group.seen.order == int(group.seen.order)
 
 
-def is_all_nan(group: Group) -> bool:
-    """Return whether every result is NaN: right for a norm that is not finite."""
-    return all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
+def is_right_for_nonfinite(group: Group) -> bool:
+    """Return whether results show a norm that is not finite: NaN everywhere, or each element times zero."""
+    with np.errstate(invalid="ignore"):
+        zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in group.distinct)
+    return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
 
 
 def overflows(group: Group, form: Format) -> bool:

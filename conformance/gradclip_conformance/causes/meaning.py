@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
-from ..oracle.formats import float64_values
+from ..oracle.formats import FORMATS, float64_values
 from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, say_what_became
 from .model import Explanation
@@ -54,10 +54,15 @@ def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
 
 def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
     """Return whether each gradient was multiplied by the negative coefficient of a formula."""
-    if group.total is not None or math.isinf(group.threshold):
+    if group.total is not None:
         return False
-    sums = (group.norm + formula.small for formula in formulas)
-    return any(total and group.is_scaled_by(Fraction(group.threshold) / total * group.seen.rate) for total in sums)
+    sums = [total for formula in formulas if (total := group.norm + formula.small)]
+    if math.isinf(group.threshold):
+        # A clip of the coefficient from above may keep it from below within float32.
+        factors = [-FORMATS["float32"].largest]
+    else:
+        factors = [Fraction(group.threshold) / total for total in sums]
+    return any(group.is_scaled_by(factor * group.seen.rate) for factor in factors)
 
 
 def _explain_nonfinite(group: Group) -> Explanation | None:

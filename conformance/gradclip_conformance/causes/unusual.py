@@ -17,7 +17,7 @@ from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Seen, Tensor, coefficient
 from .model import Explanation
 
-__all__ = ["explain_derivative", "explain_repeated", "explain_rows"]
+__all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_rows"]
 
 
 def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
@@ -48,6 +48,21 @@ def explain_derivative(results: Sequence[Array | None]) -> Explanation | None:
     """Explain the derivative through a clip."""
     values = [float64_values(one) for one in results if one is not None]
     return Explanation.of("derivative-nan") if any(np.isnan(one).any() for one in values) else None
+
+
+def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Explain parameters of several groups: each is clipped by a norm of its own."""
+    numbers = {gradient.group for gradient in case.gradients}
+    if len(numbers) < 2 or len(results) != len(case.gradients):
+        return None
+    for number in numbers:
+        mine = [i for i, gradient in enumerate(case.gradients) if gradient.group == number]
+        alone = replace(case, gradients=tuple(case.gradients[i] for i in mine))
+        for group in Seen(alone, [results[i] for i in mine]).groups:
+            factor = coefficient(group)
+            if factor is None or not group.is_scaled_by(factor * group.seen.rate):
+                return None
+    return Explanation.of("norm-of-group")
 
 
 def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,8 @@ __all__ = ["explain_value", "is_right_value"]
 Doubles = npt.NDArray[np.float64]
 
 
-def explain_value(case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Return the cause that reproduces every included gradient."""
+def explain_value(case: Case, results: Sequence[Array | None], barred: Collection[str] = ()) -> Explanation | None:
+    """Return the cause that reproduces every included gradient; causes that are barred are left out."""
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     pairs = [
@@ -30,7 +30,9 @@ def explain_value(case: Case, results: Sequence[Array | None]) -> Explanation | 
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return None
     for explanation, model in _list_models(low, high):
-        if all(_are_equal(model(before, dtype), after) for before, after, dtype in pairs):
+        if explanation.cause not in barred and all(
+            _are_equal(model(before, dtype), after) for before, after, dtype in pairs
+        ):
             return explanation
     return None
 

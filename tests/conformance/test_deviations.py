@@ -327,12 +327,12 @@ class TestProposal:
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
     def test_same_run_with_the_proposed_pins_is_as_expected(self, path: Path) -> None:
         (run,) = read_runs(path)
-        failed = replace(
-            run, cells=tuple(replace(c, status="fail") if c.status == "deviation" else c for c in run.cells)
-        )
+        # Without findings no cause is known, so that each answer is pinned.
+        cells = tuple(replace(c, status="fail") if c.status == "deviation" else c for c in run.cells)
+        failed = replace(run, cells=cells, findings=())
 
         pins = read_deviations(propose_pins(failed, []), path.name)
-        again = replace(run, cells=tuple(replace(c, status=_find_status(c, pins)) for c in failed.cells))
+        again = replace(failed, cells=tuple(replace(c, status=_find_status(c, pins)) for c in failed.cells))
 
         assert pin_faults(again, pins) == []
         assert {c.status for c in again.cells} & {"fail", "changed"} == set()

@@ -19,6 +19,7 @@ from gradclip_conformance.causes.model import Evidence
 from gradclip_conformance.judge.model import Answer, Description, Died
 from gradclip_conformance.known.known_causes import KnownCause, known_faults, load_known, read_known_causes
 from gradclip_conformance.known.pins import EXPECTATIONS
+from gradclip_conformance.known.propose import propose_pins
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import RunRequest, explain_findings, run_adapter, run_cell
@@ -167,6 +168,24 @@ def test_known_crash_must_happen_in_a_process_of_its_own(cause: str, status: str
     cell = run_cell(connection, planned, 1.0, known=[replace(OVERFLOW, cause=cause, parameters=())])
 
     assert (cell.status, connection.renewed) == (status, renewed)
+
+
+def test_proposal_names_causes_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
+    run = run_once(adapter)
+
+    (entry,) = read_known_causes(propose_pins(run, []), "lib.toml")
+
+    assert (entry.cause, entry.reason, entry.url) == ("squares-overflow", "", "no search was made")
+    assert entry.parameters == (("effect", ("zeros",)),)
+    # With the proposed entry the failures are known, and the next proposal keeps the file, comments and all.
+    text = f"# Known failures of a library.\n\n# The squares.\n\n{propose_pins(run, []).split(chr(10), 2)[2]}"
+    (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("gradclip_conformance.known.pins.EXPECTATIONS", tmp_path)
+    request = RunRequest("lib", lambda: InProcess(adapter), Selection(rules=(RULE,)))
+    again = run_adapter(request, io.StringIO())
+    assert {cell.status for cell in again.cells} & {"fail", "changed", "deviation"} == {"deviation"}
+    assert propose_pins(again) == text
 
 
 ENTRY = """

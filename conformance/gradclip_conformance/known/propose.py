@@ -4,12 +4,14 @@ A pin stays as it is if it is about another version, platform or device, or if a
 other pin is made anew. The cells that still have its answer keep its reason; those with a new answer, and failures
 without a pin, get a pin without a reason.
 
+A known cause stays as it is while an entry point that it names shows it. Failures without a pin whose finding names a
+cause get an entry [[known]] without a reason; only answers that no cause explains are pinned.
+
 A record may be forged: its texts become values of TOML or escaped comments, never lines or patterns.
 """
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,10 +23,12 @@ from tomlkit.items import Array, InlineTable
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import UNJUDGED
 from gradclip_reports.values import plain_line
+from gradclip_spec.rules.causes import load_causes
 
 from ..cases.patterns import matches
 from ..oracle.formula import Formula
-from .pins import AGREES, Deviation, load_deviations, pin_faults, pins_file, read_deviations
+from .known_causes import NO_SEARCH, Entry, KnownCause, known_faults, load_known_causes, read_known_causes
+from .pins import AGREES, CHANCE, Deviation, load_deviations, pin_faults, pins_file, read_deviations
 
 __all__ = ["CannotPin", "propose_pins"]
 
@@ -53,18 +57,22 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     # A plain function has no version, and a pin must name one.
     adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
     known = load_deviations(adapter) if deviations is None else deviations
+    causes = load_known_causes(adapter) if deviations is None else ()
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}
     blocks = _blocks(adapter) if deviations is None else {}
     parts = [blocks.get(None, _comment(f"Known failures of {run.header.framework['name']}."))]
+    parts += [blocks.get(cause) or _known(cause) for cause in causes if not known_faults(run, [cause])]
+    new, explained = _new_causes(run)
+    parts += map(_known, new)
     for one in known:
         if one.expired or id(one) in wrong:
             continue
         text = blocks.get(one) or _pin(one)
         parts.append(_seen_last(text, version) if one in holding else text)
     loose = [one for one in holding if id(one) in wrong]
-    parts += map(_pin, _new_pins(run, loose, version))
-    parts += [_comment(fault) for fault in pin_faults(run, known)]
+    parts += map(_pin, _new_pins(run, loose, version, explained))
+    parts += [_comment(fault) for fault in (*pin_faults(run, known), *known_faults(run, causes))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -93,36 +101,117 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
     )
 
 
-def _blocks(adapter: str) -> Mapping[Deviation | None, str]:
-    """Return the text of each pin of a file with the comment above it; under None, the file's first comment."""
+def _blocks(adapter: str) -> Mapping[Entry | None, str]:
+    """Return the text of each entry of a file with the comments above it; under None, the file's first comment."""
     path = pins_file(adapter)
     if path is None or not path.exists():
         return {}
-    parts = re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip())
-    pins = [part for part in parts if "[[deviation]]" in part]
-    known = load_deviations(adapter)
-    texts: dict[Deviation | None, str] = {}
-    # A text of several lines may hold blank lines, and split a pin. Then the pins are written anew.
-    if len(pins) == len(known) and all(_is_pin(text, one) for text, one in zip(pins, known, strict=True)):
-        texts.update(zip(known, pins, strict=True))
+    first, *parts = _join_comments(re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()))
+    texts: dict[Entry | None, str] = {}
+    kinds: tuple[tuple[str, Sequence[Entry]], ...] = (
+        ("[[deviation]]", load_deviations(adapter)),
+        ("[[known]]", load_known_causes(adapter)),
+    )
+    for heading, entries in kinds:
+        mine = [part for part in (first, *parts) if heading in part]
+        # A text of several lines may hold blank lines, and split an entry. Then the entries are written anew.
+        if len(mine) == len(entries) and all(_is_entry(text, one) for text, one in zip(mine, entries, strict=True)):
+            texts.update(zip(entries, mine, strict=True))
     # The file is empty if the shell redirects the output to it; anything but a comment would be a second `deviation`.
-    if parts[0] and all(line.lstrip().startswith("#") for line in parts[0].splitlines()):
-        texts[None] = parts[0]
+    if first and _is_comment(first):
+        texts[None] = first
     return texts
 
 
-def _is_pin(text: str, pin: Deviation) -> bool:
-    """Return whether a text is this pin and nothing else."""
+def _is_comment(text: str) -> bool:
+    return all(line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def _join_comments(parts: Sequence[str]) -> list[str]:
+    """Return the parts of a file, in which a comment belongs to what it stands above; the first stands alone."""
+    first, *rest = parts
+    joined, above = [first], ""
+    for part in rest:
+        if _is_comment(part):
+            above += f"{part}\n\n"
+        else:
+            joined.append(above + part)
+            above = ""
+    return joined
+
+
+def _is_entry(text: str, entry: Entry) -> bool:
+    """Return whether a text is this entry and nothing else."""
     try:
-        return read_deviations(text, "a pin") == (pin,)
+        found = (*read_deviations(text, "an entry"), *read_known_causes(text, "an entry"))
     except ValueError:
         return False
+    return found == (entry,)
 
 
-def _new_pins(run: Run, loose: Sequence[Deviation], version: str) -> list[Deviation]:
+def _new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
+    """Return entries for failures with a cause that are not known yet, and the cells that they explain."""
+    failed = {(cell.subject, cell.case) for cell in run.cells if _is_unknown(cell)}
+    entries: list[KnownCause] = []
+    explained: set[tuple[str, str]] = set()
+    for finding in run.findings:
+        found = {(name, case) for name, cases in finding.cells.items() for case in cases} & failed
+        if not found or finding.cause not in load_causes():
+            continue
+        subjects = tuple(sorted({name for name, _ in found}))
+        for name in subjects:
+            _refuse_patterns(name, ())
+        parameters = tuple(
+            (str(name), tuple(map(_escape, value.split(CHANCE))) if isinstance(value, str) else (value,))
+            for name, value in sorted(finding.parameters.items())
+        )
+        entries.append(KnownCause(finding.cause, subjects, "", NO_SEARCH, "", parameters))
+        explained |= found
+    return entries, explained
+
+
+def _is_unknown(cell: Cell) -> bool:
+    return cell.status in ("fail", "crash", "timeout") or (cell.status == "changed" and AGREES not in cell.detail)
+
+
+def _escape(text: str) -> str:
+    """Return a text as a pattern: a record must not choose one that matches everything."""
+    if "*" in text and not re.search(r"[A-Za-z]{3}", text):
+        msg = f"{text!r} cannot be pinned: a `*` in a pin stands for any text."
+        raise CannotPin(msg)
+    return text
+
+
+def _known(one: KnownCause) -> str:
+    """Return the text of a known cause."""
+    table = tomlkit.table()
+    table.add("cause", tomlkit.string(one.cause))
+    if one.parameters:
+        inline = tomlkit.inline_table()
+        inline.update({name: values[0] if len(values) == 1 else list(values) for name, values in one.parameters})
+        table.add("parameters", inline)
+    table.add("subjects", _list(one.subjects))
+    for name in ("rules", "versions", "platforms", "reason", "url", "checked"):
+        value = getattr(one, name)
+        if name in ("reason", "url", "checked"):
+            table.add(name, tomlkit.string(value))
+        elif value != KnownCause.__dataclass_fields__[name].default:
+            table.add(name, _list(value) if name == "rules" else tomlkit.string(value))
+    document = tomlkit.document()
+    entries = tomlkit.aot()
+    entries.append(table)
+    document.add("known", entries)
+    return tomlkit.dumps(document).strip("\n")
+
+
+def _new_pins(
+    run: Run, loose: Sequence[Deviation], version: str, explained: Collection[tuple[str, str]]
+) -> list[Deviation]:
     """Return pins for failures without a pin, and for known failures whose pins are made anew."""
     groups: dict[tuple[str, Deviation], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in run.cells:
+        if (cell.subject, cell.case) in explained:
+            continue
         if (pin := _pin_of(cell, loose, version)) is not None:
             groups[cell.rule, pin][cell.subject].add(cell.case)
     pins: dict[tuple[Deviation, tuple[str, ...]], list[str]] = defaultdict(list)
@@ -156,9 +245,8 @@ def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation |
     if not cell.behaviour:
         msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: the record does not say what came back."
         raise CannotPin(msg)
-    today = datetime.datetime.now(datetime.UTC).date()
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
-    return Deviation((), (), cell.behaviour, reason, f"none found, {today}", version, version)
+    return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)
 
 
 def _pin(pin: Deviation) -> str:

@@ -112,6 +112,7 @@ _VALUES: dict[str, SearchStrategy[str]] = {
     "-o": _paths,
     "--format": st.sampled_from(("terminal", "json", "markdown", "junit", "ctrf", "badge", "html")),
     "--subject": st.sampled_from(("", "my", "other")),
+    "--fail-on": st.sampled_from(("wrong", "destroyed,unclipped", ",", "terrible")),
     "--largest": st.sampled_from(("100", "99", "x")),
 }
 _VERBS: dict[str, tuple[SearchStrategy[str], tuple[str, ...]]] = {
@@ -122,6 +123,7 @@ _VERBS: dict[str, tuple[SearchStrategy[str], tuple[str, ...]]] = {
     "smoke": (_targets, ("--op", "--dtype", "--python", "--command")),
     "accuracy": (st.sampled_from(("good.py", "raises.py", "missing.py")), ("--op", "--dtype", "-o", "--largest")),
     "summary": (_paths, ("--format",)),
+    "diff": (_paths | _paths.map("{}:clip".format) | _targets, ("--dtype", "--format", "--fail-on", "--python")),
     "repro": (_paths | _names, ("--subject", "-o")),
     "show": (_names, ()),
     "rules": (_names, ()),

@@ -15,6 +15,7 @@ from gradclip_adapters.wire import subject_from_json
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.known_causes import known_faults, load_known_causes, read_known_causes
 from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
 from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.run.plan import Selection
@@ -46,6 +47,17 @@ PIN = {
     "first_seen": "1.0",
     "last_seen": "1.0",
 }
+KNOWN = {
+    "cause": "multiple",
+    "parameters": {"number": 0.5, "effect": ["zeros", "n*"]},
+    "subjects": ["my subject"],
+    "rules": ["norm.scaled-above"],
+    "versions": ">=1.0,<2",
+    "platforms": "*",
+    "reason": "halves",
+    "url": "none found",
+    "checked": "2026-11-23",
+}
 CLAIM = {
     "subject": "my subject",
     "rules": ["norm.scaled-above", "norm.*"],
@@ -58,7 +70,8 @@ CLAIM = {
 }
 FILES = {
     "expectations": {
-        "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}]
+        "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}],
+        "known": [KNOWN, {**KNOWN, "cause": "squares-overflow", "checked": "", "reason": ""}],
     },
     "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
 }
@@ -93,7 +106,7 @@ def _check_file(place: Path, example: Any) -> None:
     load_claims.cache_clear()
     read_deviations.cache_clear()
     try:
-        claims, deviations = load_claims(adapter), load_deviations(adapter)
+        claims, deviations, known = load_claims(adapter), load_deviations(adapter), load_known_causes(adapter)
         connection = _connection()
         run = check_run(connection, adapter, Selection(rules=CASES))
     except ValueError as error:
@@ -104,9 +117,9 @@ def _check_file(place: Path, example: Any) -> None:
     del claims
     for cell in run.cells:
         require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
-    for fault in pin_faults(run, deviations):
+    for fault in (*pin_faults(run, deviations), *known_faults(run, known)):
         check_text(fault, "a fault of a pin")
-    _check_proposed(run, propose_pins(run), len(deviations))
+    _check_proposed(run, propose_pins(run), len(deviations) + len(known))
 
 
 def _check_refusal(text: str) -> None:
@@ -150,9 +163,13 @@ def _check_proposed(run: Run, text: str, known: int) -> None:
     """Require that a proposal is a file of pins about cells of the run, and holds nothing else."""
     pins: Sequence[Any] = tomllib.loads(text).get("deviation", [])
     require(len(read_deviations(text, "proposal")) == len(pins), "pins are lost")
+    causes: Sequence[Any] = tomllib.loads(text).get("known", [])
+    require(len(read_known_causes(text, "proposal")) == len(causes), "known causes are lost")
     if known:
         return
     names, cases = {cell.subject for cell in run.cells}, [cell.case for cell in run.cells]
+    for one in causes:
+        require(set(one["subjects"]) <= names, f"a known cause of subjects that the record has not: {one}")
     for pin in pins:
         require(set(pin["subjects"]) <= names, f"a pin of subjects that the record has not: {pin}")
         for pattern in pin["cases"]:

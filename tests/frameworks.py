@@ -18,7 +18,7 @@ __all__ = ["ADAPTERS", "MODULES", "has_framework", "has_library", "is_required",
 #: The module of each framework that has an adapter.
 MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
 
-#: One parameter for each framework; a test that takes it runs where the framework is available.
+#: One parameter for each framework. A test that takes it is skipped if the framework is missing.
 ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]
 
 
@@ -56,5 +56,5 @@ def python_with(adapter: str) -> str:
 
 
 def variable_of(adapter: str) -> str:
-    """Name the environment variable that holds the path of a Python with the framework."""
+    """Return the name of the environment variable that holds the path of a Python with the framework."""
     return f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"

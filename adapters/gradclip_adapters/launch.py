@@ -1,7 +1,8 @@
 """Start the host in a Python that does not have this package installed: `python launch.py TARGET`.
 
-A framework's own environment has NumPy and the framework. With this package's folder on its path, it would also find
-the neighbours of this package, which are built for another Python. So a finder makes only two packages importable.
+A framework's own environment has NumPy and the framework. If the folder that holds this package were on its path, that
+Python would also import other packages from the folder, which are built for another Python. So a finder makes only two
+packages importable.
 """
 
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path  # noqa: E402
 
 
 class _Neighbours:
-    """A finder of only `gradclip_adapters` and, for the reference, `gradclip_spec`."""
+    """An import finder that finds only `gradclip_adapters` and, for the reference, `gradclip_spec`."""
 
     def __init__(self, folders):  # type: ignore[no-untyped-def]
         self.folders = folders
@@ -32,7 +33,7 @@ class _Neighbours:
 if __name__ == "__main__":
     here = Path(__file__).absolute().parent
     folders = {"gradclip_adapters": here}
-    # Installed packages lie side by side; in a checkout, the reference lies at the top.
+    # Installed packages lie side by side; in a checkout, `gradclip_spec` lies in the root folder.
     for folder in (here.parent, here.parent.parent):
         if (folder / "gradclip_spec").is_dir():
             folders["gradclip_spec"] = folder / "gradclip_spec"

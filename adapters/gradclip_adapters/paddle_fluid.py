@@ -1,6 +1,6 @@
 """Adapt Paddle 1.8 `fluid` on Python 3.7: three clip classes, in an optimizer and in `set_gradient_clip`.
 
-A predicate on its name excludes a parameter. The parameters of an optimizer start at minus zero and take one step. The
+A predicate on the name excludes a parameter. The parameters of an optimizer start at minus zero and take one step. The
 negated parameters then equal what the optimizer subtracted, including the sign of a zero.
 """
 
@@ -182,7 +182,7 @@ def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
     executor.run(fluid.default_startup_program())
     fetched = executor.run(fluid.default_main_program(), feed=network.feed, fetch_list=list(fetch))
     if any(value is None for value in fetched):
-        message = "fluid fetches nothing of a tensor of size zero"
+        message = "fluid returns None for a fetched tensor of size zero"
         raise Unsupported(message)
     return [np.array(value) for value in fetched]
 
@@ -238,7 +238,7 @@ def _sort_by_parameter(
 
 # The entry points
 
-#: The dtypes of gradients: the documentation of the clips excludes neither, and the optimizers take both.
+#: The dtypes of gradients. The documentation of the clips excludes neither, and the optimizers take both.
 DTYPES = ("float32", "float64")
 
 CLASSES = (

@@ -39,7 +39,7 @@ NORM = (*COMMON, "returns_norm", "norm_type", "error_if_nonfinite")
 #: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
-#: The options that are passed in every call, and those that say how it is made.
+#: The options that hold a threshold, and the options that say how to make the call.
 THRESHOLDS = ("clip_norm", "max")
 HOW = (
     "learning_rate",
@@ -72,15 +72,15 @@ class TorchAdapter(Adapter):
             "device": "cpu",
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "threads": str(torch.get_num_threads()),
-            "compiler": COMPILERS[0] if COMPILERS else "none, so that torch.compile is not asked for",
+            "compiler": COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested",
         }
         return About("PyTorch", torch.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points.
 
-        Each function comes with `foreach` on, off and left to torch. The others are the two-step norm clip and the
-        optimizer.
+        Each function is listed with `foreach` true, false and None. The other entry points are the two-step norm clip
+        and the optimizer.
         """
         return [entry.subject for entry in ENTRY_POINTS.values()]
 
@@ -91,8 +91,8 @@ class TorchAdapter(Adapter):
             message = "torch.optim.SGD takes no empty list of parameters"
             raise Unsupported(message, "interface")
         if "compiled" in call.options and "compiles" not in entry.subject.features:
-            message = "torch.compile makes its own loops for each `foreach`, slowly: only the function left to torch "
-            message += "is asked, and only where there is a C++ compiler"
+            message = "torch.compile is slow and ignores `foreach`: it is tested only with `foreach=None` "
+            message += "and only where there is a C++ compiler"
             raise Unsupported(message)
         if "threads" in call.options:
             return in_threads(call, self.call)
@@ -147,7 +147,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
 
 
 def _train(entry: EntryPoint, call: Call) -> Reply:
-    """Return minus the parameters after real backward passes and steps of SGD, with a clip between the two."""
+    """Run real backward passes, clips and steps of SGD, and return the negated parameters."""
     options = {name: call.options.get(name, default) for name, default in zip(TRAINING, (0.0, 0.0, 1, 1))}
     parameters: List[Parameter] = []
     groups: Dict[int, List[Parameter]] = {}
@@ -174,7 +174,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
 
 
 def _with_flags(call: Call) -> Mapping[str, Any]:
-    """Return the options, with the flags if some are false: torch has no such parameter, and its error says so."""
+    """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
     options, _ = convert_options(call.options, flags)
     return options if all(flags) else {**options, "need_clip": flags}
@@ -193,7 +193,7 @@ def _make_parameter(gradient: Gradient) -> Parameter:
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
     if gradient.rows is not None:
-        # As `torch.nn.Embedding(sparse=True)` makes it.
+        # `torch.nn.Embedding(sparse=True)` makes gradients of this form.
         shape = (gradient.height, *tensor.shape[1:])
         tensor = torch.sparse_coo_tensor(torch.tensor([gradient.rows]), tensor, shape, check_invariants=True)
     parameter = Parameter(torch.zeros(tensor.shape, dtype=tensor.dtype))
@@ -271,7 +271,7 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
 
 
 def _select_more(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a call sets beside its threshold, for torch to take or to refuse."""
+    """Return the other options of a call, which torch takes or refuses."""
     return {name: value for name, value in options.items() if name not in (*THRESHOLDS, *HOW)}
 
 
@@ -279,7 +279,7 @@ def _list_entry_points() -> List[EntryPoint]:
     entries = []
     for foreach in (True, False, None):
         mode = "[foreach={}]".format(foreach)
-        # The compiler makes its own loops whatever `foreach` says, and it is slow: one of the three modes is enough.
+        # The compiler is slow and makes its own loops whatever `foreach` says, so one of the three modes is enough.
         more = ("in_place", "compiles") if foreach is None and COMPILERS else ("in_place",)
         by_norm = Subject(
             "torch.nn.utils.clip_grad_norm_" + mode, "clip_by_global_norm", DTYPES, (*NORM, *more), NORM_TYPES

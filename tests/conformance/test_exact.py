@@ -1,4 +1,4 @@
-"""Compare the first oracle with known answers, and its distances with fractions."""
+"""Compare the first oracle with known answers, and its distances with exact fractions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 
 @pytest.mark.parametrize("p", [0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 7.0, 7.5])
 def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
-    """Compare powers of the bounds with the same power of the norm, which is known exactly."""
+    """Compare powers of the bounds with the same power of the norm, which is an integer."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
     bounds = exact.norm([decode_exactly(4.0, -9.0)], p)
     power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
@@ -78,7 +78,7 @@ def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
     assert bounds.upper - bounds.lower <= bounds.lower / 2**255
 
 
-def test_norm_over_several_tensors_is_that_of_all_elements() -> None:
+def test_norm_of_several_tensors_is_the_norm_of_all_elements() -> None:
     tensors = [decode_exactly(1.0), decode_exactly(), decode_exactly(2.0**-30, -7.0), decode_exactly(2.0**40)]
     together = decode_exactly(1.0, 2.0**-30, -7.0, 2.0**40)
 
@@ -89,7 +89,7 @@ def test_norm_over_several_tensors_is_that_of_all_elements() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, -1.0, 0.3, math.pi, math.nan, -math.inf])
-def test_norm_out_of_reach_is_an_error(p: float) -> None:
+def test_norm_of_an_unsupported_order_is_an_error(p: float) -> None:
     with pytest.raises(exact.NoExactNormError, match="no exact norm of order"):
         exact.norm([decode_exactly(1.0)], p)
 
@@ -117,7 +117,7 @@ def test_side_of_the_threshold_is_exact(values: list[float], threshold: Fraction
     assert exact.compare_to_threshold(exact.norm([decode_exactly(*values)]), threshold) == side
 
 
-def test_side_of_the_threshold_among_neighbours_of_an_irrational_norm() -> None:
+def test_side_of_the_threshold_is_exact_next_to_an_irrational_norm() -> None:
     bounds = exact.norm([decode_exactly(1.0, 1.0)])
     below = 1.414213562373095
     sides = [exact.compare_to_threshold(bounds, Fraction(c)) for c in (below, next_up(below, "float64"))]
@@ -201,12 +201,12 @@ def test_clip_by_value() -> None:
     assert np.signbit(as_bits[2])
 
 
-def test_clip_by_value_with_a_bound_of_zero_and_one_above_the_other() -> None:
+def test_clip_by_value_with_a_zero_bound_and_with_swapped_bounds() -> None:
     assert exact.clip_by_value(decode_exactly(-2.0, 2.0), 0, 1).fractions() == [0, 1]
     assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
 
 
-def test_nonfinite_norms_and_their_consequence() -> None:
+def test_nonfinite_norms_and_the_elements_that_they_give() -> None:
     one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
 
     assert nonfinite_norms([finite, finite]) == ()
@@ -226,7 +226,7 @@ def test_expected_times_a_learning_rate() -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 @fixed
 @given(st.data())
-def test_bulk_distances_are_those_of_single_elements(dtype: str, data: st.DataObject) -> None:
+def test_bulk_distances_equal_the_distances_of_single_elements(dtype: str, data: st.DataObject) -> None:
     form = FORMATS[dtype]
     bits = st.lists(st.integers(0, 2**form.width - 1), min_size=1, max_size=8)
     given_bits = [b for b in data.draw(bits) if b & ~form.sign_bit < form.infinity_bits]
@@ -265,7 +265,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
-    """Just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
+    """Check that just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
     form = FORMATS[dtype]
     tie = 1 - power_of_two(-form.precision - 1)
     one = round_to(Fraction(1), form)
@@ -277,7 +277,7 @@ def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("count", [3, bulk.MANY + 3])
-def test_distances_see_nan_infinity_and_zeros(count: int) -> None:
+def test_distances_of_nan_infinity_and_zeros(count: int) -> None:
     values = encode([math.nan, math.inf, -0.0] + [60000.0] * (count - 3), "float16")
     same = ExpectedArray(decode(values, "float16"))
     assert bulk.largest_distance(values, same, "float16")[0] == 0
@@ -289,12 +289,12 @@ def test_distances_see_nan_infinity_and_zeros(count: int) -> None:
     assert bulk.largest_distance(nothing, same, "float16") == (math.inf, 1)
 
 
-def test_distances_need_as_many_elements() -> None:
+def test_distances_refuse_another_number_of_elements() -> None:
     with pytest.raises(ValueError, match="compare the shapes before the values"):
         bulk.distances(bytes(8), ExpectedArray(decode_exactly(1.0, 2.0, dtype="float32")), "float64")
 
 
-def test_largest_distance_of_nothing() -> None:
+def test_largest_distance_of_no_elements_is_zero() -> None:
     assert bulk.largest_distance(b"", ExpectedArray(decode_exactly()), "float32") == (0.0, -1)
 
 

@@ -1,4 +1,4 @@
-"""Check that right answers are not blamed, that wrong ones do not slip, and what the verdicts are called."""
+"""Check that right answers pass, that wrong answers fail, and that each verdict has the right status."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def arrays_of(case: str | Case) -> list[np.ndarray[Any, Any]]:
     return [gradient.array.numpy() for gradient in asked.gradients if gradient.array is not None]
 
 
-# Quality: poor, not right, and never a failure where the dtype's arithmetic explains it.
+# The status `quality`: an inaccurate answer does not fail if the arithmetic of its dtype explains the error.
 
-#: The plainest clip in each order of operations; `n` is the norm, without its range.
+#: A simple clip in each order of operations; `n` is the norm.
 PLAIN: dict[str, Callable[[Any, Any, Any], Any]] = {
     "coefficient": lambda x, c, n: x * (c / n),
     "product-first": lambda x, c, n: (x * c) / n,
@@ -61,7 +61,7 @@ PLAIN: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("order", list(PLAIN))
 @pytest.mark.parametrize("variant", ["hardly-apart", "far-apart"])
-def test_coefficient_without_digits_is_poor_and_no_failure(
+def test_coefficient_that_underflows_is_a_matter_of_quality(
     operation: str, dtype: str, order: str, variant: str
 ) -> None:
     case = CASES[f"{operation}.coefficient-underflow/{variant}/{dtype}"]
@@ -74,19 +74,19 @@ def test_coefficient_without_digits_is_poor_and_no_failure(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_coefficient_without_digits_excuses_no_other_answer(dtype: str) -> None:
+def test_coefficient_that_underflows_excuses_no_other_answer(dtype: str) -> None:
     case = CASES[f"global-norm.coefficient-underflow/hardly-apart/{dtype}"]
     (x,) = arrays_of(case)
     poor = PLAIN["coefficient"](x, np.dtype(dtype).type(case.options["clip_norm"]), np.dtype(dtype).type(x[1] / 4 * 5))
 
     assert verdict(case, [poor]).status == "quality"
-    # Twice as far off, with another sign, and with another direction.
+    # These answers have another magnitude, another sign and another direction.
     assert verdict(case, [poor * np.dtype(dtype).type(2)]).status == "fail"
     assert verdict(case, [-poor]).status == "fail"
     assert verdict(case, [poor * np.array([1, 0.75], dtype)]).status == "fail"
 
 
-def test_coefficient_without_digits_is_excused_by_rules_of_quality_only() -> None:
+def test_coefficient_that_underflows_is_excused_only_by_rules_of_quality() -> None:
     case = CASES["global-norm.coefficient-underflow/hardly-apart/float32"]
     elsewhere = replace(case, rule="global-norm.scaled-above", expectation=replace(case.expectation, parameters=()))
     (x,) = arrays_of(case)
@@ -132,14 +132,14 @@ def test_returned_norm_of_nan_and_infinity_may_be_either(norm: float, status: st
 
 
 @pytest.mark.parametrize(("given", "norm"), [("nan", inf), ("infinity", nan)])
-def test_norm_of_one_of_them_is_that_one(given: str, norm: float) -> None:
+def test_norm_of_nan_alone_or_infinity_alone_is_fixed(given: str, norm: float) -> None:
     case = CASES[f"global-norm.returned-norm-nonfinite/{given}/float32"]
     nans = [np.full(one.shape, nan, "float32") for one in arrays_of(case)]
 
     assert verdict(case, nans, norm=norm).status == "fail"
 
 
-# What a documentation says, and what an adapter declares.
+# Claims of a documentation, and formulas that an adapter declares.
 
 POSITIVE = Claim(
     "library.clip", ("*",), None, None, "clip_norm: a number > 0", "its page", domain=Domain("clip_norm", 0.0)
@@ -165,11 +165,11 @@ def test_same_refusal_has_the_same_verdict_in_every_rule() -> None:
         changed = (None, *kept[1:])
 
         assert verdict(case, Raised("ValueError", "", kept), claims=(POSITIVE,)).status == "documented"
-        # An error that comes after a gradient was changed is no refusal.
+        # An error that is raised after a gradient was changed does not count as a refusal.
         assert verdict(case, Raised("ValueError", "", changed), claims=(POSITIVE,)).status == "fail"
 
 
-def test_domain_says_nothing_of_what_lies_inside() -> None:
+def test_documented_domain_excuses_no_failure_inside_it() -> None:
     above, negative = "global-norm.scaled-above/three-four-five/float32", "global-norm.negative-threshold-refused"
 
     assert verdict(above, Raised("ValueError", ""), claims=(POSITIVE,)).status == "fail"
@@ -177,7 +177,7 @@ def test_domain_says_nothing_of_what_lies_inside() -> None:
     assert verdict(f"{negative}/minus-one/float32", flipped, claims=(POSITIVE,)).status == "documented"
 
 
-def test_domain_may_depend_on_another_option() -> None:
+def test_documented_domain_may_depend_on_another_option() -> None:
     alone = replace(POSITIVE, domain=Domain("max", 0.0, without="min"))
     case = CASES["value.zero-threshold/two-tensors/float32"]
     both = replace(case, options={"min": 0.0, "max": 0.0})

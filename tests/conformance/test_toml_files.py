@@ -85,7 +85,7 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
         ),
     ],
 )
-def test_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
+def test_known_failure_with_wrong_types_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^lib\.toml.*{said}"):
         read_deviations(text, "lib.toml")
 
@@ -100,7 +100,7 @@ def test_known_failure_of_other_types_is_refused(text: str, said: str) -> None:
         (write_entry("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
     ],
 )
-def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_claim_with_wrong_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "lib.claims.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^lib\.claims\.toml.*{said}"):
@@ -123,7 +123,7 @@ def test_claim_of_other_types_is_refused(text: str, said: str, tmp_path: Path) -
         ),
     ],
 )
-def test_invalid_kept_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_regression_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "regressions.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^regressions\.toml{said}"):
@@ -148,7 +148,9 @@ def no_recipes() -> Iterator[None]:
         ('[versions]\n[adapters.torch]\nmodule = "torch"\nneeds = ["torch"]', "'torch' is missing"),
     ],
 )
-def test_damaged_recipes_are_named(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_recipes_names_their_file(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "environments.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr(environments, "gradclip_adapters", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
 
@@ -159,7 +161,7 @@ def test_damaged_recipes_are_named(text: str, said: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("text", "said"), [("imports", " is not TOML"), ('imports = "import torch"', "is a required property")]
 )
-def test_damaged_table_of_scripts_is_named(
+def test_error_in_scripts_names_their_file(
     text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = {"name": "f", "operation": "clip_by_norm", "dtypes": ["float32"], "features": []}

@@ -1,4 +1,4 @@
-"""Check large arrays on several threads: the results are those of one thread, and no thread outlives its call."""
+"""Check clips on several threads: the results equal those of one thread, and no thread outlives its call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from gradclip_spec import clip_by_global_norm, global_norm
 from gradclip_spec.kernels import threads
 
-#: Shapes with enough elements for several threads, which cannot be divided evenly.
+#: Shapes with enough elements for several threads. The elements cannot be divided evenly.
 SHAPES: list[tuple[int, ...]] = [(1_000_001,), (300, 401), (7,), (), (1_200_003,), (64, 64)]
 
 
 def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
-    """Return arrays of these shapes, and a view of one that is not contiguous."""
+    """Return arrays of these shapes and one view that is not contiguous."""
     random = np.random.default_rng(5)
     arrays = [np.asarray(random.standard_normal(shape).astype(dtype)) for shape in SHAPES]
     return [*arrays, random.standard_normal((70, 30, 40)).astype(dtype)[:, ::2, 1:]]
@@ -30,7 +30,7 @@ def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
 
 @pytest.fixture(params=["compiled", "plain"])
 def loops(request: pytest.FixtureRequest, use_loops: Any) -> str:
-    """Run a test with compiled loops and with plain ones."""
+    """Run a test once with compiled loops and once without."""
     use_loops(request.param)
     return str(request.param)
 
@@ -106,7 +106,7 @@ def test_no_two_threads_write_to_one_element(loops: str, monkeypatch: pytest.Mon
         assert memory[1 << 21] == pytest.approx(memory[0] ** 2 / 2, rel=1e-6)
 
 
-def test_other_threads_start_no_threads() -> None:
+def test_calls_outside_the_main_thread_use_one_thread() -> None:
     counts: list[int] = []
     thread = threading.Thread(target=lambda: counts.append(threads.count_available()))
     thread.start()
@@ -191,8 +191,8 @@ atexit.register(lambda: print("same" if float(global_norm(grads)) == expected el
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("program", [FORKING, AT_EXIT], ids=["fork", "exit"])
-def test_forked_process_and_ending_process_can_clip(program: str) -> None:
-    # This runs in a process of its own: libraries with threads warn of every fork once they are imported.
+def test_clip_works_after_a_fork_and_at_exit(program: str) -> None:
+    # This runs in a new process, because some imported libraries have threads and warn of every fork.
     environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""Measure the largest errors of clips by norm over sizes and dtypes, with the inputs that gave them."""
+"""Measure the largest errors of clips by norm for each size and dtype, and the inputs that cause them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Doubles = npt.NDArray[np.float64]
 
 THRESHOLD = 1.0
 SEEDS = (1, 2)
-#: From this size on, one seed and the two most different arrangements suffice: another draw of so many numbers adds
+#: From this size on, use only one seed and the two most different arrangements. Another draw of so many numbers adds
 #: little, and sending them takes seconds.
 LARGE = 10**5
 
@@ -49,9 +49,9 @@ class Row:
     norm_input: str
     elements: float
     elements_input: str
-    #: The largest difference, in ulp, between norms or elements for other orders or groupings of the tensors.
+    #: The largest difference, in ulp, that the order or the grouping of the tensors makes to the norm or the elements.
     spread: float
-    #: The reason why there are no numbers, if there are none.
+    #: The reason why the row holds no numbers; empty if it holds them.
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def normal(size: int, dtype: str, seed: int) -> Array:
 
 
 def swamped(size: int, dtype: str, seed: int) -> Array:
-    """Return a one and many small numbers: in the dtype, a sum of 1 plus the square of one of them is 1."""
+    """Return a one and many small numbers. In the dtype, 1 plus the square of a small number rounds to 1."""
     values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
     values[seed % size] = 1.0
     return _pack_values(values, dtype)
@@ -119,7 +119,7 @@ def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
     return _arrange(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
 
 
-# Every subject gets the same inputs. Those of all sizes and dtypes take some 400 MB.
+# Every subject gets the same inputs. The inputs of all sizes and dtypes take about 400 MB.
 @lru_cache(maxsize=256)
 def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
@@ -143,7 +143,7 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
 
 
 def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
-    """Return the formula of the subject's documentation, or the neutral one: its errors are measured from that."""
+    """Return the formula of the subject's documentation, or the neutral one, as the reference of the errors."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
     formulas = [claim.formula for claim in claims_for(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
@@ -168,7 +168,7 @@ ARRANGEMENTS = {
 
 
 def _list_arrangements(operation: str, size: int) -> list[str]:
-    """Return the arrangements that do not change the exact results: only tensors that share a norm may be split."""
+    """Return the arrangements that do not change the exact results. Only tensors that share a norm may be split."""
     names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
     return names if size < LARGE else [names[0], names[-1]]
 

@@ -39,7 +39,7 @@ class Case:
     gradients: tuple[Gradient, ...]
     options: Mapping[str, Any]
     expectation: Expect
-    #: The features that a subject must have, or else the call makes no sense.
+    #: The features that a subject must have for the call to make sense.
     needs: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -65,7 +65,7 @@ class Case:
         return float(self.options.get("norm_type", 2.0))
 
     def made(self) -> Case:
-        """Return this case with its gradients at hand; a case that makes them when they are asked for has another."""
+        """Return this case. A case that makes its gradients lazily overrides this method."""
         return self
 
     def call(self, subject: str) -> Call:

@@ -1,5 +1,5 @@
-"""Explain answers that are not right: each cause has a model that predicts what it makes of a call.
+"""Explain wrong answers. Each cause has a model that predicts the wrong answer to a call.
 
-`attribution` holds the answers of one entry point against the models; `findings` groups the cells by their causes. The
+`attribution` compares the answers of one entry point with the models; `findings` groups the cells by their causes. The
 catalogue (`gradclip_spec/rules/causes.toml`) says what each cause means.
 """

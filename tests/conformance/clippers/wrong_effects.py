@@ -1,4 +1,4 @@
-"""Clippers that accept invalid thresholds, or answer the same call differently each time."""
+"""Define clippers that accept invalid thresholds, or that give different answers to the same call."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RefusesTooLate(_ChecksNothing):
 
 
 class _Counts(Clipper):
-    """Base of the clippers whose every other call is wrong."""
+    """Base of the clippers that answer every other call wrongly."""
 
     calls = 0
 
@@ -126,7 +126,7 @@ class _Counts(Clipper):
 
 @caught_by("repeatable")
 class EveryOtherCallDiffers(_Counts):
-    """Return the next larger floating-point numbers at every other call."""
+    """Return the next larger floating-point numbers on every other call."""
 
     def change(self, results: Gradients) -> Gradients:
         return [None if one is None else np.nextafter(one, one.dtype.type(np.inf)) for one in results]
@@ -134,7 +134,7 @@ class EveryOtherCallDiffers(_Counts):
 
 @caught_by("repeatable")
 class LosesSignOfZeroEveryOtherCall(_Counts):
-    """Flip the sign of zeros at every other call."""
+    """Flip the sign of zeros on every other call."""
 
     def change(self, results: Gradients) -> Gradients:
         return [None if one is None else np.where(one == 0, -one, one) for one in results]
@@ -142,7 +142,7 @@ class LosesSignOfZeroEveryOtherCall(_Counts):
 
 @caught_by("repeatable")
 class RaisesAtEveryOtherCall(_Counts):
-    """Raise an error at every other call."""
+    """Raise an error on every other call."""
 
     def change(self, results: Gradients) -> Gradients:
         message = "used up"

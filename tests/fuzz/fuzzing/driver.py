@@ -1,4 +1,4 @@
-"""Run targets in turns, each with a seed of its own, until the time is over or there is a find."""
+"""Run the targets in turns, each turn with its own seed, until the time is over or an example fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Found", "State", "check_example", "fuzz", "run_turn"]
 
 @dataclass(frozen=True)
 class Found:
-    """The smallest example of a find, and what happened."""
+    """The smallest failing example, and its traceback."""
 
     target: str
     turn: int
@@ -61,10 +61,10 @@ def check_example(target: Target, example: Any) -> None:
 def run_turn(
     name: str, seed: int, turn: int, examples: int | None = None, *, shrink: bool = True
 ) -> tuple[int, Found | None]:
-    """Run one turn of a target: return how many examples were checked, and the smallest one that is a find.
+    """Run one turn of a target; return the number of checked examples and the smallest failing one.
 
-    The same name, seed and turn give the same examples. Without `shrink` the find is the first one and not the
-    smallest.
+    The same name, seed and turn give the same examples. Without `shrink`, the failing example is the first one and not
+    the smallest.
     """
     target = load_target(name)
     last: list[Any] = [None]
@@ -97,7 +97,7 @@ def run_turn(
 def fuzz(
     names: Sequence[str], state: State, seconds: float, told: Callable[[Found | None], None], *, keep_on: bool
 ) -> bool:
-    """Run targets in turns for a number of seconds; stop at the first find unless told to keep on.
+    """Run targets in turns for a number of seconds; stop at the first failure, unless `keep_on` is true.
 
     The last round is completed, so that each target has the same number of turns.
 
@@ -109,7 +109,7 @@ def fuzz(
     Returns
     -------
     bool
-        True if there was a find.
+        True if an example failed.
     """
     while True:
         turn, place = divmod(state.turns, len(names))

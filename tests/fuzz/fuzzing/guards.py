@@ -1,6 +1,6 @@
-"""Watch an example: how long it takes, how much memory it needs, and what it writes.
+"""Limit the time and memory of an example, and the files that it writes.
 
-The limits are far above the needs of any example. An example that exceeds one hangs, or has no bound.
+The limits are far above the needs of any example. So an example that exceeds a limit hangs, or needs unbounded memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Hang", "folder", "guarded"]
 SECONDS = 120
 MEBIBYTES = 1024
 
-#: Python's audit events that change the file system, and the arguments of each that are paths.
+#: Python's audit events that change the file system, with the positions of their arguments that are paths.
 WRITES = {
     "open": (0,),
     "os.mkdir": (0,),
@@ -42,7 +42,7 @@ OWN_FOLDERS = ("__pycache__", ".hypothesis", ".mypy_cache")
 
 
 class Hang(BaseException):
-    """An example exceeds the time limit. It is a BaseException, so that the code under test cannot catch it."""
+    """An example exceeds the time limit. This is a BaseException, so that the code under test does not catch it."""
 
 
 class _Watched:
@@ -79,12 +79,12 @@ sys.addaudithook(_audit)
 
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
-    """Give a folder for one example: the working directory, and the only place where it may write.
+    """Make a folder for one example. It is the working directory, and the only folder that the example may write to.
 
     Raises
     ------
     Find
-        When the example wrote elsewhere, or executed a payload.
+        If the example wrote elsewhere, or executed a payload.
     """
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="gradclip-fuzz-") as name:
@@ -97,8 +97,8 @@ def folder() -> Iterator[Path]:
         finally:
             _Watched.folder = None
             os.chdir(before)
-    require(not executed, "a payload was executed: it has created its file")
-    require(not _Watched.elsewhere, f"written outside the folder given: {', '.join(_Watched.elsewhere)}")
+    require(not executed, "a payload was executed and created its file")
+    require(not _Watched.elsewhere, f"written outside the example's folder: {', '.join(_Watched.elsewhere)}")
 
 
 @contextlib.contextmanager
@@ -108,9 +108,9 @@ def guarded() -> Iterator[None]:
     Raises
     ------
     Hang
-        When it exceeds the time limit.
+        If the example exceeds the time limit.
     Find
-        When its peak memory is far above that of all examples before.
+        If the example needs far more memory than all examples before it.
     """
     before = _peak_mebibytes()
     previous = signal.signal(signal.SIGALRM, _give_up)
@@ -127,7 +127,7 @@ def guarded() -> Iterator[None]:
 
 def _give_up(number: int, frame: Any) -> None:
     del number, frame
-    message = f"still at work after {SECONDS} s"
+    message = f"still running after {SECONDS} s"
     raise Hang(message)
 
 

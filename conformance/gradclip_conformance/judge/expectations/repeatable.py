@@ -1,4 +1,4 @@
-"""Expect the same call to give the same bits, and several steps of an optimizer their parameters."""
+"""Expect a repeated call to give the same bits, and an optimizer to reach the right parameters in several steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWICE = """def call():
 
 for first, second in zip(call(), call()):
     np.testing.assert_array_equal(second, first)"""
-#: Every other thread makes another call. Wrongly shared state shows only by chance, so that there are many calls.
+#: Calls with two kinds of gradients alternate. Shared state shows only by chance, so the script makes many calls.
 IN_THREADS = """def call(factor):
 {lines}
     return results
@@ -71,20 +71,20 @@ class Repeatable(Expectation):
             return Verdict(Status.PASS)
         how = "on fresh copies of the same gradients"
         if self.threads:
-            how = f"from one of {self.threads} threads at once, of which every other one makes another call,"
+            how = f"made from {self.threads} threads at once, alternating with another call,"
         if self.reused:
-            how = "on gradients that held other numbers, and were clipped with other options, before"
+            how = "on gradients that earlier held other numbers and were clipped with other options"
         shown = [shown_gradients(each.gradients[:SHOWN_ELEMENTS]) for each in replies]
         return Verdict(Status.FAIL, f"The same call {how} gave other bits.", None, shown[0], shown[-1])
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return how the call is repeated."""
+        """Describe how the call is repeated."""
         del case
         how = f"from {self.threads} threads at once" if self.threads else "again, on fresh copies of the gradients"
         return (f"the same call {how} gives the same bits",)
 
     def write_script(self, script: Script) -> str:
-        """Return lines that make the call several times, and compare the results."""
+        """Return lines that make the call several times and compare the results."""
         if script.raised:
             return script.clip_lines()
         call = script.call
@@ -94,18 +94,19 @@ class Repeatable(Expectation):
         return IN_THREADS.format(lines=indent(replace(call, gradients=halved).lines(), "    "), threads=self.threads)
 
 
-#: Roundings of a clipped element: 8.5 ulp for so few elements (see `oracle.bounds`), each up to two units of roundoff.
+#: The rounding error of a clipped element, in units of roundoff. For so few elements it is at most 8.5 ulp (see
+#: `oracle.bounds`), and an ulp is at most two units of roundoff.
 CLIP_ROUNDINGS = 17
-#: Roundings of a step: of the decay, of the sum, of the product with the rate, of the difference.
+#: The number of roundings in a step: the decay, the sum, the product with the rate, and the difference.
 STEP_ROUNDINGS = 4
 
 
 @dataclass(frozen=True)
 class Update(Expectation):
-    """Minus the parameters after the steps, from the clipped gradients of one step.
+    """The negated parameters equal the sum of all updates, computed from the clipped gradients of one step.
 
-    Each step subtracts the rate times the clipped gradient and the decay. An error of a step stays in the parameter, so
-    that the bounds of the steps add up.
+    Each step subtracts the rate times the clipped gradient and the decay. The error of each step stays in the
+    parameter, so the bounds of the steps add up.
     """
 
     name: ClassVar[str] = "update"
@@ -128,8 +129,8 @@ class Update(Expectation):
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return minus the parameters after the steps."""
-        return ("minus the parameters after the steps:", self._shown(case))
+        """Return the negated parameters after the steps."""
+        return ("the negated parameters after the steps:", self._shown(case))
 
     def _wrong(self, case: Case, number: int, reply: Reply) -> Verdict:
         detail = f"Parameter {number} is not what the clipped gradients, the decay and the rate give."
@@ -139,7 +140,7 @@ class Update(Expectation):
         return [[float(exact) for exact, _ in elements] for elements in self._updates(case)]
 
     def _updates(self, case: Case) -> list[list[tuple[Fraction, Fraction]]]:
-        """Return, for each element: minus the exact parameter, and how many units of roundoff it may be away."""
+        """Return for each element the negated exact parameter, and its error bound in units of roundoff."""
         options = case.options
         start, decay = Fraction(options.get("start", 0.0)), Fraction(options.get("weight_decay", 0.0))
         rate, steps = Fraction(options.get("learning_rate", 1.0)), options.get("steps", 1)

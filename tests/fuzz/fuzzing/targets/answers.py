@@ -1,4 +1,4 @@
-"""Fuzz the answers of a host: the suite reads or refuses each, judges it without an error, keeps and draws it."""
+"""Fuzz the answers of a host. The suite reads or refuses each answer, judges it without an error, and reports it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = ("reply", "raised", "unsupported", "mistake")
 
 
 def message(kind: str, call: Call, number: int) -> dict[str, Any]:
-    """Return a valid answer of a kind to a call."""
+    """Return a valid answer to a call; the kind says which sort."""
     try:
         reply = ADAPTER.call(call)
     except Unsupported:
@@ -77,7 +77,7 @@ def check(example: Any) -> None:
         run = check_run(Connected(_description(), answer), "fuzzed", Selection(cases=(case.id,)))
     (cell,) = run.cells
     blamed = cell.status == "error" and not any(isinstance(one, Mistaken) for one in answers)
-    require(not blamed, f"an error of the suite's own: {cell.detail[-1500:]}")
+    require(not blamed, f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
 TARGET = Target(EXAMPLES, check, turn=150)

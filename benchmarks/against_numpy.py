@@ -1,4 +1,4 @@
-"""NumPy: what people write, and the reference, on the same arrays; the memory floor; the first call of a process."""
+"""Compare common NumPy code with the reference on the same arrays; measure the memory floor and the first call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_spec import kernels
 
 
 def run(measure: Measure) -> None:
-    """Make all comparisons, those with what people write also without compiled loops."""
+    """Make all comparisons; repeat those with common NumPy code without compiled loops."""
     loops = kernels.load_compiled
     for fast in ("", " (without the extra)"):
         for workload in WORKLOADS:
@@ -79,12 +79,12 @@ def _naive(measure: Measure, workload: str, clipped: bool, mode: str, words: str
 
 def _memory_floor(measure: Measure, workload: str) -> None:
     master = np.concatenate(arrays(workload), axis=None)
-    # Both work on the same memory, since how fast it is depends on the pages that the system has handed out.
+    # Both work on the same memory, because its speed depends on the pages that the system has given out.
     flat, limit = np.empty_like(master), threshold(workload, True)
     grads = np.split(flat, np.cumsum([array.size for array in arrays(workload)])[:-1])
 
     def floor() -> None:
-        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        # Read the array once and scale it once in place. The factor does not change the numbers.
         np.dot(flat, flat)
         np.multiply(flat, np.float32(-1.0), out=flat)
 
@@ -141,6 +141,6 @@ def _first_calls(measure: Measure) -> None:
         def start(command: list[str] = command) -> float:
             return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-        # What is compiled is on disk then.
+        # The first process compiles the loops and caches them on disk.
         start()
         measure.record(start, peer="seconds of a process", workload=what, mode="", dtype="float32")

@@ -1,4 +1,4 @@
-"""JAX: `optax.clip_by_global_norm` and the reference under `jax.jit`: the time to run, and the time to compile."""
+"""Compare `optax.clip_by_global_norm` with the reference under `jax.jit`: the run time and the compile time."""
 
 from __future__ import annotations
 

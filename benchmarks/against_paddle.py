@@ -28,7 +28,7 @@ def _in_place(measure: Measure, workload: str, clipped: bool) -> None:
     def fresh() -> None:
         for grad, array in zip(grads, master, strict=True):
             grad[...] = array
-        # Paddle may clip in place, so each round gets tensors of its own.
+        # Paddle may clip in place, so each round gets new tensors.
         pairs[:] = [(p, paddle.to_tensor(array)) for p, array in zip(parameters, master, strict=True)]
 
     measure.compare(

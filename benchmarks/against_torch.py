@@ -1,4 +1,4 @@
-"""torch: `clip_grad_norm_` and the reference, in place, on the same torch tensors, with two threads."""
+"""Compare torch's `clip_grad_norm_` with the reference, in place, on the same torch tensors, with two threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gradclip_spec
 
 
 def run(measure: Measure) -> None:
-    """Make all comparisons, with as many threads on every machine."""
+    """Make all comparisons, with the same number of threads on every machine."""
     torch.set_num_threads(2)
     for workload in WORKLOADS:
         for dtype in ("float32", "float16", "bfloat16"):
@@ -68,12 +68,12 @@ def _by_value(measure: Measure, workload: str) -> None:
 def _memory_floor(measure: Measure, workload: str) -> None:
     tensors = [torch.from_numpy(array) for array in arrays(workload)]
     master = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    # Both work on the same memory, since how fast it is depends on the pages that the system has handed out.
+    # Both work on the same memory, because its speed depends on the pages that the system has given out.
     flat, limit = torch.empty_like(master), threshold(workload, True)
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 
     def floor() -> None:
-        # One read pass and one in-place scaling pass; a factor that leaves the numbers where they are.
+        # Read the array once and scale it once in place. The factor does not change the numbers.
         torch.dot(flat, flat)
         flat.mul_(-1.0)
 

@@ -1,4 +1,4 @@
-"""How the reference and a peer are compared: in turns, so that both meet the machine in the same moods."""
+"""Compare the reference with a peer. The two run in turns, so that changes of the machine's speed affect both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["Comparison", "Measure"]
 
-#: Rounds of one comparison, at the least and at the most; the median of them counts.
+#: The smallest and the largest number of rounds of a comparison; the result is their median.
 LEAST, MOST = 5, 31
 
 
@@ -23,9 +23,9 @@ class Comparison:
     dtype: str
     mode: str
     ours: float
-    #: The time of the peer; where there is none, 0, and `ratio` is our time.
+    #: The time of the peer; 0 if there is no peer, and `ratio` is then our time.
     theirs: float
-    #: The median of the ratios of our time to the peer's in each round, and the range that holds the middle half.
+    #: The median, over all rounds, of our time divided by the peer's; and the range of the middle half of these ratios.
     ratio: float
     least: float
     most: float
@@ -34,7 +34,7 @@ class Comparison:
 
 @dataclass
 class Measure:
-    """A list of comparisons to be filled, and how long each may take."""
+    """The comparisons that were made so far, and how long each may take."""
 
     seconds: float = 1.5
     quick: bool = False
@@ -48,17 +48,17 @@ class Measure:
         rounds: int = MOST,
         **names: str,
     ) -> None:
-        """Time both in turns; `fresh` makes their arguments new before each call, `names` say what is compared."""
+        """Time both in turns. `fresh` makes new arguments before each call; `names` say what is compared."""
         start = time.perf_counter()
         for function in (ours, theirs):
-            # What is imported, compiled and cached by a first call is not of the others.
+            # A first call imports, compiles and caches; do not time it.
             fresh()
             function()
         took = time.perf_counter() - start
         rounds = 1 if self.quick else min(rounds, max(LEAST, int(self.seconds / took)))
         times: list[list[float]] = [[], []]
         for turn in range(rounds):
-            # Whoever comes second may find warm caches: they take turns in that, too.
+            # The second one may find warm caches, so swap the order in each round.
             for index in (0, 1) if turn % 2 else (1, 0):
                 fresh()
                 start = time.perf_counter()
@@ -72,7 +72,7 @@ class Measure:
         )
 
     def record(self, measure: Callable[[], float], rounds: int = LEAST, **names: str) -> None:
-        """Note the median of a number of seconds that has no peer."""
+        """Record the median of some times, without a peer."""
         seconds = [measure() for _ in range(1 if self.quick else rounds)]
         least, median, most = statistics.quantiles(seconds * 2, n=4, method="inclusive")
         self.found.append(

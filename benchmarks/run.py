@@ -1,7 +1,7 @@
-"""Compare the reference with all peers, and draw a page of it: `python benchmarks/run.py reports/published/benchmarks`.
+"""Compare the reference with all peers, and write a page: `python benchmarks/run.py reports/published/benchmarks`.
 
-Each peer runs in a process of its own, one after the other; `--python torch=PATH` names the Python that has a peer.
-With `--quick` each comparison has one round of a few small arrays, to see that the code runs.
+Each peer runs in its own process, one after the other; `--python torch=PATH` names the Python that has the peer torch.
+With `--quick`, each comparison is one round of a few small arrays, which shows only that the code runs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ PEERS = ("numpy", "torch", "optax", "tensorflow", "paddle")
 
 
 def main() -> int:
-    """Measure, or have measured, and print."""
+    """Measure all peers, or one peer in this process, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, help="where the page, its numbers and its picture go, without an extension")
+    parser.add_argument(
+        "out", type=Path, help="the path of the page, its numbers and its picture, without an extension"
+    )
     parser.add_argument("peers", nargs="*", default=PEERS, help=", ".join(PEERS))
     parser.add_argument("--quick", action="store_true", help="one round of small arrays")
     parser.add_argument("--seconds", type=float, default=1.5, help="for one comparison")
@@ -47,7 +49,7 @@ def main() -> int:
             command = [pythons.get(peer, sys.executable), __file__, str(result), peer, "--inside", *more]
             subprocess.run([*command, "--seconds", str(options.seconds)], check=True)
             found += [Comparison(**row) for row in json.loads(result.read_text(encoding="utf-8"))]
-    # It needs matplotlib, which the environments of peers may lack.
+    # `table` needs matplotlib, which the environments of peers may lack.
     import table
 
     return table.publish(found, options.out)

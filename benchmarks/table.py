@@ -1,7 +1,7 @@
-"""From comparisons to a page and a picture: how much of each peer's time the reference takes, and what was aimed at.
+"""Write a page and a picture of the comparisons: our time over each peer's time, and the largest accepted ratio.
 
-A ratio is the median of those of all rounds, in each of which both were timed one after the other. It means something
-elsewhere, although not the same on every machine; milliseconds do not.
+In each round both are timed one after the other; a ratio is the median over all rounds. Ratios differ a little from
+machine to machine, milliseconds differ a lot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradclip_reports.markup import markdown_table
 
 __all__ = ["publish"]
 
-#: The largest ratio that the project accepts of each peer, or number of seconds.
+#: The largest ratio, or number of seconds, that the project accepts for each peer.
 MUST: dict[str, float] = {
     "torch clip_grad_norm_ (foreach)": 0.9,
     "NumPy as people write it": 0.4,
@@ -35,7 +35,7 @@ MUST: dict[str, float] = {
     "tf.clip_by_global_norm (tf.function)": 1.1,
     "paddle.nn.ClipGradByGlobalNorm": 1.1,
 }
-#: What is asked of single rows, by peer and workload.
+#: The largest accepted values for single rows, by peer and workload.
 MUST_OF: dict[tuple[str, str], float] = {
     ("np.linalg.norm", "1 x 10,000,000"): 2.0,
     ("seconds of a process", "import"): 0.05,
@@ -44,12 +44,12 @@ MUST_OF: dict[tuple[str, str], float] = {
 
 
 def most_of(row: Comparison) -> float | None:
-    """Return what is accepted of a comparison; None where nothing is asked."""
+    """Return the largest value that is accepted for a comparison; None if there is no limit."""
     return MUST_OF.get((row.peer, row.workload), MUST.get(row.peer))
 
 
 def publish(found: list[Comparison], out: Path) -> int:
-    """Write OUT.md, OUT.json and OUT.svg, and print what is asked, with pass or fail for each row."""
+    """Write OUT.md, OUT.json and OUT.svg, and print pass or fail for each row that has a limit."""
     text = _write_page(found, out.with_suffix(".svg").name)
     out.with_suffix(".md").write_text(text, encoding="utf-8")
     rows = [asdict(each) for each in found]
@@ -114,11 +114,11 @@ def _name_processor() -> str:
 
 
 def _draw(found: list[Comparison], path: Path) -> None:
-    """Draw one line for each peer: single arrays against their size, lists in the order of their length."""
+    """Draw one line for each peer: single arrays by their size, lists by their length."""
     import matplotlib
 
     matplotlib.use("svg")
-    # The same results give the same file.
+    # This makes the file the same for the same results.
     matplotlib.rcParams["svg.hashsalt"] = "gradclip-spec"
     from matplotlib import pyplot
 

@@ -1,4 +1,4 @@
-"""Make the gradients of the benchmarks, with the numbers and sizes of those in real models."""
+"""Make the gradients of the benchmarks: as many, and as large, as in real models."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
     "10,000 x 100": lambda: [(100,)] * 10_000,
 }
 
-#: Those with so many tensors that XLA and TensorFlow take minutes to compile a function of them.
+#: Workloads with so many tensors that XLA and TensorFlow need minutes to compile a function of them.
 TOO_MANY = ("1,000 x 1,000", "1,000 x 10,000", "10,000 x 100")
-#: Some that leave nothing out between small and large.
+#: Workloads of every size between small and large.
 SOME = ("1 x 10,000", "1 x 1,000,000", "10 x 10,000", "1,000 x 1,000")
 
 
 def shrink() -> None:
-    """Let every workload be small, to see quickly that all comparisons run."""
+    """Make every workload small, to check quickly that all comparisons run."""
     for name, shapes in list(WORKLOADS.items()):
         small = [tuple(min(size, 30) for size in shape) for shape in shapes()[:40]]
         WORKLOADS[name] = lambda small=small: small  # type: ignore[misc]

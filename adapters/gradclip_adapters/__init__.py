@@ -1,1 +1,1 @@
-"""Adapters: how the suite calls a framework's clip functions. `contract` says what an adapter is."""
+"""Call a framework's clip functions through adapters. The module `contract` defines what an adapter is."""

@@ -7,8 +7,8 @@ from .limits import LINE
 
 __all__ = ["answer_bytes", "answer_line_bytes"]
 
-#: The size of an answer is in proportion to that of the call: results and inputs, in the widest dtype that there is
-#: (complex256 for float16). A fixed allowance is for empty gradients and for texts.
+#: The limit is proportional to the size of the call: an answer holds results and inputs, in the widest dtype that
+#: exists (complex256 for float16). A fixed allowance covers empty gradients and texts.
 BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
 
 
@@ -27,5 +27,5 @@ def answer_bytes(call: Call) -> int:
 
 
 def answer_line_bytes(call: Call) -> int:
-    """Return the number of bytes that the line of an answer to a call may take, with base64, names and texts."""
+    """Return the number of bytes that the line of an answer may take, including base64, names and texts."""
     return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)

@@ -1,4 +1,4 @@
-"""Help adapters to check a call against its subject, to build its tensors, and to make it in several threads."""
+"""Help adapters to check a call against its subject, to build its tensors, and to repeat it in several threads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FEATURE_OF_LAYOUT = {
     "broadcast": "broadcast",
 }
 
-#: The kinds of objects as which flags and thresholds are passed.
+#: The functions that convert flags and thresholds to the kinds of objects that an option names.
 FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
 THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
     "numpy-float16": np.float16,
@@ -72,12 +72,12 @@ THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
     "text": str,
 }
 
-#: All threads make their calls at once, in this number of ROUNDS. In every other round, each thread pauses at its first
+#: All threads make their calls at once, ROUNDS times. In every second round, each thread pauses at each of its first
 #: PAUSES lines of Python, for up to PAUSE seconds.
 ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 
-#: Another call interrupts a call at PLACES of its first LINES traced lines of Python. It is waited for at most PATIENCE
-#: seconds, because it may block on a lock that the interrupted call holds.
+#: Another call interrupts a call at PLACES of its first LINES traced lines of Python. The interrupted call waits at
+#: most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 32, 0.02
 
 #: Lines in the folders of Python's and NumPy's modules are not traced; the lines that call them are.
@@ -87,14 +87,15 @@ Tensor = TypeVar("Tensor")
 
 
 def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None:
-    """Refuse a call that its subject cannot perform; `kind` says what is lacking then (see `contract.LACKS`).
+    """Refuse a call that its subject cannot perform.
 
-    Prefer to make the call: only the framework's own error shows that it cannot do it.
+    The error carries `kind`, which says what is missing (see `contract.LACKS`).
+    If in doubt, make the call: only the framework's own error shows that the framework cannot do it.
 
     Raises
     ------
     Unsupported
-        When the call uses a feature, a dtype or a norm that the subject does not list.
+        If the call uses a feature, a dtype or a norm that the subject does not list.
     """
     missing = sorted(set(_features_used(call)) - set(subject.features))
     if missing:
@@ -105,7 +106,7 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
         message = "{} does not take {}".format(subject.name, ", ".join(sorted(dtypes - set(subject.dtypes))))
         raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
-    # An order that is no norm is asked of whoever takes orders: the answer is recorded.
+    # Pass an order of 0 or below to every subject with `norm_type`: the suite records the answer.
     if norm_type > 0 and norm_type not in subject.norm_types:
         message = "{} has no norm of the order {}".format(subject.name, norm_type)
         raise Unsupported(message, kind)
@@ -135,7 +136,7 @@ def _features_used(call: Call) -> Iterator[str]:
 def convert_options(options: Mapping[str, Any], flags: Sequence[bool]) -> Tuple[Dict[str, Any], List[Any]]:
     """Return options and flags as objects of the kinds that the options `threshold_as` and `flags` name.
 
-    These two, and other options that say how a call is made, are left out.
+    The result leaves out these two options, and other options that say how to make a call.
     """
     left_out = ("flags", "threshold_as", "followed", "reused")
     kept = {name: value for name, value in options.items() if name not in left_out}
@@ -147,7 +148,10 @@ def convert_options(options: Mapping[str, Any], flags: Sequence[bool]) -> Tuple[
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
-    """Return the tensors of a call; `build` makes one from each gradient that exists and does not repeat another."""
+    """Return the tensors of a call.
+
+    `build` makes a tensor from each gradient that exists and does not repeat another.
+    """
     tensors: List[Optional[Tensor]] = []
     for gradient in gradients:
         if gradient.same_as is not None:
@@ -163,7 +167,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     Raises
     ------
     Unsupported
-        When the layout is not one of the contract's.
+        If the contract does not define the layout.
     """
     if layout != "contiguous" and layout not in FEATURE_OF_LAYOUT:
         message = "no layout {!r} here: contiguous, {}".format(layout, ", ".join(FEATURE_OF_LAYOUT))
@@ -174,14 +178,14 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout == "contiguous" or values.ndim == 0:
         return values.copy(order="C")
     if layout == "strided":
-        # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. With other
-        # values it might fail by accident.
+        # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. Other
+        # values might make such code fail by accident.
         return np.repeat(values, 2, axis=-1)[..., ::2]
     if layout == "sliced":
         # The buffer around the slice holds the values at its edges.
         inner = (slice(1, -1),) * values.ndim
         if values.ndim == 1 and values.size:
-            # `np.pad` takes long for little.
+            # `np.pad` is slow for small arrays.
             return np.concatenate([values[:1], values, values[-1:]])[inner]
         return np.pad(values, 1, mode="edge" if values.size else "constant")[inner]
     if layout == "reversed":
@@ -190,11 +194,12 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
-    """Answer a call while other threads make another one, so that state which threads wrongly share shows.
+    """Answer a call while other threads make another call, to reveal state that threads wrongly share.
 
-    In the other call, every other element of each gradient is zero, and the options differ. First, the other call runs
-    as a whole between two lines of the call, each time at another place. Then the number of threads that the option
-    `threads` gives make the two calls at once; they wait for one another before they call the framework.
+    In the other call, every other element of each gradient is zero, and the options differ. First, the other call
+    interrupts the call between two lines and runs to its end, each time at a different line. Then several threads (the
+    option `threads` says how many) make the two calls at once. They wait for one another before they call the
+    framework.
 
     Parameters
     ----------
@@ -211,7 +216,7 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     Raises
     ------
     FrameworkRaised
-        When the framework raised in any of the calls.
+        If the framework raised in any of the calls.
     """
     options = dict(call.options)
     count = options.pop("threads")
@@ -228,7 +233,7 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
 
 
 def earlier_calls(call: Call) -> List[Call]:
-    """Return the calls that come first on the same tensors: one with other elements, one with other options."""
+    """Return the calls to make first on the same tensors: one with other elements, one with other options."""
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
@@ -236,7 +241,7 @@ def earlier_calls(call: Call) -> List[Call]:
 
 
 def following_call(call: Call) -> Call:
-    """Return the call that comes next on other tensors of the same form: with other elements and other options."""
+    """Return the call to make next, on other tensors of the same form, with other elements and other options."""
     options = dict(call.options)
     options.pop("followed")
     return _with_other_options(_with_other_elements(replace(call, options=options)))
@@ -247,7 +252,10 @@ def _with_other_elements(call: Call) -> Call:
 
 
 def _with_other_options(call: Call) -> Call:
-    """Return the call with half the thresholds, the Euclidean norm and, if any are excluded, inverted flags."""
+    """Return the call with half the thresholds and the Euclidean norm.
+
+    If any gradient is excluded, invert the flags.
+    """
     options = dict(call.options)
     options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})
     options.update({name: 2.0 for name in ("norm_type",) if name in options})
@@ -266,7 +274,7 @@ def _every_other_element(gradient: Gradient) -> Gradient:
 
 
 def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
-    """Yield replies to a call that is interrupted by another whole call, each time at another line."""
+    """Yield replies to a call that another call interrupts, each time at a different line."""
 
     def answered(call: Call, at_line: Callable[[], Any]) -> Reply:
         together.manager = _traced(at_line)
@@ -295,7 +303,7 @@ def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> It
 
 @contextlib.contextmanager
 def _traced(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
-    """Trace a call of the framework; there are no warnings to record."""
+    """Trace a call of the framework, without recording warnings."""
     left, before = iter(range(lines)), sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -322,7 +330,7 @@ def _is_trusted(filename: str) -> bool:
 
 
 def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
-    """Yield replies to a call that every other thread makes at once, while the others make another call."""
+    """Yield replies to a call that half of the threads make at once, while the other half make another call."""
     for number_of_round in range(ROUNDS):
         barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
         with ThreadPoolExecutor(count) as pool:
@@ -330,7 +338,7 @@ def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: in
             futures = [pool.submit(_after, barrier, answer, call, at_line) for call in calls]
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         for error in errors:
-            # The other threads fail with errors of the barrier.
+            # The other threads fail because the barrier is broken.
             if not isinstance(error, threading.BrokenBarrierError):
                 raise error
         yield from (future.result() for future in futures[::2])
@@ -355,7 +363,7 @@ def _after(
 
 @contextlib.contextmanager
 def _waiting(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
-    """Call the framework at once with the other threads, and call `at_line` at each line, if it is given."""
+    """Wait for the other threads, then call the framework; call `at_line` at each line, if it is given."""
     barrier.wait()
     with contextlib.ExitStack() as stack:
         yield [] if at_line is None else stack.enter_context(_traced(at_line, PAUSES))

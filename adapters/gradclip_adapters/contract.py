@@ -1,11 +1,11 @@
 """Define the contract between the suite and an adapter.
 
 The suite sends a :class:`Call`. The adapter converts the named gradients to its framework's tensors, calls one public
-entry point of the framework (a *subject*), and converts the result to a :class:`Reply`. It never computes a clip of its
-own, and it never judges.
+entry point of the framework (a *subject*), and converts the result to a :class:`Reply`. The adapter never computes a
+clip itself, and it never judges.
 
-This module, `wire` and `host` need only the standard library and NumPy, and run on Python 3.7: the framework under test
-decides which Python they run in.
+This module, `wire` and `host` need only the standard library and NumPy, and run on Python 3.7, because they run in the
+Python that the framework under test needs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FEATURES = {
     "returns_norm": "the total norm before clipping is returned",
     "may_return_norm": "the suite finds out in a call whether the norm is returned",
     "in_place": "the results are written into the gradients that were passed",
-    "functional": "the gradients that were passed are left as they were",
+    "functional": "the gradients that were passed are left unchanged",
     "excludes": "a gradient can be excluded from the clip (`Gradient.need_clip` false)",
     "optional_flags": "`need_clip` has a default, and is left out if nothing is excluded",
     "none_grads": "a parameter may have no gradient (`Gradient.array` is None)",
@@ -62,10 +62,10 @@ FEATURES = {
     "min_max": "`min` may be given beside `max`",
     "requires_min": "`min` must be given: the suite passes the default if a case leaves it out",
     "eps": "the option `eps` exists",
-    "optimizer": "called through an optimizer: the reply holds minus the parameters after one step from zero",
+    "optimizer": "called through an optimizer: the reply holds the negated parameters after one step from zero",
     "learning_rate": "the option `learning_rate` exists (optimizers only)",
     "training": "the options `start`, `weight_decay`, `steps` and `accumulate` exist (optimizers only)",
-    "groups": "`Gradient.group` is honoured: parameters stand in several groups of an optimizer",
+    "groups": "`Gradient.group` is honoured: an optimizer has several groups of parameters",
     "norm_per_group": "`Gradient.group` is honoured, and the documentation gives each group a norm of its own",
     "differentiable": "`Gradient.cotangent` is honoured: the reply holds the derivatives through the clip",
     "compiled": "runs inside the framework's compiler or graph",
@@ -74,16 +74,16 @@ FEATURES = {
     "strided": "the `Gradient.layout` strided, transposed or sliced is honoured",
     "reversed": "the `Gradient.layout` reversed is honoured",
     "broadcast": "the `Gradient.layout` broadcast is honoured",
-    "repeated": "`Gradient.same_as` is honoured: one tensor stands twice in the list",
+    "repeated": "`Gradient.same_as` is honoured: one tensor occurs twice in the list",
     "sparse": "`Gradient.rows` is honoured: a gradient holds only some rows, and may hold a row twice",
     "flushes_subnormals": "numbers below the normal range may be read as zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
-    "single": "the option `as_single` passes the only gradient by itself, not in a list",
+    "single": "the option `as_single` passes a single gradient without a list",
     "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
     "follows": "the option `followed` makes another call before the results of the first are read",
     "flag_kinds": "the option `flags` passes the flags as NumPy's bools, or as 1 and 0",
     "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
-    "reuses": "the option `reused` makes the call on tensors that earlier calls were made on (`arrays.earlier_calls`)",
+    "reuses": "the option `reused` makes the call on tensors that earlier calls have used (`arrays.earlier_calls`)",
 }
 
 #: The kinds of `Unsupported`: what is lacking.
@@ -104,11 +104,11 @@ class Array:
     dtype: str
     shape: Tuple[int, ...]
     data: bytes
-    #: How the data were made, if a host can make them, too.
+    #: The recipe that made the data, if there is one; a host can make the same data from it.
     recipe: Optional[Recipe] = field(default=None, compare=False, repr=False)
 
     def bits(self) -> np.ndarray[Any, Any]:
-        """Return the elements' bits as a writable array of unsigned integers, shape kept."""
+        """Return the elements' bits as a writable array of unsigned integers with the same shape."""
         return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape).copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -127,7 +127,7 @@ class Array:
         return cls(name, tuple(int(n) for n in values.shape), np.ascontiguousarray(values).astype(order).tobytes())
 
 
-#: These lie in memory as they are sent; the test of `values.dtype in` compares byte orders, too.
+#: These have the same bytes in memory and on the wire; `values.dtype in` also compares byte orders.
 _AS_SENT = frozenset(np.dtype(code) for code in ("<f2", "<f4", "<f8"))
 
 
@@ -155,7 +155,7 @@ class Gradient:
     #: None: the parameter has no gradient.
     array: Optional[Array]
     need_clip: bool = True
-    #: How the tensor lies in memory; the values are the same for each layout. "contiguous"; "strided": every other
+    #: The layout in memory; the values are the same for each layout. "contiguous"; "strided": every other
     #: element of a larger buffer along the last axis; "transposed": the axes of the buffer are in reverse order;
     #: "sliced": the middle of a larger buffer; "reversed": the elements of the buffer are in reverse order;
     #: "broadcast": all parts along the first axis share the memory of the first one, and cannot be written.
@@ -166,10 +166,10 @@ class Gradient:
     rows: Optional[Tuple[int, ...]] = None
     #: For a row-sparse gradient: the number of rows of the dense gradient.
     height: Optional[int] = None
-    #: The parameter group; an optimizer, or a program with several clips, holds several.
+    #: The parameter group; an optimizer, or a program with several clips, may have several groups.
     group: int = 0
-    #: The vector to pull back through the clip. `Reply.gradients` then holds, in place of the results, the derivatives
-    #: of the sum of all results times their cotangents by each gradient.
+    #: The vector to pull back through the clip. `Reply.gradients` then holds derivatives in place of the results: the
+    #: derivative, by each gradient, of the sum of all results times their cotangents.
     cotangent: Optional[Array] = None
 
 
@@ -178,10 +178,10 @@ class Call:
     """The gradients and options of one call of one subject.
 
     Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `followed`, `flags`, `threshold_as`, `compiled`; of the feature `training`, for an optimizer: `start` (the
-    value of all parameters at first, in place of zero), `weight_decay`, `steps` (each with a backward pass of its own)
-    and `accumulate` (the number of backward passes before the clip, each of which adds the gradients).
+    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`, `reused`,
+    `followed`, `flags`, `threshold_as`, `compiled`. With the feature `training`, for an optimizer: `start` (the first
+    value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and `accumulate`
+    (the number of backward passes before the clip; each adds the gradients).
     """
 
     subject: str
@@ -196,11 +196,11 @@ class Reply:
     #: The clipped gradients, in the order and number in which the framework returned them.
     #: A row-sparse gradient may come back as the rows that were passed, or dense.
     gradients: Tuple[Optional[Array], ...]
-    #: The norm that it returned, if it returns one.
+    #: The norm that the framework returned, if it returns one.
     norm: Optional[Array] = None
     #: The values of the passed gradients after the call; None if the adapter cannot read them.
     inputs: Optional[Tuple[Optional[Array], ...]] = None
-    #: For each gradient: whether the result is the very object that was passed; None if that has no meaning.
+    #: For each gradient: whether the result is the object that was passed; None if that has no meaning.
     same_object: Optional[Tuple[bool, ...]] = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: Tuple[str, ...] = ()
@@ -210,7 +210,7 @@ class Reply:
     #: Side effects on memory, as ends of sentences that begin with "it": results that share memory with each other or
     #: with other gradients, or that cannot be written. None if the adapter does not look.
     shared: Optional[Tuple[str, ...]] = None
-    #: What the call has changed around it, such as "the caller's list" or "NumPy's error state"; the host adds to it.
+    #: The state that the call has changed, such as "the caller's list" or "NumPy's error state"; the host adds to it.
     disturbed: Optional[Tuple[str, ...]] = None
 
 
@@ -228,7 +228,7 @@ class Subject:
     formula: Optional[Mapping[str, Any]] = None
 
     def __post_init__(self) -> None:
-        """Refuse unknown words: if they are misspelt, cells would become `unsupported` unnoticed."""
+        """Refuse unknown words, because a misspelt word would make cells `unsupported` unnoticed."""
         check_name("subject", self.name)
         for p in self.norm_types:
             # With NaN, no comparison is true.
@@ -255,7 +255,7 @@ class About:
     """The framework that an adapter has found, and its environment."""
 
     framework: str
-    #: Empty if it has none.
+    #: Empty if the framework has no version.
     version: str
     #: Anything that may change a result: devices, threads, environment variables, build flags.
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -284,7 +284,7 @@ def check_name(what: str, name: Any) -> None:
     Raises
     ------
     BadDeclaration
-        When it does not fit.
+        If the name does not fit.
     """
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME.number:
         message = "The {} is called {:.80}: a name is printable text of 1 to {} characters.".format(
@@ -302,10 +302,10 @@ class BadReply(TypeError):
 
 
 class Unsupported(Exception):
-    """Raised by an adapter that cannot make a call; the text says what is missing.
+    """An adapter cannot make a call; the text says what is missing.
 
     `kind` is one of `LACKS`: the framework has no such interface, its build has no kernel for it, or the adapter itself
-    has a limit. Prefer to make the call: the framework's own error says more.
+    has a limit. If in doubt, make the call: the framework's own error says more.
     """
 
     def __init__(self, text: str = "", kind: str = "adapter") -> None:
@@ -317,7 +317,7 @@ class Unsupported(Exception):
 
 
 class FrameworkRaised(Exception):
-    """Raised by :func:`framework_call` in place of an exception of the framework."""
+    """The framework raised an exception; :func:`framework_call` raises this in its place."""
 
     def __init__(self, kind: str, text: str, inputs: Optional[Sequence[Optional[Array]]] = None) -> None:
         super().__init__("{}: {}".format(kind, text))
@@ -333,7 +333,7 @@ class FrameworkCall:
     warnings: Tuple[str, ...] = ()
 
 
-#: Each thread of several that call at once has a `manager` here: the context in which it calls the framework.
+#: If several threads call at once, each thread has a `manager` here: the context in which it calls the framework.
 together = threading.local()
 
 
@@ -353,12 +353,12 @@ def framework_call(
     Parameters
     ----------
     inputs
-        Reads back the gradients that were passed, so that the suite sees whether a call that raised has changed them.
+        Reads back the gradients that were passed. So the suite sees whether a call changed them before it raised.
 
     Yields
     ------
     FrameworkCall
-        It holds the warnings when the block has ended. It stays empty if several threads call at once, because they
+        The warnings of the block, once it has ended. There are none if several threads call at once, because threads
         share the filters of warnings.
     """
     seen = FrameworkCall()
@@ -375,7 +375,7 @@ def framework_call(
 
 
 def text_of(error: object) -> str:
-    """Return the text of an exception; the exception's own code makes it, and may raise, too."""
+    """Return the text of an exception. The exception's own code makes the text, and may itself raise."""
     try:
         # `str` may return an instance of a subclass, whose length lies.
         return shorten(str.__str__(str(error)))
@@ -384,13 +384,13 @@ def text_of(error: object) -> str:
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's type; a metaclass may have a `__name__` of its own, which raises."""
+    """Return the name of a value's type, even if its metaclass defines a `__name__` that raises."""
     name: str = type.__dict__["__name__"].__get__(type(value))
     return name
 
 
 class Adapter:
-    """The base class of adapters, which name their framework, list its subjects and answer calls."""
+    """The base class of adapters. An adapter names its framework, lists the subjects and answers calls."""
 
     def about(self) -> About:
         """Return the framework and the version that this adapter has found."""
@@ -406,20 +406,20 @@ class Adapter:
         Raises
         ------
         Unsupported
-            When the framework cannot perform the call.
+            If the framework cannot perform the call.
         FrameworkRaised
-            When the framework raised (see :func:`framework_call`).
+            If the framework raised (see :func:`framework_call`).
         """
         raise NotImplementedError
 
 
 def options_of(call: Call, *names: str) -> Dict[str, Any]:
-    """Return the options of a call, if an adapter knows all of them.
+    """Return the options of a call; refuse a call with an option that the adapter does not know.
 
     Raises
     ------
     Unsupported
-        When the call sets an option that is not among `names`.
+        If the call sets an option that is not among `names`.
     """
     unknown = sorted(set(call.options) - set(names))
     if unknown:

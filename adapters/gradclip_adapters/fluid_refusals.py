@@ -1,4 +1,4 @@
-"""Refuse what fluid's clips cannot be asked for, or not in this CPU build."""
+"""Refuse calls that fluid's clips, or this CPU build, cannot perform."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ MOST_ELEMENTS_OF_A_NORM = 100000
 
 
 def refuse_ways(call: Call) -> None:
-    """Refuse the ways of a call that fluid's clips do not have.
+    """Refuse a call that is made in a way that fluid does not offer.
 
     Raises
     ------
     Unsupported
-        When the call asks for one.
+        If the call asks for such a way.
     """
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "fluid's gradients come from a backward pass: each once, in the layout that fluid gives it"
         raise Unsupported(message, "interface")
     if any(gradient.rows is not None for gradient in call.gradients) or "reused" in call.options:
-        message = "no row-sparse gradients, and no earlier calls on the same tensors, are made here"
+        message = "this adapter makes no row-sparse gradients, and no earlier calls on the same tensors"
         raise Unsupported(message)
     if "as_generator" in call.options or "as_single" in call.options:
-        message = "the program, or the optimizer, knows the parameters: nobody passes gradients"
+        message = "the program, or the optimizer, knows the parameters: a user passes no gradients"
         raise Unsupported(message, "interface")
     if any(name in call.options for name in ("start", "weight_decay", "steps", "accumulate")):
-        message = "one step is taken here, from zero"
+        message = "this adapter takes one step, from zero"
         raise Unsupported(message)
     if "threads" in call.options:
-        message = "fluid's programs, scopes and names belong to the whole process"
+        message = "fluid's programs, scopes and names are shared by the whole process"
         raise Unsupported(message)
 
 
@@ -45,7 +45,7 @@ def refuse_unsupported(call: Call, subject: Subject) -> None:
         message = "fluid 1.8 has no bfloat16"
         raise Unsupported(message, "interface")
     if not arrays:
-        message = "fluid needs a loss, and here no parameter takes part in one"
+        message = "fluid needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
     if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
         message = "fluid builds a static program in time quadratic in its gradients; at most {} are tried".format(
@@ -68,12 +68,12 @@ def refuse_unsupported(call: Call, subject: Subject) -> None:
 
 @contextlib.contextmanager
 def make_gradients(dtype: str) -> Iterator[None]:
-    """Mark the lines that make the gradients; the CPU build has no kernels for those of float16.
+    """Mark the lines that make the gradients; the CPU build has no kernels for float16.
 
     Raises
     ------
     Unsupported
-        When fluid cannot make them.
+        If fluid cannot make them.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Run an adapter as a host process: it reads and writes messages, one JSON object in each line (see `wire`).
+"""Run an adapter as a host process, which reads and writes messages: one JSON object in each line (see `wire`).
 
 If the package is installed, run it as `python -m gradclip_adapters.host TARGET`; in any other Python, run `launch.py`.
-Only messages reach standard output. Its descriptor is put aside before any framework is imported, and everything that
+Only messages reach standard output. The host duplicates its descriptor before it imports any framework. Everything that
 is printed later, also by C code, goes to standard error.
 """
 
@@ -23,7 +23,8 @@ from .surroundings import answer_in_watched_surroundings
 
 __all__ = ["answer", "describe", "loading", "main", "read_request", "without_excess"]
 
-#: The kinds of failed starts by their errors, whose texts are sentences for the user. Other errors show a traceback.
+#: The kind of failed start for each error. The texts of these errors are sentences for the user; other errors show a
+#: traceback.
 KINDS = {
     registry.BadTarget: "bad-target",
     registry.MissingFramework: "missing-framework",
@@ -32,7 +33,7 @@ KINDS = {
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Serve one adapter until the suite says goodbye or closes the pipe."""
+    """Serve one adapter until the suite sends `bye` or closes the pipe."""
     options = _parser().parse_args(arguments)
     messages_in, messages_out = _private_streams()
     if _greeting_is_wrong(messages_in, messages_out):
@@ -60,18 +61,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--op", dest="operation", help="for a plain function: the operation it performs")
     parser.add_argument("--dtype", dest="dtypes", action="append", help="for a plain function: a dtype to call it with")
     parser.add_argument("--in-place", choices=["yes", "no"], help="for a plain function: does it write in place?")
-    parser.add_argument("--name", help="for a plain function: the name to show it by")
+    parser.add_argument("--name", help="for a plain function: the name that is shown")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
     return parser
 
 
 def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> int:
-    """Answer calls and return the exit code: 0 if the suite says goodbye or closes the pipe, 1 for a wrong message."""
+    """Answer calls and return the exit code: 0 if the suite sends `bye` or closes the pipe, 1 for a wrong message."""
     for line in iter(lambda: _read_line(messages_in), ""):
         try:
             message = read_request(line)
         except ValueError as error:
-            return _leave("the suite sent what is not a message: {}".format(error))
+            return _leave("the suite sent something that is not a message: {}".format(error))
         if message is None:
             return 0
         try:
@@ -83,12 +84,12 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
 
 
 def read_request(line: str) -> Optional[Dict[str, Any]]:
-    """Return the call that a line asks for; None where it says goodbye.
+    """Return the call that a line asks for; None for the message `bye`.
 
     Raises
     ------
     ValueError
-        When it does neither.
+        If the line is neither a call nor `bye`.
     """
     message = parse_message(line)
     if message.get("message") == "bye":
@@ -101,13 +102,13 @@ def read_request(line: str) -> Optional[Dict[str, Any]]:
 
 
 def _leave(why: str) -> int:
-    """Write to standard error why the host ends, and return its exit code; the suite shows these last words."""
+    """Write to standard error why the host ends, and return its exit code. The suite shows this text."""
     sys.stderr.write(why + "\n")
     return 1
 
 
 def loading(target: str) -> Dict[str, Any]:
-    """Return the message `loading`: what is run next is somebody's code, which may end this process or hang."""
+    """Return the message `loading`, which warns that foreign code runs next: it may hang or end this process."""
     return {
         "message": "loading",
         "target": shorten(target, NAME),
@@ -147,12 +148,12 @@ def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def without_excess(reply: Any, call: Call) -> Reply:
-    """Return the reply; if its arrays take too many bytes to be sent, return a reply that says so.
+    """Return the reply. If its arrays take too many bytes to be sent, return a reply that says so.
 
     Raises
     ------
     BadReply
-        When the reply breaks the contract.
+        If the reply breaks the contract.
     """
     wire.check_reply(reply)
     checked: Reply = reply
@@ -160,7 +161,7 @@ def without_excess(reply: Any, call: Call) -> Reply:
     size, allowed = sum(len(array.data) for array in arrays if array is not None), answer_bytes(call)
     if size <= allowed:
         return checked
-    text = "returned arrays of {:,} bytes in all, where an answer to this call may have {:,}".format(size, allowed)
+    text = "returned arrays of {:,} bytes in all; an answer to this call may have at most {:,}".format(size, allowed)
     return Reply((), malformed=text)
 
 
@@ -170,7 +171,7 @@ def _limit_memory(size: int) -> None:
     Raises
     ------
     BadTarget
-        When the operating system cannot do it.
+        If the operating system cannot do it.
     """
     try:
         import resource
@@ -186,7 +187,7 @@ def _limit_memory(size: int) -> None:
 
 
 def _private_streams() -> Tuple[IO[bytes], IO[str]]:
-    """Return the pipes to the suite, and redirect standard input and output, so that nothing else uses the pipes."""
+    """Return the pipes to the suite. Redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")
     messages_out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -215,7 +216,7 @@ def _greeting_is_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
 
 
 def _read_line(stream: IO[bytes]) -> str:
-    """Return the next line, cut one byte beyond the limit of a line; parsing refuses it then."""
+    """Return the next line; cut a line that is too long one byte beyond the limit, so that parsing refuses it."""
     return stream.readline(LINE.number + 1).decode("utf-8", "replace")
 
 

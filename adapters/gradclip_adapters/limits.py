@@ -1,8 +1,8 @@
 """Define the limits of messages between the suite and a host, and parse messages within them.
 
 Neither side trusts the other: a framework may print to the wrong pipe, a function may return gigabytes, a record may be
-forged. So each side checks a limit before it allocates, parses or decodes anything, and an error names the limit. All
-limits stand here, with their reasons.
+forged. So each side checks a limit before it allocates, parses or decodes anything, and an error names the limit. This
+module holds all limits, with their reasons.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class Limit(NamedTuple):
 
 
 LINE = Limit("bytes in a line", 512 << 20, "ten million float64 gradients and their inputs take 214 MB in base64")
-TEXT = Limit("characters in a text", 100_000, "the longest traceback of a framework has some ten thousand")
+TEXT = Limit("characters in a text", 100_000, "the longest traceback of a framework has about ten thousand")
 SHOWN_TEXT = Limit("characters in a text that our own host sends", 10_000, "nobody reads more of an error message")
-NAME = Limit("characters in a name", 300, "the longest name of an entry point with its mode has less than a hundred")
-AXES = Limit("axes in a shape", 64, "NumPy has no more")
-LENGTH = Limit("elements along an axis", 1 << 40, "a terabyte of the smallest dtype that is asked about")
+NAME = Limit("characters in a name", 300, "the longest name of an entry point, with its mode, has fewer than a hundred")
+AXES = Limit("axes in a shape", 64, "NumPy allows no more")
+LENGTH = Limit("elements along an axis", 1 << 40, "this many elements of the smallest dtype take two terabytes")
 RECIPE = Limit("bytes of an array that a recipe makes", 1 << 30, "the largest have ten million elements")
 DEPTH = Limit("levels of nesting", 16, "the deepest message has seven")
 VALUES = Limit("values in a message", 1_000_000, "a call of 10,000 gradients has 100,000")
-DIGITS = Limit("digits in a number", 18, "what has so many fits in 64 bits")
+DIGITS = Limit("digits in a number", 18, "every number of 18 digits fits in 64 bits")
 HEX = Limit("characters in a hexadecimal float", 40, "float64 needs 24")
-GRADIENTS = Limit("gradients in a message", 20_000, "the largest models have some thousand")
-ROWS = Limit("rows in a sparse gradient", 100_000, "cases have less than ten")
-SUBJECTS = Limit("subjects in a message", 1_000, "the framework with the most entry points has some dozen")
+GRADIENTS = Limit("gradients in a message", 20_000, "the largest models have a few thousand")
+ROWS = Limit("rows in a sparse gradient", 100_000, "cases have fewer than ten")
+SUBJECTS = Limit("subjects in a message", 1_000, "no framework has more than a few dozen entry points")
 WORDS = Limit("words in a list", 100, "the whole vocabulary of features has 25")
 WARNINGS = Limit("warnings in a message", 100, "a call that warns more often repeats itself")
-ENTRIES = Limit("entries in an environment", 200, "adapters name less than ten")
+ENTRIES = Limit("entries in an environment", 200, "adapters name fewer than ten")
 OPTIONS = Limit("options in a call", 50, "the contract has eleven")
 
 #: The limits of the number of items in a list or an object, by its key.
@@ -70,7 +70,7 @@ _ITEMS = {
     "options": OPTIONS,
 }
 
-#: The limits of texts, by their keys; the line and the shape of the array bound `data`.
+#: The limits of texts, by their keys. `data` is not listed: the limit of a line and the array's shape limit it.
 _TEXTS = {
     **dict.fromkeys(("dtype", "target", "python", "platform"), NAME),
     "framework": NAME,
@@ -102,14 +102,14 @@ def check_limit(limit: Limit, count: int) -> None:
     Raises
     ------
     LimitExceeded
-        When the count exceeds the limit.
+        If the count exceeds the limit.
     """
     if count > limit.number:
         raise LimitExceeded(limit, count)
 
 
 def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
-    """Return a text, without its middle if it is too long: the start says what happened, the end says where."""
+    """Return a text; if it is too long, cut its middle. The start says what happened, and the end says where."""
     if len(text) <= limit.number:
         return text
     half = limit.number // 2 - 50
@@ -123,9 +123,9 @@ def parse_message(line: str) -> Dict[str, Any]:
     Raises
     ------
     LimitExceeded
-        When the line exceeds one of the limits; most are checked before the line is parsed.
+        If the line exceeds one of the limits; most are checked before the line is parsed.
     ValueError
-        When the line is not strict JSON or not an object, or when a key stands twice in an object.
+        If the line is not strict JSON or not an object, or if a key occurs twice in an object.
     """
     check_limit(LINE, len(line))
     _check_structure(line)
@@ -162,7 +162,7 @@ def _checked_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     for key, value in pairs:
         check_limit(NAME, len(key))
         if key in found:
-            text = "the key {!r} stands twice in one object".format(key)
+            text = "the key {!r} occurs twice in one object".format(key)
             raise ValueError(text)
         if isinstance(value, str):
             check_limit(_TEXTS.get(key, TEXT), len(value))
@@ -180,5 +180,5 @@ def _check_texts(values: Sequence[Any]) -> None:
 
 
 def _refuse_float(text: str) -> Any:
-    message = "the number {} is not sent exactly: floats travel as hexadecimal text".format(text[:40])
+    message = "the number {} is not sent exactly: send floats as hexadecimal text".format(text[:40])
     raise ValueError(message)

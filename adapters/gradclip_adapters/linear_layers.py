@@ -33,7 +33,7 @@ class LinearLayer:
 
 
 def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
-    """Return layers whose parameters have the gradients in their order, weight before bias.
+    """Return layers whose parameters get the gradients in order, the weight before the bias.
 
     A vector that follows a matrix of the same width becomes the bias beside that weight. A layer may have only one
     gradient: its other parameter takes no part in the loss. A gradient that is None becomes a weight outside the loss.

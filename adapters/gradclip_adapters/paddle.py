@@ -1,6 +1,7 @@
 """Adapt Paddle 2 and 3 on the CPU: three clip classes and two functions of `paddle.nn.utils`.
 
-Each class is called directly on pairs and through an optimizer. `paddle_optimizer` holds the way through an optimizer.
+Each class is called directly on pairs and through an optimizer. `paddle_optimizer` makes the calls through an
+optimizer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, st
 
 __all__ = ["PaddleAdapter"]
 
-#: The dtypes of gradients on a CPU: no class and no function names any, and none of their CPU kernels takes 16 bits.
+#: The dtypes of gradients on a CPU. The documentation names no dtypes, and no CPU kernel of the clips takes 16 bits.
 BOTH = ("float32", "float64")
 
 
@@ -42,12 +43,12 @@ class PaddleAdapter(Adapter):
         """Return the answer of the entry point that the call names."""
         entry = ENTRY_POINTS[call.subject]
         if "threads" in call.options and "threads" not in entry.subject.features:
-            message = "Paddle's static mode, names and scopes belong to the whole process"
+            message = "Paddle's static mode, names and scopes are shared by the whole process"
             raise Unsupported(message)
         if "threads" in call.options:
             return in_threads(call, self.call)
         if "reused" in call.options:
-            message = "no earlier calls are made on the same tensors here"
+            message = "this adapter makes no earlier calls on the same tensors"
             raise Unsupported(message)
         return entry.answer(call, dict(call.options))
 
@@ -87,7 +88,7 @@ def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) ->
         for parameter, gradient in zip(parameters, gradients)
     ]
     if options.pop("as_single", False):
-        message = "the clips take pairs of a parameter and a gradient, and no gradient by itself"
+        message = "the clips take a list of (parameter, gradient) pairs, not a single gradient"
         raise Unsupported(message, "interface")
     passed: Any = (pair for pair in pairs) if options.pop("as_generator", False) else pairs
     with framework_call(lambda: read_arrays(gradients)) as seen:
@@ -106,7 +107,7 @@ def make_tensor(gradient: Gradient) -> Any:
     """Return a tensor with the values of a gradient, in the memory layout that the gradient asks for."""
     assert gradient.array is not None
     if gradient.rows is not None:
-        message = "only an embedding in an optimizer makes row-sparse gradients here"
+        message = "row-sparse gradients come only from an embedding in an optimizer"
         raise Unsupported(message)
     values = read_values(gradient.array)
     if gradient.layout == "contiguous" or values.ndim == 0:
@@ -149,7 +150,7 @@ def _call_on_parameters(
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
             continue
-        # These functions look at no attribute, so that an excluded parameter shows it.
+        # Exclude by attribute, although these functions ignore it: the result then shows that they do.
         parameters.append(_make_parameter(gradient.array, gradient.need_clip))
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)
@@ -196,8 +197,8 @@ def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
 
 
 def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
-    # ClipGradByGlobalNorm writes into most gradients and makes new tensors for zero-dimensional ones. Its documentation
-    # promises neither. It asks for the length of the pairs, the others take any iterable.
+    # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
+    # documentation mentions neither. It calls `len` on the pairs; the other classes take any iterable.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
     features = _list_features(clip_class, "strided", "repeated", "threads", *more)
     subject = Subject(name, clip_class.operation, BOTH, features)

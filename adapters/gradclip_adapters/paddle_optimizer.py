@@ -128,12 +128,12 @@ def _build_loss(
 
 
 def refuse_shared(call: Call) -> None:
-    """Refuse what only gradients that a caller made by hand can have.
+    """Refuse repeated gradients and layouts, which only gradients made by hand can have.
 
     Raises
     ------
     Unsupported
-        When a gradient stands twice, or asks for a layout.
+        If a gradient repeats another, or asks for a layout.
     """
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "an optimizer gets its gradients from a backward pass: each once, in the layout that Paddle gives it"
@@ -146,21 +146,21 @@ def refuse_ways(options: Dict[str, Any]) -> None:
     Raises
     ------
     Unsupported
-        When the options ask for one.
+        If the options ask for such a way.
     """
     if "as_generator" in options or "as_single" in options:
-        message = "a static program knows its parameters: nobody passes them"
+        message = "a static program knows its parameters: a user passes none"
         raise Unsupported(message, "interface")
 
 
 @contextlib.contextmanager
 def _make_gradients(call: Call) -> Iterator[None]:
-    """Mark the lines that make the gradients; the CPU build has no kernels for those of 16 bits.
+    """Mark the lines that make the gradients; the CPU build has no kernels for 16 bits.
 
     Raises
     ------
     Unsupported
-        When Paddle cannot make them.
+        If Paddle cannot make them.
     """
     try:
         yield
@@ -234,15 +234,15 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
     refuse_shared(call)
     refuse_ways(options)
     if any(name in options for name in TRAINING):
-        message = "only dynamic mode takes several steps here"
+        message = "this adapter takes several steps only in dynamic mode"
         raise Unsupported(message)
     layers = build_linear_layers(call.gradients)
     joined = join_by_dtype(call.gradients)
     if any(gradient.rows is not None for gradient in call.gradients):
-        message = "row-sparse gradients of static programs are not made here"
+        message = "this adapter makes no row-sparse gradients in static programs"
         raise Unsupported(message)
     if not joined:
-        message = "a static program needs a loss, and here no parameter takes part in one"
+        message = "a static program needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
     if len(call.gradients) > MOST_IN_A_PROGRAM:
         message = "Paddle prepares a static program in time that grows faster than the square of its gradients; "

@@ -1,10 +1,10 @@
 """Make an adapter of any function on NumPy arrays; its signature shows its abilities.
 
 The function is called as `fn(grads, *, clip_norm)` (by norm, by global norm) or as `fn(grads, *, max, min)` (by value).
-`grads` is a list of NumPy arrays, with None for a parameter without a gradient. If the function takes them, it also
-gets `need_clip` (a list of bool, left out if it has a default and the case excludes nothing), and `norm_type` and
-`error_if_nonfinite` (if the case sets them). `**kwargs` takes all of them, without defaults. If the function lacks a
-parameter, the cases that need it are `unsupported`.
+`grads` is a list of NumPy arrays, with None for a parameter without a gradient. A function may also take `need_clip`,
+`norm_type` and `error_if_nonfinite`; `**kwargs` takes all three, without defaults. `need_clip` is a list of bool. If it
+has a default, it is passed only when the case excludes a gradient. The other two are passed only when the case sets
+them. If the function lacks a parameter, the cases that need it are `unsupported`.
 
 The function returns the list of clipped gradients, or `(list, total_norm)`. A function that works in place may return
 None or only the norm; then the arrays that it got are the results. A signature does not show whether a clip by global
@@ -52,7 +52,7 @@ __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
 #: The dtypes of the gradients that a function gets unless others are named.
 DTYPES_OF_FUNCTIONS = ("float16", "float32", "float64")
 
-#: What every function can be asked, whatever its signature shows.
+#: The features of every function, whatever its signature shows.
 FEATURES_OF_EVERY_FUNCTION = (
     "broadcast",
     "follows",
@@ -76,10 +76,10 @@ PARAMETERS = {
 #: The feature that a parameter brings.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
-#: The options that say how the call is made.
+#: The options that say how to make the call.
 HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", "threshold_as", "compiled")
 
-#: A case may leave these out, so that a function needs a default for them.
+#: A case may leave these out, so a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")
 
 
@@ -95,17 +95,17 @@ class PlainFunction(Adapter):
     dtypes
         The dtypes of the gradients that it gets; bfloat16 needs the package ml_dtypes.
     in_place
-        True: it must write its results into the arrays that it gets. False: it must leave them as they are. None:
-        nothing is asked.
+        True: the function must write its results into the arrays that it gets. False: it must not change them. None:
+        neither is checked.
     name
         The subject's name; `module:function` by default.
 
     Raises
     ------
     TypeError
-        When the function cannot be called for its operation.
+        If the function cannot be called for its operation.
     ValueError
-        When there is no such operation.
+        If there is no such operation.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class PlainFunction(Adapter):
         return self._answer(call)
 
     def _refuse_missing_parameters(self, call: Call) -> None:
-        """Refuse a call that needs a parameter which the function does not take; its signature shows that.
+        """Refuse a call that needs a parameter which the function does not take.
 
         Raises
         ------
         Unsupported
-            When it does.
+            If the call needs such a parameter.
         """
         if any(gradient.cotangent is not None for gradient in call.gradients):
             message = "arrays of NumPy carry no derivatives"
@@ -185,14 +185,14 @@ class PlainFunction(Adapter):
         try:
             return self._function(gradients, **keywords)
         except Unsupported as error:
-            # Only an adapter says that something is unsupported; from a function it is an error like any other.
+            # Only an adapter may say that something is unsupported. If a function raises this, it is an ordinary error.
             message = "Unsupported: {}".format(text_of(error))
             raise RuntimeError(message) from error
 
     def _answer(self, call: Call) -> Reply:
         keywords = self._keywords(call)
         arrays = build_tensors(call.gradients, _array)
-        # The function gets a list of its own, because changes to the list would hide changes to the arrays.
+        # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         allowed = answer_bytes(call)
         with framework_call(lambda: pack(arrays, allowed)) as seen:
@@ -213,14 +213,14 @@ class PlainFunction(Adapter):
 
 
 def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
-    """Return the names of parameters that the function takes, those it needs, and those with a default."""
+    """Return three sets of names: the parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
     except Exception as error:  # a callable object may have a `__signature__` of its own
         message = "{} has no signature to read: wrap it in a function that has one".format(source)
         raise TypeError(message) from error
     if not declared or declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        message = "{} takes no positional argument: the list of gradients is passed as the first".format(source)
+        message = "{} takes no positional argument: it must take the list of gradients as the first one".format(source)
         raise TypeError(message)
     known = PARAMETERS[operation]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in declared):

@@ -1,4 +1,4 @@
-"""Read what a plain function returned; it may be anything, of any class, whose methods lie, raise or never end."""
+"""Read what a plain function returned. It may be an object of any class, whose methods lie, raise or never end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_result(
 
 
 def is_passed(result: Any) -> bool:
-    """Return whether a function gives its results in the list that it got, because it returns none of its own."""
+    """Return whether the results are in the list that the function got, because the function returned no other list."""
     return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
 
 
@@ -51,17 +51,17 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
 
 
 def _items(values: Sequence[Any]) -> List[Any]:
-    """Return the items of a list, one more than any answer may have: a subclass may give them out without an end."""
+    """Return at most one item more than an answer may have, because a subclass of list may yield items without end."""
     if type(values) in (list, tuple):
         check_limit(GRADIENTS, len(values))
     return list(itertools.islice(values, GRADIENTS.number + 1))
 
 
 def _on_the_wire(norm: Any, allowed: int) -> Any:
-    """Return a norm in a dtype that can be sent; no rule is about the dtype of a norm.
+    """Return a norm in a dtype that can be sent; no rule restricts the dtype of a norm.
 
-    A norm of more than the allowed bytes is not converted, and is refused later: a broadcast array has no memory of its
-    own, and the conversion would allocate it.
+    A norm that exceeds the allowed bytes is not converted, and is refused later: converting a broadcast array would
+    allocate memory for all of its elements.
     """
     # A Python int has no dtype; the sum over an empty list is one.
     if type(norm) is int:
@@ -78,7 +78,7 @@ def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
     Raises
     ------
     ValueError
-        When there are too many arrays, or when they take too many bytes.
+        If there are too many arrays, or if they take too many bytes.
     """
     check_limit(GRADIENTS, len(values))
     packed: List[Optional[Array]] = []
@@ -90,7 +90,7 @@ def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
         array = np.asarray(value)
         check_limit(AXES, array.ndim)
         if array.nbytes > allowed:
-            message = "an array of shape {} takes {:,} bytes, where {:,} are left for an answer to this call".format(
+            message = "an array of shape {} takes {:,} bytes, and {:,} are left for an answer to this call".format(
                 array.shape, array.nbytes, allowed
             )
             raise ValueError(message)
@@ -100,24 +100,24 @@ def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
 
 
 def _refuse_large_list(value: Any, allowed: int) -> None:
-    """Refuse a sequence that takes more than so many bytes: NumPy would copy all of it to make one array.
+    """Refuse a sequence that takes more than the allowed bytes, because NumPy would copy all of it to make one array.
 
     Raises
     ------
     ValueError
-        When it does, or when lists are nested more deeply than arrays have axes.
+        If it takes more, or if lists are nested more deeply than arrays have axes.
     """
     total, left = 0, [(value, 0)]
     while left:
         item, depth = left.pop()
         check_limit(AXES, depth)
         if isinstance(item, np.ndarray):
-            # The value itself is an array already, and is not copied to become one.
+            # If the value itself is an array, NumPy does not copy it.
             total += item.nbytes if depth else 0
         elif isinstance(item, str):
             total += 4 * len(item)
         elif isinstance(item, (list, tuple)):
-            # NumPy asks a subclass for its items, too, and it may give them out without an end.
+            # NumPy asks a subclass for its items, too, and a subclass may yield items without end.
             items = item if type(item) in (list, tuple) else list(itertools.islice(item, allowed + 1))
             total += len(items)
             left.extend((inner, depth + 1) for inner in items)
@@ -131,7 +131,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
 
 
 def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Return which results are the very objects that were passed; None if the counts differ."""
+    """Return which results are the same objects as were passed; None if the counts differ."""
     if len(clipped) != len(arrays):
         return None
     return tuple(result is array for result, array in zip(clipped, arrays))

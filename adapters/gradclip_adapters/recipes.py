@@ -1,7 +1,7 @@
-"""Expand recipes of arrays: the suite and a host make the same bits from a few numbers, so that nobody sends them.
+"""Expand recipes of arrays: the suite and a host make the same bits from a few numbers instead of sending the bits.
 
-A recipe says how the bits of each element are made: sign, exponent and digits. It needs integer arithmetic only, and so
-it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the element's place.
+A recipe says how the bits of each element are made: sign, exponent and digits. A recipe needs integer arithmetic only,
+so it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the element's place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "expand", "from_json", "
 #: A host says which recipes it knows; the suite sends whole arrays to a host that knows others.
 VERSION = 2
 
-#: The bits of an element, by its dtype: all, and those of its digits.
+#: For each dtype, the number of bits of an element, and the number of bits of its digits.
 WIDTHS = {"float16": (16, 10), "bfloat16": (16, 7), "float32": (32, 23), "float64": (64, 52)}
 
 #: Odd constants that spread the bits of a product (the golden ratio; Steele, Lea and Flood 2014).
@@ -36,9 +36,9 @@ class Recipe:
     seed: int = 0
     #: Most elements lie between `2**exponent` and `2**(exponent + 2)`.
     exponent: int = 0
-    #: After so many elements they repeat; 0 if they do not.
+    #: The number of elements after which the elements repeat; 0 if they do not.
     period: int = 0
-    #: Above 0: only each element at a multiple of it has this exponent; the others have `rest`.
+    #: If above 0, only the elements at multiples of this number have `exponent`; the others have `rest`.
     every: int = 0
     rest: int = 0
 
@@ -143,14 +143,14 @@ def _sorted(maker: _Maker) -> np.ndarray[Any, Any]:
 
 
 def _with_subnormals(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return numbers of which every other one is subnormal."""
+    """Return numbers; every second one is subnormal."""
     found = maker.numbers()
     found[1::2] &= np.uint64(maker.mask) | maker.sign
     return found
 
 
 def _with_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return numbers of which two of three are zeros, of either sign."""
+    """Return numbers; two of three are zeros, of either sign."""
     found = maker.numbers()
     found[1::3] = 0
     found[2::3] = maker.sign
@@ -158,7 +158,7 @@ def _with_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
 
 
 def _edges(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return zeros, and a power of two at the first two and at the last two places; one of twice the size if fewer."""
+    """Return zeros with a power of two at both first and both last places; below four places, one twice as large."""
     found = np.zeros(maker.count, dtype=np.uint64)
     if maker.count >= 4:
         found[[0, 1, -2, -1]] = maker.power(maker.recipe.exponent)
@@ -248,7 +248,7 @@ def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
     Raises
     ------
     ValueError
-        When there is no such kind of recipe, or the dtype does not hold its numbers.
+        If there is no such kind of recipe, or the dtype does not hold its numbers.
     """
     count = 1
     for length in shape:
@@ -257,12 +257,12 @@ def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
 
 
 def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
-    """Return the bytes of so many elements.
+    """Return the bytes of `count` elements.
 
     Raises
     ------
     ValueError
-        When there is no such kind of recipe, or the dtype does not hold its numbers.
+        If there is no such kind of recipe, or the dtype does not hold its numbers.
     """
     width, digits = WIDTHS[dtype]
     maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
@@ -291,10 +291,10 @@ def from_json(items: Sequence[Any]) -> Recipe:
     Raises
     ------
     ValueError
-        When the list is not one of a recipe.
+        If the list does not describe a recipe.
     """
     kind, *numbers = items
     if not isinstance(kind, str) or len(numbers) != 5 or not all(type(number) is int for number in numbers):
-        message = "{!r:.80} is no recipe".format(items)
+        message = "{!r:.80} is not a recipe".format(items)
         raise ValueError(message)
     return Recipe(kind, *numbers)

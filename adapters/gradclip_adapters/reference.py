@@ -51,7 +51,7 @@ class Backend:
     writable: bool = True
     #: Whether its arrays take the memory layout that a case asks for.
     strided: bool = True
-    #: Whether that includes reversed and broadcast layouts.
+    #: Whether these layouts include reversed and broadcast ones.
     views: bool = False
     #: A function that copies a gradient into an existing array.
     fill: Optional[Callable[[Any, Gradient], Any]] = None
@@ -59,7 +59,7 @@ class Backend:
     flushes_subnormals: bool = False
     #: A function that evaluates lazy arrays together, so that their shared parts are computed once.
     compute: Callable[[Any], Any] = lambda arrays: arrays
-    #: Its compiler, which takes a function of a list of arrays and returns the compiled function.
+    #: The library's compiler: it takes a function of a list of arrays and returns the compiled function.
     compile: Optional[Callable[..., Any]] = None
     #: A function that returns the derivatives of a function of a list of arrays, times the given cotangents.
     pull_back: Optional[Callable[[Callable[..., Any], List[Any], List[Any]], Sequence[Any]]] = None
@@ -224,7 +224,8 @@ def torch() -> ReferenceAdapter:
     def fill(tensor: Any, gradient: Gradient) -> None:
         tensor.copy_(make(gradient))
 
-    # No `compile`: `torch.compile` needs longer for the reference than a case may take. Its own tests cover it.
+    # No `compile`: `torch.compile` takes longer for the reference than a case may take. The tests of the reference
+    # cover it.
     def pull_back(function: Callable[..., Any], arrays: List[Any], cotangents: List[Any]) -> Sequence[Any]:
         leaves = [array.requires_grad_() for array in arrays]
         return list(library.autograd.grad(function(leaves), leaves, cotangents))

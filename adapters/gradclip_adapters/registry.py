@@ -39,7 +39,7 @@ class MissingFramework(Exception):
     """The adapter exists, but this Python lacks the framework that it needs."""
 
 
-#: The values of a host's option `--in-place`, which is for a plain function.
+#: The values of a host's option `--in-place`, which only plain functions use.
 IN_PLACE: Dict[Optional[str], Optional[bool]] = {None: None, "yes": True, "no": False}
 
 
@@ -83,7 +83,7 @@ def resolve(
     operation
         For a plain function: the operation that it performs.
     dtypes
-        For a plain function: the dtypes it is called with.
+        For a plain function: the dtypes of the gradients that it gets.
     in_place
         For a plain function: whether it writes its results into the arrays that it gets; None if that is unknown.
     name
@@ -92,9 +92,9 @@ def resolve(
     Raises
     ------
     BadTarget
-        When there is no such adapter, file or function, or when it is not an adapter.
+        If there is no such adapter, file or function, or if it is not an adapter.
     MissingFramework
-        When the adapter's framework cannot be imported.
+        If the adapter's framework cannot be imported.
     """
     kind = kind_of(target)
     if kind == "file":
@@ -106,10 +106,8 @@ def resolve(
         return _wrap_function(function, target, operation, dtypes, in_place, name)
     names = installed()
     if target not in names:
-        message = (
-            "There is no adapter named {!r}. Known: {}. A file needs its ending .py, a function module:name.".format(
-                target, ", ".join(sorted(names))
-            )
+        message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
+            target, ", ".join(sorted(names))
         )
         raise BadTarget(message)
     module_name, _, attribute = names[target].partition(":")
@@ -161,7 +159,7 @@ def _import_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
-        message = "The file {!r} needs what {} does not have: {}".format(path, sys.executable, error)
+        message = "The file {!r} needs a module that {} does not have: {}".format(path, sys.executable, error)
         raise MissingFramework(message) from error
     except BadDeclaration:
         raise

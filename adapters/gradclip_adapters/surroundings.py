@@ -1,7 +1,8 @@
-"""Look at the effects of a call that its results do not show.
+"""Find the side effects of a call.
 
-These are shared memory, and the state of the process: NumPy's error state, random states and environment variables. A
-clip function has no reason to change it. This module runs in the framework's Python, from 3.7.
+These are results that share memory, and changes to the state of the process: NumPy's error state, random states and
+environment variables. A clip function has no reason to change this state. This module runs in the framework's Python,
+from 3.7 on.
 """
 
 from __future__ import annotations
@@ -25,20 +26,21 @@ __all__ = ["answer_in_watched_surroundings", "find_shared"]
 
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
-    """Return what an adapter answers; a reply also says what the call has changed around it.
+    """Return an adapter's answer; a reply also says what state the call has changed.
 
-    What is looked at is put back, so that the next call finds it as this one did.
+    The state is restored, so that the next call starts with the same state.
     """
     before = _look()
     try:
         reply = adapter.call(call)
     finally:
         after = _look()
-        # Threads of the adapter run one after another, and a compiler keeps in the environment what it has found.
+        # Skip this for calls from several threads, which share the state, and for a compiler, which keeps its findings
+        # in the environment.
         apart = "threads" in call.options or "compiled" in call.options
         changed = [] if apart else [what for what in before if before[what] != after[what]]
         for what in changed:
-            # A function may have put something else in the place of what would be put back.
+            # The call may have replaced the object that would be restored.
             with contextlib.suppress(Exception):
                 _PUT_BACK[what](before[what])
     if not isinstance(reply, Reply):
@@ -54,7 +56,7 @@ def _read(look: Callable[[], Any]) -> Any:
     try:
         return look()
     except Exception:  # noqa: BLE001 - a function may have replaced what is looked at, by anything
-        return "no longer to be read"
+        return "can no longer be read"
 
 
 def _get_numpys_random() -> Any:
@@ -91,7 +93,7 @@ _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
 def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any, Any]]]) -> Iterator[str]:
     """Yield the side effects of results on memory, as ends of sentences that begin with "it".
 
-    A result may be the gradient that was passed at its place. Gradients that share memory may have results that do.
+    A result may be the gradient at the same place. If gradients share memory, their results may share it, too.
     """
     if len(results) != len(passed):
         return
@@ -112,7 +114,7 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
             break
 
 
-#: Whether an array is a result, its place, and the array.
+#: A triple: whether the array is a result, its place, and the array.
 Placed = Tuple[bool, int, Any]
 
 

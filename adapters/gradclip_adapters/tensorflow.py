@@ -1,7 +1,7 @@
 """Adapt TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm` and `tf.clip_by_global_norm`, eager and in `tf.function`.
 
 The first two functions take one tensor. The adapter calls them on each gradient in turn, as their documentation shows.
-They cannot be asked about an empty list or about a gradient that is None.
+These two functions cannot be called on an empty list or on a gradient that is None.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class TensorFlowAdapter(Adapter):
         """Return the answer of the entry point that the call names."""
         entry = self._entries[call.subject]
         if not call.gradients and entry.one_by_one:
-            message = "{} takes one tensor: there is nothing to call over an empty list".format(entry.subject.name)
+            message = "{} takes one tensor: an empty list gives no tensor to call it on".format(entry.subject.name)
             raise Unsupported(message, "interface")
         if any(gradient.layout != "contiguous" for gradient in call.gradients):
-            message = "tensors of TensorFlow have no strides: the layout is its own affair"
+            message = "tensors of TensorFlow have no strides: TensorFlow chooses the layout"
             raise Unsupported(message, "interface")
         if "reused" in call.options:
-            message = "tensors of TensorFlow are never written: no call can come on those of an earlier one"
+            message = "tensors of TensorFlow are immutable: no call can reuse the tensors of an earlier one"
             raise Unsupported(message, "interface")
         if "as_generator" in call.options and entry.one_by_one:
-            message = "{} takes one tensor, and no list of them".format(entry.subject.name)
+            message = "{} takes one tensor, not a list of tensors".format(entry.subject.name)
             raise Unsupported(message, "interface")
         if "threads" in call.options:
             return in_threads(call, self.call)
@@ -99,7 +99,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
     flags = [gradient.need_clip for gradient in call.gradients]
     if not all(flags):
-        # TensorFlow has no such parameter, and its error says so.
+        # TensorFlow has no such parameter, so it raises an error.
         options["need_clip"] = flags
     passed: Any = (tensor for tensor in tensors) if options.pop("as_generator", False) else tensors
     if options.pop("as_single", False) and not entry.one_by_one:
@@ -149,7 +149,7 @@ def _read_dense(tensor: Tensor) -> Array:
     return Array.of(tf.convert_to_tensor(tensor).numpy())
 
 
-# What TensorFlow has no parameter for is passed all the same (`more`): its error shows that.
+# Options without a parameter of TensorFlow are passed as `more`, because only its error shows that they are missing.
 
 
 def _clip_by_value(tensor: Tensor, *, max: float, **more: Any) -> Tensor:
@@ -209,6 +209,6 @@ def _make_both_entries(
     over = _apply_to_each if one_by_one else _apply_to_all
     eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "threads", "compiled"))
-    # Autograph would rewrite Python control flow, and there is none.
+    # Autograph rewrites Python control flow, and this function has none.
     compiled = over(tf.function(function, autograph=False))
     return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

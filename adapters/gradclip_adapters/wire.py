@@ -16,9 +16,9 @@ bye        suite          nothing: the host ends
 ========== ============== ===========================================================================
 
 Arrays are base64 of little-endian bytes, with dtype and shape. An array of a call may be a recipe (see `recipes`), if
-the host's `about` says that it knows them; then an array of the reply may say that it is the `same` as one of the call
-or as the result at its place. A float option is `{"hex": "0x1p+0"}`: it reads back
-exactly, and NaN and infinities need no extension of JSON. `schemas/<message>.json` describes each message.
+the host's `about` says that it knows them. An array of the reply may then say that it is the `same` as an array of the
+call, or as the result at its place. A float option is `{"hex": "0x1p+0"}`. This form reads back exactly, and needs no
+extension of JSON for NaN and infinities. `schemas/<message>.json` describes each message.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def value_from_json(value: Any) -> Any:
     Raises
     ------
     ValueError
-        When the text of a float is too long, not hexadecimal, or beyond the range of float64.
+        If the text of a float is too long, not hexadecimal, or beyond the range of float64.
     """
     return _float_from_hex(value["hex"]) if isinstance(value, dict) else value
 
 
 def _float_from_hex(text: Any) -> float:
     if not isinstance(text, str):
-        message = "a hexadecimal float is a text, not {!r:.40}".format(text)
+        message = "a hexadecimal float must be a text, not {!r:.40}".format(text)
         raise ValueError(message)
     check_limit(HEX, len(text))
     try:
@@ -92,7 +92,7 @@ def array_to_json(array: Optional[Array]) -> Optional[Dict[str, Any]]:
 
 
 def _small_array_to_json(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
-    """Return the message of an array of a reply: only the name of the array of the call or the reply that it equals."""
+    """Return the message of an array of a reply: only the name of an equal array of the call or the reply, if any."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
             return {"same": name}
@@ -107,7 +107,7 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     Raises
     ------
     ValueError
-        When the shape is not valid, or the data do not have the length that the shape needs.
+        If the shape is not valid, or the data do not have the length that the shape needs.
     """
     if message is None:
         return None
@@ -131,9 +131,9 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
 def _shape_from_json(lengths: Any) -> Tuple[int, ...]:
     check_limit(AXES, len(lengths))
     for length in lengths:
-        # To Python a boolean is an integer.
+        # In Python, a boolean is an integer.
         if type(length) is not int or length < 0:
-            message = "{!r:.40} is no length of an axis".format(length)
+            message = "{!r:.40} is not the length of an axis".format(length)
             raise ValueError(message)
         check_limit(LENGTH, length)
     return tuple(lengths)
@@ -156,7 +156,7 @@ def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List
 
 
 def gradient_to_json(gradient: Gradient, by_recipe: bool = False) -> Dict[str, Any]:
-    """Return the message of a gradient, without values that are the default."""
+    """Return the message of a gradient, without default values."""
     array = gradient.array
     made: Optional[Dict[str, Any]]
     if by_recipe and array is not None and array.recipe is not None:
@@ -201,7 +201,7 @@ def gradient_from_json(message: Mapping[str, Any]) -> Gradient:
 def call_to_json(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
     """Return the message of a call; the number comes back with its answer.
 
-    With `by_recipe` the recipes of arrays are sent, and not their data, to a host that knows them.
+    With `by_recipe`, send the recipes of arrays and not their data. Use it only for a host that knows the recipes.
     """
     return {
         "message": "call",
@@ -222,15 +222,15 @@ def call_from_json(message: Mapping[str, Any]) -> Call:
 
 
 def reply_to_json(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
-    """Return the message of a reply; without `malformed` if that is None.
+    """Return the message of a reply; leave out `malformed` if it is None.
 
-    An array that equals the gradient that was passed, or the result, is not sent again, if `call` is given and its
-    gradients came by recipes.
+    If `call` is given and its gradients came as recipes, an array that equals the passed gradient or the result is not
+    sent again.
 
     Raises
     ------
     BadReply
-        When it is not a reply, or holds something other than arrays.
+        If it is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
     given = [gradient.array for gradient in call.gradients] if call is not None and _came_by_recipe(call) else []
@@ -329,7 +329,7 @@ def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> 
     Raises
     ------
     ValueError
-        When an array is not valid, or names another one that does not exist.
+        If an array is not valid, or names an array that does not exist.
     """
     inputs, same_object = message["inputs"], message["same_object"]
     given = [] if call is None else [gradient.array for gradient in call.gradients]
@@ -350,7 +350,7 @@ def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> 
 def _named_array(
     message: Optional[Mapping[str, Any]], place: int, named: Mapping[str, Sequence[Optional[Array]]]
 ) -> Optional[Array]:
-    """Return the array of a message, or the one at its place among those that the message names."""
+    """Return the array of a message. If the message names other arrays, return the one at the same place among them."""
     if message is None or "same" not in message:
         return array_from_json(message)
     others = named.get(message["same"], ())
@@ -407,19 +407,19 @@ def about_from_json(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, .
     Raises
     ------
     ValueError
-        When the contract does not know a word, or when two subjects have the same name.
+        If the contract does not know a word, or if two subjects have the same name.
     """
     about = About(message["framework"], message["version"], dict(message["environment"]))
     return about, check_subjects([subject_from_json(subject) for subject in message["subjects"]])
 
 
 def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
-    """Return the subjects of an adapter, if each has a name of its own.
+    """Return the subjects of an adapter, after checking that no two have the same name.
 
     Raises
     ------
     BadDeclaration
-        When two subjects have the same name, or when one of them is not a `Subject`.
+        If two subjects have the same name, or if one of them is not a `Subject`.
     """
     seen = set()
     for subject in subjects:
@@ -427,7 +427,7 @@ def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
             text = "`subjects` must return Subject objects, and returned a {}".format(_type_name(subject))
             raise BadDeclaration(text)
         if subject.name in seen:
-            text = "The subject {!r} is declared twice; give each a name of its own.".format(subject.name)
+            text = "The subject {!r} is declared twice; give each subject its own name.".format(subject.name)
             raise BadDeclaration(text)
         seen.add(subject.name)
     return tuple(subjects)

@@ -1,4 +1,4 @@
-"""The conformance suite: cases, oracle, judge, runner, pytest plugin and command line.
+"""Check clip functions against the specification: cases, oracle, judge, runner, pytest plugin and command line.
 
 To check a plain function on NumPy arrays, call :func:`check_clipper`::
 

@@ -34,21 +34,21 @@ DEFAULT_DTYPES = ("float16", "float32", "float64")
 
 
 class Results(list[dict[str, Any]]):
-    """The cells of a check, one dict each; printed, they become the report of the command line, and the note."""
+    """The cells of a check, one dict each. Printing them gives the report of the command line, and the note."""
 
     #: The findings, worst first: one dict each, as in a record.
     findings: Sequence[dict[str, Any]] = ()
     #: The run, from which reports are drawn.
     run: Run | None = None
 
-    #: Whether the function ran in a process of its own.
+    #: Whether the function ran in its own process.
     isolated: bool = False
     #: The reason why it ran in this process, if it had to.
     note: str = ""
 
     def __str__(self) -> str:
         """Return the report of the command line, and the note if there is one."""
-        text = "nothing was asked" if self.run is None else brief([self.run]).rstrip()
+        text = "no case was run" if self.run is None else brief([self.run]).rstrip()
         return f"{text}\n{self.note}" if self.note else text
 
 
@@ -66,10 +66,10 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
 ) -> Results:
     """Check a clip function against every case of its operation.
 
-    The function runs in a process of its own if that process can import it by name. For that, it must be defined at the
-    top of a module, or of a script that guards its actions by `if __name__ == "__main__":`. A hang, an exit or a crash
-    then costs one cell. A lambda, a closure or a function of a notebook runs in this process, where nothing stops a
-    hang.
+    The function runs in a process of its own if that process can import it by name. For that, the function must be
+    defined at the top level of a module, or of a script that guards its actions by `if __name__ == "__main__":`. A
+    hang, an exit or a crash then costs one cell. A lambda, a closure or a function of a notebook runs in this process,
+    where nothing stops a hang.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         True: the function must run in a process of its own. False: it runs in this process, and sees changes that were
         made to its module after the import. None: it runs in a process of its own if that process can import it.
     timeout : float, optional
-        The seconds that a call may take; 30 by default, `inf` for no limit. A function in this process has no limit. A
-        function that hangs several times in a row is called no more, and the detail of each cell left says so.
+        The seconds that a call may take; 30 by default, `inf` for no limit. A function in this process has no limit.
+        After several hangs in a row, the function is not called again, and the detail of each remaining cell says so.
     formula : str, optional
         The formula that the function is meant to have, such as `"coefficient:1e-6"` for `min(1, c / (n + 1e-6))`. An
         answer that it explains is `declared` and not a failure.
@@ -112,12 +112,12 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     Raises
     ------
     ValueError
-        When `op`, `dtypes`, `memory`, `timeout` or `formula` is invalid, or when the function needs a process of its
-        own and cannot be imported.
+        If `op`, `dtypes`, `memory`, `timeout` or `formula` is invalid, or if the function needs its own process and
+        cannot be imported.
     RuntimeError
-        When the module of the function calls this while it is imported.
+        If the module of the function calls this while it is being imported.
     TypeError
-        When `fn` cannot be called in this way.
+        If `fn` cannot be called in this way.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
 def _connect(
     fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None, timeout: float
 ) -> tuple[Connection, str]:
-    """Return a connection to the function, and the reason if it runs in this process without being asked to."""
+    """Return a connection to the function. If it runs in this process because it must, also return the reason."""
     needed = isolated or options.memory is not None
     if isolated is False:
         if options.memory is not None:
@@ -192,7 +192,7 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
     Raises
     ------
     AssertionError
-        When something is not as expected; the text is the report of the command line.
+        If something is not as expected; the text is the report of the command line.
     """
     results = check_clipper(fn, op, **options)
     if results.run is None or not results.run.is_judged or any(cell["status"] in SPOILING for cell in results):

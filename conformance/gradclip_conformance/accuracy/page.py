@@ -63,14 +63,14 @@ _ABOUT = """# How accurate the clips by norm are
 Measured by `gradclip accuracy` on {made} with gradclip-spec {suite}, Python {python}, NumPy {numpy}; `nox -s accuracy`
 remakes it.
 
-The largest errors in ulp of the dtype: of the norm that is returned, against the exact one, and of an element, against
-the exact result of the formula that the subject's own documentation gives. *Spread*: how far the norm or one element
-comes out apart when the same elements come in another order, or in ten tensors instead of one. `clip_norm` is
-{threshold:g}. Half an ulp is what a single rounding may cost.
+The table gives the largest errors in ulp of the dtype. The error of the returned norm is its distance from the exact
+norm. The error of an element is its distance from the exact result of the formula in the subject's own documentation.
+*Spread*: the largest difference in the norm or an element if the same elements come in another order, or in ten tensors
+instead of one. `clip_norm` is {threshold:g}. A single rounding has an error of at most half an ulp.
 
 Two kinds of input: `normal` numbers, and a one that is `swamped` by numbers whose squares are each too small to change
-a sum of 1. Below {large} elements two seeds are drawn and four arrangements tried, else one and two. A call has
-{limit:g} s to answer; what was not measured says why in its row. A worst input is rebuilt from its name, the size and
+a sum of 1. Below {large} elements there are two seeds and four arrangements; from there on, one seed and two. A call
+has {limit:g} s to answer. A row without numbers says why. This call rebuilds a worst input from its name, the size and
 the dtype:
 `gradclip_conformance.accuracy.measure.rebuilt("normal, seed 1, ten tensors", 1000, "float32")`."""
 

@@ -1,1 +1,1 @@
-"""The test cases: a file in `themes/` holds those of one theme of the rule book."""
+"""Hold the test cases: each file in `themes/` holds the cases of one theme of the rule book."""

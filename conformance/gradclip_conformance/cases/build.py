@@ -29,7 +29,7 @@ __all__ = [
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: The names of an operation: in the ids of rules, and in the contract.
+#: The name of each operation in the ids of rules, and its name in the contract.
 OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
 NORM_OPERATIONS = ("norm", "global-norm")
 
@@ -43,9 +43,9 @@ def tensor(
     layout: str = "contiguous",
     same_as: int | None = None,
 ) -> Gradient:
-    """Return a gradient of these values, one-dimensional unless a shape is given; None makes one without an array.
+    """Return a gradient of these values, one-dimensional unless a shape is given; for None, one without an array.
 
-    The dtype must represent the values exactly, so that a case asks what it says.
+    The dtype must represent the values exactly, so that the case tests these values.
     """
     if values is None:
         return Gradient("", None, need_clip)
@@ -56,7 +56,7 @@ def tensor(
 def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
     """Return a gradient of an array, each element rounded to the dtype; this is fast enough for long arrays."""
     if dtype == "bfloat16":
-        # Cut to its upper 16 bits, a float32 is a bfloat16: which neighbour it becomes does not matter here.
+        # The upper 16 bits of a float32 are a bfloat16. This rounds towards zero, which does not matter here.
         values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     return Gradient("", Array(dtype, values.shape, round_all(values.astype(np.float64), dtype)))
 
@@ -75,7 +75,7 @@ def case(
     expectation: Expect,
     needs: Iterable[str] = (),
 ) -> Case:
-    """Return a case; name its gradients by their place, and add the features that the call uses to its needs."""
+    """Return a case. Its gradients are named by their place, and its needs include the features that the call uses."""
     named = tuple(replace(gradient, name=f"g{i}") for i, gradient in enumerate(gradients))
     uses = set(needs)
     if any(not gradient.need_clip for gradient in named):
@@ -97,7 +97,7 @@ def case(
 
 
 def every_digit(dtype: str) -> list[float]:
-    """Return numbers between 1 and 2, of both signs, that use every digit: a narrower dtype changes all of them."""
+    """Return numbers that use every digit, so that a narrower dtype changes them; their magnitudes are 1 to 2."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 

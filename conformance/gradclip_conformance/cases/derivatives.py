@@ -1,4 +1,4 @@
-"""Cases of the derivative through a clip: each gradient has a vector that is pulled back."""
+"""Make cases of the derivative through a clip: each gradient has a vector to pull back."""
 
 from __future__ import annotations
 

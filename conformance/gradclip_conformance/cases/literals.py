@@ -13,7 +13,7 @@ __all__ = ["NoScript", "array_literal", "docstring_literal", "literal", "scatter
 #: A longer array is written out only if a few elements repeat, or if `scattered` makes it.
 WRITTEN_ELEMENTS = 64
 
-#: The width of the docstring's lines: with escapes they still fit a wide editor.
+#: The width of the docstring's lines. With escapes, the lines still fit into a wide editor.
 DOCSTRING_WIDTH = 112
 
 #: The source of `scattered`.
@@ -27,7 +27,7 @@ def scattered(length: int) -> np.ndarray[Any, Any]:
 
 
 class NoScript(Exception):
-    """Raised when no script can show a cell; the text says why."""
+    """No script can show a cell; the text says why."""
 
 
 def literal(value: Any) -> str:
@@ -39,9 +39,9 @@ def literal(value: Any) -> str:
     Raises
     ------
     NoScript
-        When the value is not a number, a text, None or a list of them.
+        If the value is not a number, a text, None or a list of them.
     """
-    # Compare exact types: a subclass may have a `repr` of its own, which is code.
+    # Compare exact types: a subclass may define its own `repr`, whose text would become code.
     if value is None or type(value) in (bool, int, float):
         return repr(value)
     if type(value) is str:
@@ -53,10 +53,10 @@ def literal(value: Any) -> str:
 
 
 def docstring_literal(paragraphs: Iterable[str]) -> str:
-    """Return paragraphs as the source of a docstring, each filled to lines."""
+    """Return paragraphs as the source of a docstring, with wrapped lines."""
     lines: list[str] = []
     for text in paragraphs:
-        # Fill first: filled afterwards, a line could end inside an escape.
+        # Wrap the lines first; afterwards, a line could end inside an escape.
         lines += textwrap.wrap(text, DOCSTRING_WIDTH, break_on_hyphens=False) or [""]
     return '"""' + "\n".join(map(_escape, lines)) + '\n"""'
 
@@ -75,12 +75,12 @@ def _escape_character(character: str) -> str:
 
 
 def array_literal(values: np.ndarray[Any, Any]) -> str:
-    """Return an array of float64 as source: nested lists, or a call of NumPy where lists are long or lose the shape.
+    """Return an array of float64 as source: nested lists, or a call of NumPy if lists would be long or lose the shape.
 
     Raises
     ------
     NoScript
-        When the array is long, does not repeat a short sequence, and `scattered` does not make it.
+        If the array is long, does not repeat a short sequence, and `scattered` does not make it.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"

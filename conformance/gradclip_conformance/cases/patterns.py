@@ -18,8 +18,8 @@ LISTED = 25
 def matches(pattern: str, name: str) -> bool:
     """Return whether a pattern matches the whole of a name.
 
-    The time is linear. A regular expression would try all ways to share the name out among the stars, and a record or a
-    file of pins may have chosen both.
+    The time is linear. A regular expression could try all ways to match the stars, which takes exponential time. Both
+    the pattern and the name may come from an untrusted file.
     """
     first, middle, last = _split(pattern)
     if last is None:
@@ -42,7 +42,7 @@ def matches_any(patterns: Iterable[str], *names: str) -> bool:
 
 @cache
 def _split(pattern: str) -> tuple[str, list[str], str | None]:
-    """Return what stands before the first star of a pattern, between stars, and after the last; None without a star."""
+    """Return the parts of a pattern before the first star, between stars, and after the last; None without a star."""
     first, *middle = pattern.split("*")
     return first, middle[:-1], middle[-1] if middle else None
 
@@ -50,7 +50,7 @@ def _split(pattern: str) -> tuple[str, list[str], str | None]:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence for a message about an unknown word: the nearest known ones, or all if they are few.
 
-    It begins with a space. It is empty if nothing is near and too many words are known.
+    The sentence begins with a space. It is empty if no known word is near and too many words are known.
     """
     known = list(known)
     if hint := suggest(get_close_matches(word, known, 3)):

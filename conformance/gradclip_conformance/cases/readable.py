@@ -14,7 +14,7 @@ from .model import Case
 
 __all__ = ["SHOWN_ELEMENTS", "array_of", "arrays_of", "readable_array", "readable_input", "shown_gradients"]
 
-#: Longer arrays are cut; the id of the case leads to the whole array.
+#: Longer arrays are cut; the id of the case gives access to the whole array.
 SHOWN_ELEMENTS = 16
 
 
@@ -47,7 +47,7 @@ def array_of(shown: Mapping[str, Any] | None) -> Array | None:
     Raises
     ------
     NoScript
-        When a record shows what `readable_array` never writes.
+        If a record shows something that `readable_array` never writes.
     """
     if shown is None:
         return None

@@ -1,4 +1,4 @@
-"""Read and write the cases in `regressions.toml`: finds of `--deep` that somebody kept.
+"""Read and write the cases in `regressions.toml`: failing inputs that `--deep` found and that somebody kept.
 
 An entry gives the rule, a variant, the dtype, the options and the gradients. Its numbers are hexadecimal. The
 expectation follows from the rule.
@@ -39,7 +39,7 @@ _EXPECTATIONS: Mapping[str, Expect] = {
 
 
 def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
-    """Return the expectation of a find under a rule."""
+    """Return the expectation of a found input under a rule."""
     name = rule.partition(".")[2]
     if name == "excluded-untouched":
         return expect("untouched", indices=tuple(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
@@ -58,7 +58,7 @@ def cases(path: Path = FOUND) -> Iterator[Case]:
     Raises
     ------
     ValueError
-        When an entry is not well-formed; the text names the file and the entry.
+        If an entry is not well-formed; the text names the file and the entry.
     """
     # No JSON Schema here: `check_clipper` reads this file, and it needs NumPy only.
     document = read_toml(path)
@@ -112,12 +112,12 @@ def _check_type(kind: type[T], value: Any, name: str) -> T:
 
 
 def is_find(name: str) -> bool:
-    """Return whether `--deep` gives such names to its cases."""
+    """Return whether a name is one that `--deep` gives to its cases."""
     return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
 
 
 def from_record(name: str, shown: Mapping[str, Any]) -> Case:
-    """Return the case of a find, from its name and the input that a record shows."""
+    """Return the case of a found input, from its name and the input that a record shows."""
     rule, variant, dtype = name.split("/")
     gradients = [
         tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
@@ -128,7 +128,7 @@ def from_record(name: str, shown: Mapping[str, Any]) -> Case:
 
 
 def as_toml(found: Case) -> str:
-    """Return a find as an entry of `regressions.toml`."""
+    """Return a found case as an entry of `regressions.toml`."""
     lines = ["[[found]]", *(f"{key} = {json.dumps(getattr(found, key))}" for key in ("rule", "variant", "dtype"))]
     options = ", ".join(f'{name} = "{float(value).hex()}"' for name, value in found.options.items())
     lines += [f"options = {{ {options} }}", "gradients = ["]

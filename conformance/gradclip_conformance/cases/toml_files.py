@@ -1,4 +1,4 @@
-"""Read TOML files, and name the file, the entry and the field in everything that is wrong with one."""
+"""Read TOML files. An error names the file, the entry and the field."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["check_document", "named_faults", "parse_toml", "read_toml"]
 
-#: No file that people write by hand is longer; the longest of ours has 60 kB.
+#: The largest size of a file. No file written by hand is longer; our longest has 60 kB.
 LONGEST_FILE = 10_000_000
 SHOWN_CHARACTERS = 200
-#: No key has more parts; `tomllib` takes quadratic time for a key of many, a minute for 100 kB. The patterns are
-#: possessive, so that the search for such a key takes linear time.
+#: The largest number of parts of a key. `tomllib` takes quadratic time for a key of many parts: a minute for 100 kB.
+#: The patterns are possessive, so that the search for such a key takes linear time.
 KEY_PARTS = 64
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)[ \t]*+\.[ \t]*+){{{KEY_PARTS}}}""")
 
@@ -31,7 +31,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        When the file cannot be read, is too long, or is not TOML; the text names it.
+        If the file cannot be read, is too long, or is not TOML; the text names the file.
     """
     try:
         with path.open("rb") as stream:
@@ -47,12 +47,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Return the document of a text that has the name of a file.
+    """Return the document of a text; errors use the name of its file.
 
     Raises
     ------
     ValueError
-        When it is not TOML; the text names it.
+        If it is not TOML; the text names the file.
     """
     if _LONG_KEY.search(text):
         msg = f"{name} has a key of more than {KEY_PARTS} parts."
@@ -70,19 +70,19 @@ def check_document(document: dict[str, Any], schema: Path, name: str) -> None:
     Raises
     ------
     ValueError
-        When it violates the schema; the text names the file, the entry and the field.
+        If it violates the schema; the text names the file, the entry and the field.
     """
     import jsonschema
 
     wrong = jsonschema.exceptions.best_match(_load_validator(schema).iter_errors(document))
     if wrong is not None:
-        msg = f"{name} is not as it must be at {shorten(wrong.json_path)}: {shorten(wrong.message)}"
+        msg = f"{name} is invalid at {shorten(wrong.json_path)}: {shorten(wrong.message)}"
         raise ValueError(msg)
 
 
 @contextmanager
 def named_faults(where: str) -> Iterator[None]:
-    """Name the place, such as a file and an entry, in an error about what stands there."""
+    """Add the place, such as a file and an entry, to the text of an error in the block."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -99,5 +99,5 @@ def _load_validator(schema: Path) -> jsonschema.Draft202012Validator:
 
 
 def shorten(text: str) -> str:
-    """Return a text that repeats what a file says, without what is too long to be read."""
+    """Return a text; cut it if it quotes too much of a file."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."

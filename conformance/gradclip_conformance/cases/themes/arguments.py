@@ -1,4 +1,4 @@
-"""Cases of senseless thresholds, of integer thresholds, and of gradients that are not passed as a list."""
+"""Make cases of invalid thresholds, of integer thresholds, and of gradients that are not passed as a list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cases() -> Iterator[Case]:
         for operation in NORM_OPERATIONS:
             refused = f"{operation}.negative-threshold-refused"
             yield case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, expect("refused"))
-            # A sign error shows in no result here: the threshold is tiny, or the gradient is zero.
+            # No result shows a sign error here, because the threshold is tiny or the gradient is zero.
             yield case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, expect("refused"))
             zeros = [tensor([0.0, 0.0], dtype)]
             yield case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, expect("refused"))
@@ -54,7 +54,7 @@ def cases() -> Iterator[Case]:
 
 
 def _beyond_32_bits(dtype: str) -> Iterator[Case]:
-    """Give integers as thresholds that a 32-bit integer does not hold."""
+    """Pass integer thresholds that do not fit into 32 bits."""
     large = [tensor([3 * 2.0**31, -4 * 2.0**31], dtype)]
     for operation in OPERATIONS:
         options = clipping_options(operation, 2**32 if operation == "value" else 5 * 2**30)
@@ -65,7 +65,7 @@ def _thresholds_of_other_kinds(dtype: str, gradients: list[Gradient]) -> Iterato
     needs = ["threshold_kinds"]
     for operation in OPERATIONS:
         options = clipping_options(operation, 2.0)
-        # A wider scalar makes a wider result by NumPy's own rules.
+        # By NumPy's promotion rules, a wider scalar gives a wider result.
         if dtype != "bfloat16":
             of_kind = {**options, "threshold_as": f"numpy-{dtype}"}
             yield case(f"{operation}.numpy-threshold", "same-dtype", dtype, gradients, of_kind, expect("values"), needs)

@@ -1,4 +1,4 @@
-"""Cases of effects on the gradients that were passed, of repeated calls, and of several threads."""
+"""Make cases of effects on the gradients that were passed, of repeated calls, and of several threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["cases"]
 #: Long enough for vector instructions; the last vector is not full.
 COMPILED_LONG = 1003
 
-#: The calls in which a rounding may differ. The others are made in one dtype only, because compilers are slow.
+#: The calls whose rounding a compiler may change. Other calls are made in one dtype only, because compilers are slow.
 COMPILED_IN_EVERY_DTYPE = ("clipped", "long")
 COMPILED_OTHERWISE_IN = "float32"
 
@@ -72,8 +72,8 @@ def cases() -> Iterator[Case]:
 
 
 def _beside_the_results(operation: str, dtype: str) -> Iterator[Case]:
-    """Look at the memory of results, at the state around the call, at warnings, and at what the next call does."""
-    # Equal gradients may be taken for one; an excluded one is returned as it is.
+    """Make cases about the memory of results, the state around the call, warnings, and a following call."""
+    # A function may take equal gradients for one gradient; it may return an excluded gradient without a copy.
     tensors = [tensor([3.0, -4.0], dtype), tensor([3.0, -4.0], dtype), tensor([0.0, 0.0, 2.0, 0.0], dtype, (2, 2))]
     excluded = [*tensors, tensor([3.0, -4.0], dtype, need_clip=False)]
     for name, gradients, threshold in (
@@ -95,7 +95,7 @@ def _beside_the_results(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _passed(operation: str, dtype: str) -> Iterator[Case]:
-    """Pass gradients of every form: for some of them only, a write may go to a copy."""
+    """Pass gradients of every form, because a write may go to a copy for only some of them."""
     options = clipping_options(operation, 2.0)
     values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
     # In half precision the error bound of a long sum would hide a part that is not written.
@@ -124,7 +124,7 @@ def _passed(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _compiled() -> Iterator[Case]:
-    """Make each call inside the framework's compiler, beside the same call by itself."""
+    """Make each call inside the framework's compiler, and again outside it."""
     for dtype in DTYPES:
         for operation in OPERATIONS:
             for variant, (gradients, threshold) in _calls_to_compile(dtype).items():

@@ -1,4 +1,4 @@
-"""Cases of exclusion: excluded gradients are neither counted nor changed."""
+"""Make cases of exclusion: excluded gradients are neither counted nor changed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _untouched(operation: str, dtype: str) -> Iterator[Case]:
         flags, four = {**options, "flags": kind}, [excluded, included, excluded, included]
         right = expect("values", may_refuse=kind == "int")
         yield case(f"{operation}.flag-kinds", kind, dtype, four, flags, right, ["flag_kinds"])
-    # A function that drops the None gradients, but not their flags, takes the flags of other gradients.
+    # A function that drops the None gradients, but not their flags, uses the flags of other gradients.
     after_none = [tensor(None, dtype), excluded, included]
     yield case(rule, "after-none", dtype, after_none, options, expect("untouched", indices=(1,)))
 
@@ -120,7 +120,7 @@ def _not_counted(dtype: str) -> Iterator[Case]:
     yield case(rule, "above", dtype, tensors, {"clip_norm": 2.5}, expect("values"))
     # The norm is 13 with the excluded gradient, and 5 without it. Only 13 is above the threshold.
     yield case(rule, "at-threshold", dtype, tensors, {"clip_norm": 5.0}, expect("untouched", indices=(0, 1)))
-    # Here the threshold is off the norm, so that only exclusion decides, and not the formula at the threshold.
+    # The threshold differs from the norm, so that only exclusion decides, and not the formula at the threshold.
     yield case(rule, "below", dtype, tensors, {"clip_norm": 6.0}, expect("untouched", indices=(0, 1)))
     yield case(
         rule,

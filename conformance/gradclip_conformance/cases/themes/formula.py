@@ -1,7 +1,7 @@
-"""Cases of the formulas: above, below and at the threshold, the orders of the norm, and the norm that is returned.
+"""Make cases of the formulas: above, below and at the threshold, orders of the norm, and the returned norm.
 
-The numbers are small integers times powers of two. They are exact in every dtype and have exact norms (3, 4 and 5; 2,
-4, 4 and 6), so that only the arithmetic under test can be wrong.
+The numbers are small integers times powers of two. They are exact in every dtype and have exact norms (3 and 4 have 5;
+2, 4 and 4 have 6), so that only the arithmetic under test can be wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["cases"]
 #: Orders of the norm that is returned, other than the Euclidean one.
 NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
 
-#: The places in a long array at which vectors, blocks and chunks of common sizes begin or end, and its last ones.
+#: The places in a long array at which vectors, blocks and chunks of common sizes begin or end, and its last places.
 EDGES = [0, 31, 4095, 4096, 16384, 32767, 65535, 65536, 65537, 69999, 70000]
 
 #: Lengths at which vectors and blocks of common sizes end.
@@ -58,7 +58,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     yield case(
         "value.bounds", "positive-range", dtype, [tensor(spread, dtype)], {"min": 0.25, "max": 0.75}, expect("values")
     )
-    # A function may take a bound of 0 for a missing one, and may assume that the range holds 0.
+    # A function may mistake a bound of 0 for a missing bound, or may assume that 0 lies between the bounds.
     for name, low, high in (("min-zero", 0.0, 2.0), ("max-zero", -1.0, 0.0), ("negative-range", -2.0, -0.75)):
         yield case("value.bounds", name, dtype, [tensor(spread, dtype)], {"min": low, "max": high}, expect("values"))
     tiny, huge = (2.0**-12, 2.0**12) if dtype == "float16" else (2.0**-64, 2.0**64)
@@ -82,7 +82,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
     # In float32 the length exceeds 2**16.
     uneven = [_uneven_length(dtype, 26_217 if dtype == "float32" else 203)]
     yield case("value.bounds", "uneven-length", dtype, uneven, {"max": 1.5}, expect("values"))
-    # With bounds of equal magnitude, no result shows which bound was taken.
+    # With bounds of equal magnitude, no result shows which bound was used.
     matrix, scalar = tensor(spread[:6], dtype, (2, 3)), tensor(spread[:1], dtype, ())
     forms = [matrix, scalar, *_deep(dtype), _uneven_length(dtype, 203)]
     yield case("value.bounds", "min-and-max-of-every-form", dtype, forms, {"min": -0.5, "max": 2.0}, expect("values"))
@@ -117,7 +117,7 @@ def _by_value(dtype: str) -> Iterator[Case]:
 
 
 def _one_bound(dtype: str, spread: list[float], forms: list[Gradient]) -> Iterator[Case]:
-    """Ask functions with one bound what others are asked with two, and let one of two bounds be the active one."""
+    """Repeat cases with two bounds for functions with one bound, and make only one of two bounds active."""
     rule, tiny, huge = "value.bounds", 2.0**-12, 2.0**12
     if dtype != "float16":
         tiny, huge = 2.0**-64, 2.0**64
@@ -147,7 +147,7 @@ def _one_bound(dtype: str, spread: list[float], forms: list[Gradient]) -> Iterat
 
 
 def _rounded_bounds(dtype: str, spread: list[float]) -> Iterator[Case]:
-    """Give bounds that the dtype does not hold: between two of its numbers, or beyond the largest."""
+    """Pass bounds that the dtype cannot represent: between two of its numbers, or beyond the largest."""
     rule, largest = "value.bounds-rounded", float(FORMATS[dtype].largest)
     for name, bounds in (
         ("tenth", {"max": 0.1}),
@@ -157,7 +157,7 @@ def _rounded_bounds(dtype: str, spread: list[float]) -> Iterator[Case]:
     ):
         yield case(rule, name, dtype, [tensor(spread, dtype)], bounds, expect("rounded-bounds"))
     wide = "float64" if dtype == "float32" else "float32"
-    # The wider of the two holds the bound.
+    # The wider of the two dtypes represents the bound.
     bound = 0.5 + 2.0**-15 if dtype != "float32" else 0.5 + 2.0**-30
     for first, second in ((dtype, wide), (wide, dtype)):
         mixed = [tensor(spread, first), tensor(spread, second)]
@@ -220,7 +220,7 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
     yield case(below, "every-digit", dtype, digits, {"clip_norm": 8.0}, expect("untouched", indices=(0,)))
     yield from _below_thresholds_of_digits(operation, dtype)
     if dtype in ("float32", "float64"):
-        # No block size divides this length. In half precision the error bound would hide a block that is left out.
+        # No common block size divides this length. In half precision the error bound would hide a missing block.
         long = [tensor_of(np.tile([1.0, -2.0, 2.0], 3367), dtype)]
         yield case(above, "ten-thousand-elements", dtype, long, {"clip_norm": 1.0}, expect("values"))
     if dtype != "bfloat16":
@@ -248,18 +248,18 @@ def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
         expect("untouched", indices=(0,)),
     )
     yield case(beside, "threshold-below", dtype, triangle, {"clip_norm": next_down(5.0, dtype)}, expect("values"))
-    # Half of the dtype's digits tell these two apart. A comparison in a narrower dtype does not, and a gradient that is
-    # not scaled lies outside the error bound.
+    # Half of the dtype's digits suffice to distinguish the norm from the threshold. A comparison in a narrower dtype
+    # does not distinguish them, and the unscaled gradient lies outside the error bound.
     slightly = 5.0 * (1 - 2.0 ** -(FORMATS[dtype].precision // 2))
     yield case(beside, "threshold-slightly-below", dtype, triangle, {"clip_norm": slightly}, expect("values"))
     if dtype in ("float32", "float64"):
-        # Nearer than the tolerance of functions such as `isclose`, and still outside the error bound.
+        # The difference is smaller than the tolerance of functions such as `isclose`, but larger than the error bound.
         hardly = 5.0 * (1 - 2.0 ** (6 - FORMATS[dtype].precision))
         yield case(beside, "threshold-hardly-below", dtype, triangle, {"clip_norm": hardly}, expect("values"))
 
 
 def _below_thresholds_of_digits(operation: str, dtype: str) -> Iterator[Case]:
-    """Leave gradients below thresholds that are no powers of two: the product with such a one is rounded."""
+    """Pass gradients below thresholds that are not powers of two: a product with such a threshold is rounded."""
     rule, digits = f"{operation}.identity-below", tensor(every_digit(dtype), dtype)
     # The norm is between 7 and 8 for one tensor, and below 12 for two.
     for place in (2, 11, 20):
@@ -269,13 +269,13 @@ def _below_thresholds_of_digits(operation: str, dtype: str) -> Iterator[Case]:
     both, above = [digits, tensor(every_digit(dtype)[::-1], dtype)], abs(every_digit(dtype)[16]) * 16
     options = {"clip_norm": above}
     yield case(rule, "threshold-of-digits-two-tensors", dtype, both, options, expect("untouched", indices=(0, 1)))
-    # No dtype but float64 holds this threshold, and no rounding of it comes near the norm.
+    # Only float64 represents this threshold. Rounded to another dtype, it is still far from the norm.
     options = {"clip_norm": 12.1}
     yield case(rule, "threshold-in-decimals", dtype, [digits], options, expect("untouched", indices=(0,)))
 
 
 def _mass_at_edges(operation: str, dtype: str) -> Iterator[Case]:
-    """Put all that counts where kernels cut long arrays; the few terms leave no room for a part that is lost."""
+    """Put the only nonzero elements where kernels cut long arrays, so that a lost part changes the result."""
     values = np.zeros(EDGES[-1] + 1)
     values[EDGES] = [(-1.0) ** k * (3 + k % 2) for k in range(len(EDGES))]
     gradients = [tensor_of(values, dtype)]
@@ -306,13 +306,13 @@ def _other_norms(operation: str, dtype: str) -> Iterator[Case]:
     )
     largest = [tensor([1.0, -4.0, 2.0], dtype)]
     infinity = f"{operation}.infinity-norm"
-    # Libraries have other norms for a matrix: the largest sum over a column or a row. Several elements are the largest,
-    # so that a norm of a high order does not give the infinity norm.
+    # Libraries define other norms for a matrix: the largest sum over a column or a row. Several elements share the
+    # largest magnitude, so that a norm of a high order differs from the infinity norm.
     matrix = [tensor([4.0, -4.0, 3.0, -4.0], dtype, (2, 2))]
     yield case(rule, "matrix-one", dtype, matrix, {"clip_norm": 7.5, "norm_type": 1.0}, expect("values"))
     yield case(infinity, "matrix", dtype, matrix, {"clip_norm": 2.0, "norm_type": math.inf}, expect("values"))
     if operation == "global-norm":
-        # No formula of another order turns the norms of the two tensors into the norm over both.
+        # Norms of another order, combined from the two tensors, do not give the norm over both.
         uneven = [tensor([1.0, -4.0], dtype), tensor([3.0, 2.0], dtype)]
         for name, p, threshold in (
             ("two-tensors-one", 1.0, 5.0),
@@ -382,7 +382,7 @@ def _returned_norm(dtype: str) -> Iterator[Case]:
 
 
 def _returned_with(rule: str, dtype: str, apart: list[Gradient], matrix: Gradient) -> Iterator[Case]:
-    """Return the norm of unusual calls: thresholds at the ends, gradients that are None, empty or strided."""
+    """Ask for the norm in unusual calls: extreme thresholds, and gradients that are None, empty or strided."""
     small = {"clip_norm": 1.0}
     for name, gradients, options in (
         ("threshold-zero", apart, {"clip_norm": 0.0}),
@@ -426,7 +426,7 @@ def _every_number() -> Iterator[Case]:
     for dtype in ("float16", "bfloat16"):
         every = np.arange(2**16, dtype="<u2")
         both, one = {"min": -1.5, "max": 0.375}, {"max": 1.5}
-        # They include every NaN payload, both infinities, both zeros and all subnormal numbers.
+        # The numbers include every NaN payload, both infinities, both zeros and all subnormal numbers.
         for name, bounds in (("every-number-min-and-max", both), ("every-number-max-only", one)):
             yield case("value.bounds", name, dtype, [_from_bits(every, dtype)], bounds, expect("values"))
         finite = every[np.isfinite(to_doubles(every.tobytes(), dtype))]

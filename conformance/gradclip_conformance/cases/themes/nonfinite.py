@@ -1,4 +1,4 @@
-"""Cases of NaN and infinity, in the gradients and in the threshold."""
+"""Make cases of NaN and infinity, in the gradients and in the threshold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def cases() -> Iterator[Case]:
                 f"{operation}.infinite-threshold", "finite", dtype, finite, threshold, expect("untouched", indices=(0,))
             )
             for name, value in NONFINITE.items():
-                # By its own norm, a finite gradient beside it would break the rule about finite ones.
+                # If each gradient is clipped by its own norm, a finite gradient here would break the rule about finite
+                # ones.
                 beside = [tensor([4.0, -2.0], dtype)] if operation == "global-norm" else []
                 some = [tensor([3.0, value], dtype), *beside]
                 rule, visible = f"{operation}.infinite-threshold-nonfinite", expect("not-silent", unchanged=True)
@@ -95,7 +96,7 @@ def _not_silent_in_any_form(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _not_silent_anywhere(operation: str, dtype: str) -> Iterator[Case]:
-    """Put a NaN or an infinity at the end, beside the other kind, and under other norms and thresholds."""
+    """Put a NaN or an infinity at the end, put both kinds together, and use other norms and thresholds."""
     small = {"clip_norm": 1.0}
     nan, infinity = f"{operation}.nan-not-silent", f"{operation}.infinity-not-silent"
     for rule, value in ((nan, math.nan), (infinity, math.inf)):
@@ -129,7 +130,7 @@ def _error_flag(dtype: str) -> Iterator[Case]:
             yield case(
                 "global-norm.error-if-nonfinite", variant, dtype, tensors, of_order, expect("raises-on-nonfinite")
             )
-        # The option is left out, or given as False.
+        # The option is either left out or set to False.
         without = [("", {"clip_norm": 1.0}), ("-where-it-is-false", {"clip_norm": 1.0, "error_if_nonfinite": False})]
         for suffix, passing in without:
             needed = ["error_if_nonfinite"]

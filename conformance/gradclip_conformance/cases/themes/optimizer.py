@@ -1,8 +1,8 @@
-"""Cases of the order in an optimizer: the clip comes before the update.
+"""Make cases of the order in an optimizer: the clip comes before the update.
 
-An optimizer subject starts with parameters of zero, makes one step of plain gradient descent, and replies with minus
-the parameters. That is the learning rate times the clipped gradient. If a framework clips the update instead, a rate
-other than 1 shows it.
+An optimizer subject starts with parameters of zero, takes one step of plain gradient descent, and replies with the
+negated parameters. These equal the learning rate times the clipped gradient. If a framework clips the update instead, a
+rate other than 1 reveals it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: The scale of the gradients below: so large that a constant of a framework's own, such as 1e-6 beside the norm, is far
-#: below float32's rounding, and a power of two.
+#: The scale of the gradients below. It is so large that a small constant in a framework's formula, such as 1e-6 added
+#: to the norm, is far below float32's rounding; and it is a power of two.
 SCALE = 2.0**20
 
 #: For two gradients of 3 and 4: a threshold, and the clipped gradients.
@@ -46,7 +46,8 @@ def _training(dtype: str) -> Iterator[Case]:
         yield case(f"{operation}.decay-after-clip", "two-tensors", dtype, [three, four], decaying, expected, needs)
         twice = {**options, "steps": 2}
         yield case(f"{operation}.each-step-clips", "two-steps", dtype, [three, four], twice, expected, needs)
-        # Twice a half of each gradient; a half alone is below the threshold of most operations, and its sum above.
+        # Accumulate half of each gradient twice. For most operations, one half is below the threshold, and the sum is
+        # above it.
         halves = [tensor([value * SCALE], dtype) for value in (1.5, 2.0)]
         summed = {**options, "accumulate": 2}
         yield case(f"{operation}.accumulated-then-clipped", "two-passes", dtype, halves, summed, expected, needs)

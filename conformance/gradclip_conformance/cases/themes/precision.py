@@ -1,4 +1,4 @@
-"""Cases of accuracy: sums over half-precision numbers, and norms of large tensors."""
+"""Make cases of accuracy: sums over half-precision numbers, and norms of large tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cases() -> Iterator[Case]:
     for operation in NORM_OPERATIONS:
         for dtype in ("float16", "bfloat16"):
             rule = f"{operation}.half-not-accumulated-in-half"
-            # A running sum of ones in 11 bits stops at 2048, in 8 bits at 256.
+            # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits.
             ones = [_constant(1.0, 4096, dtype)]
             yield case(rule, "running-sum", dtype, ones, {"clip_norm": 1.0}, expect("values", wide=True))
             matrix = [tensor_of(np.ones((64, 64), dtype=np.float32), dtype)]

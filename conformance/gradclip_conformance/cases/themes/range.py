@@ -1,4 +1,4 @@
-"""Cases at the ends of a dtype's range: the norm is representable, but its square or the coefficient is not."""
+"""Make cases at the ends of a dtype's range: the norm is representable, but its square or the coefficient is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model import Case, expect
 
 __all__ = ["cases"]
 
-#: Scaled by these powers of two, 3, 4 and 5 are representable; their squares overflow, or underflow to zero.
+#: 3, 4 and 5 times these powers of two are representable, but their squares overflow, or underflow to zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
 #: The same for the cubes; the squares stay in the range.
@@ -20,8 +20,9 @@ HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float
 TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
 #: Powers of two whose squares are in the range; the sum of sixteen such squares is not.
 HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
-#: Powers of two. The square of seven times one is 1.53 or 0.77 of the smallest subnormal number, so that no square
-#: becomes zero and each is off by 30 %. bfloat16 has float32's number, because libraries square bfloat16 in float32.
+#: Powers of two. The square of seven times such a power is 1.53 or 0.77 times the smallest subnormal number. So no
+#: square becomes zero, but each has an error of 30 %. bfloat16 has float32's power, because libraries square bfloat16
+#: in float32.
 TINY_TOGETHER = {"float16": 2.0**-15, "bfloat16": 2.0**-77, "float32": 2.0**-77, "float64": 2.0**-540}
 #: The quotient of the second number by the first overflows, and so does the square of the second.
 UNLIKE = {
@@ -30,27 +31,28 @@ UNLIKE = {
     "float32": (2.0**-60, 2.0**70),
     "float64": (2.0**-500, 2.0**600),
 }
-#: A large element, and a small one. The small one divided by the norm underflows; half of the small one does not.
+#: A large element and a small one. The small element divided by the norm underflows, but half of it does not.
 SMALL_QUOTIENT = {
     "float16": (2.0**6, 1.75 * 2.0**-13),
     "bfloat16": (2.0**60, 1.75 * 2.0**-100),
     "float32": (2.0**60, 1.75 * 2.0**-100),
     "float64": (2.0**60, 1.75 * 2.0**-1010),
 }
-#: The same for the product with the threshold. In float16 the square of either would underflow and matter.
+#: The same for the product with the threshold. float16 is missing: there the squares would underflow and change the
+#: norm.
 SMALL_PRODUCT = {
     "bfloat16": (2.0**-48, 1.75 * 2.0**-100),
     "float32": (2.0**-48, 1.75 * 2.0**-100),
     "float64": (2.0**-473, 1.75 * 2.0**-600),
 }
-#: A threshold and a size of gradients: their quotient underflows, the result does not.
+#: A threshold and a size of gradients. Their quotient underflows, but the result does not.
 FAR_APART = {
     "float16": (2.0**-11, 2.0**13),
     "bfloat16": (2.0**-100, 2.0**100),
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
 }
-#: The same, but the quotient is 1.6 of the smallest subnormal number, and rounds to 2 of it.
+#: The same, but the quotient is 1.6 times the smallest subnormal number, and rounds to twice that number.
 HARDLY_APART = {
     "float16": (2.0**-9, 2.0**12),
     "bfloat16": (2.0**-70, 2.0**60),
@@ -95,7 +97,7 @@ def cases() -> Iterator[Case]:
 
 
 def _together(operation: str, dtype: str) -> Iterator[Case]:
-    """Let the sum leave the range although the largest square, or the first tensor, does not show it."""
+    """Make the sum of squares overflow although no single square, or not the first tensor, overflows."""
     unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
     yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
@@ -112,10 +114,10 @@ def _together(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _below(operation: str, dtype: str) -> Iterator[Case]:
-    """Let squares, cubes or only their sum leave the range of gradients whose norm is below the threshold."""
+    """Make squares, cubes or only their sum leave the range, for gradients whose norm is below the threshold."""
     overflow, underflow = f"{operation}.overflow-of-squares", f"{operation}.underflow-of-squares"
     huge, tiny, together, seven = HUGE[dtype], TINY[dtype], HUGE_TOGETHER[dtype], 7 * TINY_TOGETHER[dtype]
-    # Between 8 and 16, and of every digit; the largest of them is far below the top of the range.
+    # The numbers lie between 8 and 16 and use every digit. The largest is far below the end of the range.
     digits = abs(every_digit(dtype)[7]) * 8
     triangle, small = [tensor([3 * huge, -4 * huge], dtype)], [tensor([3 * tiny, 4 * tiny], dtype)]
     for rule, name, gradients, threshold in (
@@ -152,7 +154,7 @@ def _kept(rule: str, name: str, dtype: str, gradients: list[Gradient], options: 
 
 
 def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
-    """Keep c / n within the range, and let other intermediate results leave it."""
+    """Keep c / n within the range, and make other intermediate results leave it."""
     rule = f"{operation}.intermediate-range"
     for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
         if dtype in unlike:

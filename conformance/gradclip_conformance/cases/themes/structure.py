@@ -1,4 +1,4 @@
-"""Cases of form: gradients that are None, empty, zero-dimensional, strided, of mixed dtypes, or many."""
+"""Make cases of form: gradients that are None, empty, zero-dimensional, strided, of mixed dtypes, or many."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _layouts(operation: str, dtype: str) -> Iterator[Case]:
     for layout in ("strided", "transposed", "sliced", "reversed"):
         cube = [tensor([*values, *reversed(values)], dtype, (2, 3, 2), layout=layout)]
         yield case(rule, f"{layout}-three-dimensional", dtype, cube, options, expect("values"))
-    # A broadcast array cannot be written, so that only subjects that do not write get one.
+    # A broadcast array cannot be written, so only subjects that do not write in place get one.
     rows = [tensor(values[:3] * 2, dtype, (2, 3), layout="broadcast")]
     yield case(rule, "broadcast", dtype, rows, options, expect("values"), ["functional"])
 
@@ -160,7 +160,7 @@ def _accepted(operation: str, dtype: str) -> Iterator[Case]:
 
 def _sparse(operation: str, dtype: str) -> Iterator[Case]:
     options = clipping_options(operation, 1.0)
-    # Rows 1 and 3 of four have the norm 3, and 5 together with the other tensor.
+    # Rows 1 and 3 of four have the norm 3. Together with the other tensor, the norm is 5.
     values, beside = tensor([2.0, -1.0, 0.0, 2.0], dtype, (2, 2)), tensor([4.0], dtype)
     once, twice = (replace(values, rows=rows, height=4) for rows in ((1, 3), (2, 2)))
     yield case(f"{operation}.sparse-rows", "two-of-four", dtype, [once, beside], options, expect("values"), ["sparse"])
@@ -169,7 +169,7 @@ def _sparse(operation: str, dtype: str) -> Iterator[Case]:
     yield case(
         rule, "not-clipped", dtype, [twice, beside], clipping_options(operation, 16.0), expect("sparse-sum"), ["sparse"]
     )
-    # The rows cancel, so that the dense gradient is zero there.
+    # The stored rows cancel each other, so the dense gradient is zero in this row.
     cancelled = replace(tensor([8.0, -8.0, -8.0, 8.0], dtype, (2, 2)), rows=(2, 2), height=4)
     yield case(rule, "cancelled", dtype, [cancelled, beside], options, expect("sparse-sum"), ["sparse"])
     rule = f"{operation}.sparse-rows"

@@ -1,4 +1,4 @@
-"""Cases of zeros: zero gradients, and thresholds of zero."""
+"""Make cases of zeros: zero gradients, and thresholds of zero."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def check_reply(reply: Any) -> None:
     Raises
     ------
     BadReply
-        When the reply breaks the contract.
+        If the reply breaks the contract.
     """
     if not isinstance(reply, Reply):
         text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_type_name(reply))

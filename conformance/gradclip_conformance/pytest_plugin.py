@@ -1,6 +1,6 @@
-"""A pytest plugin: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
+"""Run the suite in pytest: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
 
-Every pytest in an environment with this package loads the plugin, so that it imports the suite only when it is used.
+Every pytest in an environment with this package loads the plugin, so the plugin imports the suite only when it is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gradclip-adapter", metavar="NAME", help="an adapter's name, a file, or module:function")
     group.addoption("--gradclip-python", metavar="EXE", help="the Python that has the adapter's framework")
     group.addoption("--gradclip-op", metavar="OP", help="for a plain function: the operation it performs")
-    group.addoption("--gradclip-timeout", metavar="S", type=_seconds, default=30.0, help="seconds a case (default: 30)")
+    group.addoption(
+        "--gradclip-timeout",
+        metavar="S",
+        type=_seconds,
+        default=30.0,
+        help="time limit of a case in seconds (default: 30)",
+    )
 
 
 def _seconds(text: str) -> float:
@@ -66,7 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Return a function that checks one cell, and passes, fails or skips as a test does."""
+    """Return a function that checks one cell, and passes, fails or skips the test."""
     connection, target, planned, probes, evidence = request.param
     timeout = request.config.getoption("--gradclip-timeout")
     return lambda: check_cell(connection, target, planned, timeout, probes, evidence)
@@ -80,7 +86,7 @@ def check_cell(
     probes: AbilityProbes,
     evidence: list[Evidence],
 ) -> None:
-    """Check one cell, and pass, fail or skip as a test does; `evidence` holds the cells before it that were wrong."""
+    """Check one cell, and pass, fail or skip the test; `evidence` holds the earlier wrong cells."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
     from gradclip_reports.values import plain
@@ -99,7 +105,7 @@ def check_cell(
         pytest.skip(plain(f"{cell.status}: {cell.detail}"))
 
 
-#: The cells before a red one that show the function's formula.
+#: The earlier wrong cells, which help to find the function's formula.
 BEFORE = 60
 
 

@@ -84,7 +84,7 @@ def load() -> tuple[Rule, ...]:
     Raises
     ------
     ValueError
-        When an entry is malformed or an id appears twice.
+        If an entry is malformed or an id appears twice.
     """
     rules: dict[str, Rule] = {}
     for theme in THEMES:

@@ -53,7 +53,7 @@ def parse_causes(text: str, file: str) -> Mapping[str, Cause]:
     Raises
     ------
     ValueError
-        When an entry is malformed; the text names the file, the entry and the field.
+        If an entry is malformed; the text names the file, the entry and the field.
     """
     try:
         document = tomllib.loads(text)

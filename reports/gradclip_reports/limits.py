@@ -34,7 +34,7 @@ class Limit:
         Raises
         ------
         OverLimit
-            When more was found.
+            If more was found.
         """
         if found > self.number:
             msg = f"{found} {self.what}, and the limit is {self.number} ({self.reason})"
@@ -74,7 +74,7 @@ def check_line(line: str) -> None:
     Raises
     ------
     OverLimit
-        When it exceeds a limit.
+        If it exceeds a limit.
     """
     LIMITS["line"].check(len(line))
     LIMITS["values"].check(count_values(line))
@@ -107,9 +107,9 @@ def parse_json(line: str) -> Any:
     Raises
     ------
     ValueError
-        When the line is not such JSON.
+        If the line is not such JSON.
     OverLimit
-        When it exceeds a limit.
+        If it exceeds a limit.
     """
     check_line(line)
     members = json.loads(
@@ -159,7 +159,7 @@ def check_members(members: Any, name: str = "") -> None:
     Raises
     ------
     OverLimit
-        When one exceeds a limit.
+        If one exceeds a limit.
     """
     if isinstance(members, str):
         _check_text(members, name)

@@ -42,11 +42,11 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     Raises
     ------
     RecordError
-        When the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
+        If the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
         schema, holds no run, or when a run has no footer, a cell twice or not at all, or counts or a plan that its
         cells contradict.
     ModuleNotFoundError
-        When the package jsonschema is not installed.
+        If the package jsonschema is not installed.
     """
     runs: list[Run] = []
     header, cells, findings = None, list[Cell](), list[Finding]()

@@ -47,7 +47,7 @@ def render(runs: Sequence[Run], format: str) -> str:
     Raises
     ------
     ValueError
-        When there is no run, or no such format.
+        If there is no run, or no such format.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."

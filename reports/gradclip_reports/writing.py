@@ -55,7 +55,7 @@ class RunWriter:
     Raises
     ------
     RecordError
-        When the plan names a cell twice.
+        If the plan names a cell twice.
     """
 
     def __init__(self, stream: TextIO, header: Header, plan: Iterable[tuple[str, str]]) -> None:
@@ -92,7 +92,7 @@ class RunWriter:
         Raises
         ------
         RecordError
-            When the cell is not in the plan, has been written already, or could not be read back; when the run is
+            If the cell is not in the plan, has been written already, or could not be read back; when the run is
             closed.
         """
         pair = (cell.subject, cell.case)
@@ -140,7 +140,7 @@ class RunWriter:
         Raises
         ------
         RecordError
-            When cells are missing and `incomplete` is false; no footer is written then. When the run is closed.
+            If cells are missing and `incomplete` is false; no footer is written then. When the run is closed.
         """
         not_run = [pair for pair in self._plan if pair not in self._finished]
         if self._closed or (not_run and not incomplete):

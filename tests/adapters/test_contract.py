@@ -118,8 +118,8 @@ def test_right_reply_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"shape": [-1]}, "-1 is no length of an axis"),
-        ({"shape": [True]}, "True is no length of an axis"),
+        ({"shape": [-1]}, "-1 is not the length of an axis"),
+        ({"shape": [True]}, "True is not the length of an axis"),
         ({"shape": [3]}, "shape"),
         ({"data": base64.b64encode(bytes(7)).decode()}, "7 bytes"),
         ({"data": "AAAAAAAAAA!="}, "base64"),
@@ -131,7 +131,9 @@ def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
         wire.array_from_json({**(wire.array_to_json(ARRAY) or {}), **fields})
 
 
-@pytest.mark.parametrize(("text", "said"), [(7, "a hexadecimal float is a text"), ("0x1p2000", "beyond the range")])
+@pytest.mark.parametrize(
+    ("text", "said"), [(7, "a hexadecimal float must be a text"), ("0x1p2000", "beyond the range")]
+)
 def test_wrong_float_is_refused(text: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         wire.value_from_json({"hex": text})

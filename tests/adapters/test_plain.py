@@ -397,7 +397,7 @@ class TestAnswer:
         reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.malformed is not None
-        assert "takes 2,097,152 bytes, where " in reply.malformed
+        assert "takes 2,097,152 bytes, and " in reply.malformed
 
     def test_list_that_is_too_long_is_not_read(self) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: [0.0] * 1_000_000, "clip_by_norm")

@@ -74,7 +74,7 @@ WAYS = {
     "warnings_without_number": ("crash", "10,000 warnings in a message: the limit is 100"),
     "number_of_many_digits": ("crash", "More than 18 digits in a number"),
     "number_that_is_none": ("crash", "the number NaN is not sent exactly"),
-    "key_that_stands_twice": ("crash", "the key 'gradients' stands twice"),
+    "key_that_stands_twice": ("crash", "the key 'gradients' occurs twice"),
     "too_many_inputs": ("crash", "4 `inputs` for a call of 2 gradients"),
     "no_inputs": ("crash", "0 `inputs` for a call of 2 gradients"),
     "text_that_is_null": ("crash", "$.text: None is not of type 'string'"),

@@ -1,6 +1,6 @@
-"""Hold the answers of one entry point against the models of all causes, simplest first.
+"""Compare the answers of one entry point with the models of all causes, simplest first.
 
-The models that explain ordinary calls come first: a function that is wrong everywhere is explained by few comparisons a
+The models that explain ordinary calls come first, so that a function that is wrong everywhere needs few comparisons per
 cell. A cause is named only if it reproduces the whole answer; other answers stay unexplained.
 """
 
@@ -43,13 +43,13 @@ from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 
-#: A rule is given up after so many cells in a row that nothing explains.
+#: The number of unexplained cells in a row after which no more cells of a rule are examined.
 PATIENCE = 3
 
-#: A law comes first in all cells once it has explained so many.
+#: The number of cells that a law must explain before it is tried first.
 PROVEN = 3
 
-#: As many cells serve to find a formula.
+#: The largest number of cells that are used to fit a formula.
 FITTING = 200
 
 #: The statuses of cells that are explained.
@@ -70,15 +70,15 @@ class _Subject:
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
-    #: How many cells each cause has explained.
+    #: The number of cells that each cause has explained.
     proven: Counter[str] = field(default_factory=Counter)
-    #: How many cells in a row were not explained, by rule and what came back.
+    #: The number of cells in a row that were not explained, by rule and kind of answer.
     lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     views: dict[tuple[int, ...], Seen] = field(default_factory=dict)
 
     def see(self, case: Case, results: Sequence[Array | None]) -> Seen:
-        """Return the view of an answer; what was compared once is not compared again."""
+        """Return the view of an answer; cache it, so that comparisons are not repeated."""
         key = (id(case), *map(id, results))
         if key not in self.views:
             self.views[key] = Seen(case, results)
@@ -86,7 +86,7 @@ class _Subject:
 
     @property
     def laws(self) -> list[Law]:
-        """The laws, those first that have explained most."""
+        """The laws; those that have explained most cells come first."""
         every = [*LAWS, *([self.multiple] if self.multiple else [])]
         return sorted(every, key=lambda law: -self.proven[law.cause] if self.proven[law.cause] >= PROVEN else 0)
 
@@ -167,7 +167,7 @@ ORDINARY = frozenset(
 #: Rules that forbid a sum in the dtype.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
-#: A cause is not named for a function that keeps the rule about it.
+#: The rule about each cause. If a function keeps the rule, its answers are not explained by the cause.
 HOMES = {
     "squares-overflow": "overflow-of-squares",
     "squares-underflow": "underflow-of-squares",
@@ -215,7 +215,7 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
     key = (rule, judged.verdict.status, shown)
     if subject.lost[key] >= PATIENCE:
         return None
-    # The answers under test hold anything, and models multiply it.
+    # The answers under test may hold any numbers, so the arithmetic of the models may overflow.
     with np.errstate(all="ignore"):
         found = _explain_answers(subject, judged)
     if found is None:
@@ -324,7 +324,7 @@ def _explain_small_difference(
         if all(follows_formula(group, formula, careful=True) for group in groups if group.norm):
             return explain_by_formula(formula)
     if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.CHANGED, Status.DEVIATION):
-        # Bits were to be kept, or a sum in half precision is forbidden.
+        # The rule requires unchanged bits, or forbids a sum in half precision.
         return Explanation.of("long-sum") if calls[0][0].theme in PRECISION else None
     return Explanation.of("long-sum")
 
@@ -365,7 +365,7 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     if law is not None:
         return _explain_by_law(law)
     rest = {_explain_group(subject, group) or _explain_behaviour(group) for group in seen.groups} - {RIGHT}
-    # A NaN that passes unseen beside gradients that the same function gets wrong anyway.
+    # A NaN passes unseen, and the function also gets the other gradients wrong.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
     return unite(rest)
@@ -407,7 +407,7 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
 
 
 def _explain_behaviour(group: Group) -> Explanation | None:
-    """Say what came back, if nothing says why."""
+    """Describe an answer that no model explains."""
     kinds = group.kinds
     if kinds == {Kind.SAME} and group.total is None and 0 <= group.threshold < group.norm:
         return Explanation.of("not-clipped", "unclipped")

@@ -1,4 +1,4 @@
-"""Reduce a call by norm and its answer to what the models compare: exact norms, factors, and what came back."""
+"""Reduce a call by norm and its answer to the quantities that models compare: exact norms, factors, and results."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = [
     "underflows",
 ]
 
-#: Longer gradients are compared with plain formulas only: their sums take too long in exact arithmetic.
+#: Longer gradients are compared only with the formulas, because other exact sums of them take too long.
 MANY = 4096
 
 
 class Kind(StrEnum):
-    """What became of one gradient."""
+    """The kind of result of one gradient."""
 
     SAME = "same"
     ZERO = "zero"
@@ -77,7 +77,7 @@ class Tensor:
 
     @cached_property
     def kind(self) -> Kind:
-        """What became of the gradient."""
+        """The kind of result."""
         if self.given.data == self.got.data or np.array_equal(self.before, self.after, equal_nan=True):
             return Kind.SAME
         if not self.after.any():
@@ -88,7 +88,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The factor of the largest element; None if there is none, or it left the range."""
+        """The factor of the largest element; None if there is no such element, or if its result left the range."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -112,7 +112,7 @@ class Tensor:
             return True
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             right = self.before * float(factor)
-            # The ulp of the largest number of a binade is half that of the bound's; float64 itself rounds twice.
+            # Allow for ulps that differ by a factor of two at the end of a binade, and for two roundings in float64.
             spacing = np.abs(right) * 2.0 ** (2 - self.form.precision) + 4 * float(self.form.smallest_subnormal)
             far = np.abs(self.after - right) > spacing * (bound + 4)
         return not (far & np.isfinite(right)).any()
@@ -139,7 +139,7 @@ class Group:
 
     seen: Seen
     tensors: Sequence[Tensor]
-    #: Whether the group is a part of one that shares a norm.
+    #: Whether the group is a part of a larger group that shares a norm.
     alone: bool = False
 
     @property
@@ -149,7 +149,7 @@ class Group:
 
     @cached_property
     def total(self) -> float | None:
-        """NaN or infinity, if an element is; None if all are finite."""
+        """NaN or infinity if an element is NaN or infinite; None if all are finite."""
         values = [value for tensor in self.tensors for value in tensor.exact.special.values()]
         if not values:
             return None
@@ -175,7 +175,7 @@ class Group:
 
     @cached_property
     def sum_of_norms(self) -> Fraction:
-        """The sum of the tensors' norms; by pairs, so that a thousand take no time."""
+        """The sum of the tensors' norms, added in pairs, so that a thousand fractions take little time."""
         every = self.norms
         while len(every) > 1:
             every = [sum(every[place : place + 2], Fraction(0)) for place in range(0, len(every), 2)]
@@ -187,7 +187,7 @@ class Group:
         return max(self.norms)
 
     def split(self) -> list[Group]:
-        """Return each gradient as a group of its own."""
+        """Return a group for each gradient."""
         return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
 
     @cached_property
@@ -217,13 +217,13 @@ class Group:
         return min(tensor.form.precision for tensor in self.tensors)
 
     def bound_of(self, tensor: Tensor) -> float:
-        """Return the largest error of an element, in ulp: that of the dtype's own sum, of the coarsest dtype."""
+        """Return the error bound of an element, in ulp, for a sum in the coarsest dtype."""
         bound = self.seen.prediction.errors[tensor.index].clip_bound
         return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
 
     @cached_property
     def distinct(self) -> list[Tensor]:
-        """The tensors, without those that are the same."""
+        """The tensors, without repetitions."""
         return list({id(tensor): tensor for tensor in self.tensors}.values())
 
     def is_scaled_by(self, factor: Fraction) -> bool:
@@ -232,7 +232,7 @@ class Group:
 
     @cached_property
     def kinds(self) -> set[Kind]:
-        """What became of the gradients that were not zero or empty."""
+        """The kinds of results of the gradients that were not zero or empty."""
         return {tensor.kind for tensor in self.tensors if not tensor.is_zero}
 
 
@@ -245,7 +245,7 @@ class Seen:
     prediction: Prediction = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask the oracle."""
+        """Compute the expected results."""
         self.prediction = predict(self.case)
 
     @property

@@ -1,4 +1,4 @@
-"""Group the cells of a run by their causes: what a framework does, instead of thousands of cells."""
+"""Group the cells of a run by their causes: a few findings replace thousands of cells."""
 
 from __future__ import annotations
 
@@ -142,12 +142,12 @@ def _in_order(counts: Counter[str]) -> dict[str, int]:
 def _cause(name: str) -> Cause:
     if name == UNEXPLAINED:
         title = "answers that no known cause explains"
-        return Cause(UNEXPLAINED, title, "What comes back?", "wrong", "Nobody has looked into it yet.", ())
+        return Cause(UNEXPLAINED, title, "What comes back?", "wrong", "Nobody has examined it yet.", ())
     return load_causes()[name]
 
 
 def _simplicity(one: Evidence) -> tuple[Any, ...]:
-    """Return a key by which the easiest cell comes first: not as expected, in float32, of few short numbers."""
+    """Return a key that sorts the simplest example first: unexpected, in float32, with few short numbers."""
     case, cell = one.judged.context.case, one.cell
     plain = case.expectation.name in ("values", "untouched", "refused", "returned-norm", "not-silent")
     return cell.status not in SPOILING, cell.dtype != "float32", not plain, one.size, len(str(cell.input))

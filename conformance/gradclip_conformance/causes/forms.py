@@ -23,7 +23,7 @@ __all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "s
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Return what the form of the results has lost; None if it is right."""
+    """Return the cause of a wrong form of the results; None if the form is right."""
     if len(results) != len(case.gradients):
         return Explanation.of("count-changed")
     for gradient, got in zip(case.gradients, results, strict=True):
@@ -135,7 +135,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         return None
     case = context.case
     if case.expectation.name in ("refused", "raises-on-nonfinite"):
-        # The error is due, so that the gradients were changed before it.
+        # An error is right here; the fault is that the gradients were changed before it.
         return Explanation.of("inputs-changed")
     if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
         seen = Seen(case, [gradient.array for gradient in case.gradients])
@@ -147,6 +147,6 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
 def skeleton(text: str) -> str:
     """Return the beginning of an error's text, without the numbers that differ from call to call."""
     lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
-    # Frameworks put a trace of their C++ calls first, and the sentence that counts last.
+    # Frameworks print a trace of their C++ calls first, and the actual message last.
     told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
     return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", told)[:80]

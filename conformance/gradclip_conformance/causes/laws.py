@@ -1,7 +1,7 @@
 """Predict results by other laws: another coefficient, another norm, or a multiple of the right result.
 
-A law says by which number a gradient is multiplied. It is computed from the exact norms, so that the whole answer can
-be compared within the error bound of the dtype's arithmetic.
+A law gives the factor of each gradient. The factor is computed from exact norms, so the whole answer can be compared
+within the error bound of the dtype's arithmetic.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ __all__ = [
     "multiple_of",
 ]
 
-#: The causes of the formulas with a small number.
+#: The causes of the formulas with an epsilon, by the kind of formula.
 FORMULA_CAUSES: Mapping[str, str] = {
     "coefficient": "eps-in-coefficient",
     "max-denominator": "eps-beside-maximum",
     "min-numerator": "eps-below-minimum",
 }
 
-#: The numbers that people add to a norm. Another number is fitted from the answers.
+#: Usual values of epsilon. Other values are fitted to the answers.
 USUAL = tuple(10.0**-k for k in range(17)) + tuple(2.0**-k for k in (10, 23, 52))
 
-#: A number is believed after so many cells with different norms or thresholds, and this part of those that are wrong.
+#: A fitted number must explain at least ENOUGH cells with different norms or thresholds, and at least this SHARE of the
+#: wrong cells.
 ENOUGH = 3
 SHARE = 0.25
 
-#: As many estimates of a number are tried.
+#: The largest number of estimates that are tried.
 SHARPEST = 4
 
-#: As many groups of gradients serve to fit a number.
+#: The largest number of groups of gradients that are used to fit a number.
 MANY_GROUPS = 60
 
 Factor = Callable[[Group], Fraction | None]
@@ -52,13 +53,13 @@ Factor = Callable[[Group], Fraction | None]
 
 @dataclass(frozen=True)
 class Law:
-    """One way to scale, as a cause of the catalogue."""
+    """A rule for the factor of a gradient, with its cause in the catalogue."""
 
     cause: str
     factor: Factor
-    #: Whether each gradient has a norm of its own.
+    #: Whether each gradient has its own norm.
     is_of_each: bool = False
-    #: Whether the norm of the neutral rule serves: then long gradients cost little.
+    #: Whether the law uses the norm of the neutral rule, which makes long gradients cheap.
     needs_no_sum: bool = False
     #: The constant that was fitted.
     number: float | None = None
@@ -87,7 +88,7 @@ def is_plain(group: Group) -> bool:
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group is right by a formula, within the error bound; or within that of a careful norm."""
+    """Return whether a group is right by a formula, within the error bound, or within the bound of a careful norm."""
     if group.total is not None:
         return False
     factor = coefficient(group, formula)
@@ -175,7 +176,7 @@ def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
     return 1 / right if right else Fraction(0)
 
 
-#: The laws without a fitted number, those that change the norm first.
+#: The laws without a fitted number; those that change the norm come first.
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", _make_law(_counting_excluded)),
     Law("norm-of-each", _make_law(_scale_each), is_of_each=True),
@@ -241,7 +242,7 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
 
 
 def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the numbers to try: those near the most exact estimates that people use, and the estimates themselves."""
+    """Return the numbers to try: the usual numbers near the most exact estimates, and the estimates themselves."""
     sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST]]
     usual = [min(USUAL, key=lambda one: abs(math.log(one / eps))) for eps in sharpest]
     near = [one for one, eps in zip(usual, sharpest, strict=True) if abs(math.log(one / eps)) < 0.5]
@@ -249,7 +250,7 @@ def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
-    """Return the small number that the first gradient implies, after the relative error that rounding gives it."""
+    """Return the epsilon that the first gradient implies, preceded by the relative rounding error of the estimate."""
     factor = Fraction(group.tensors[0].factor or 0.0)
     norm, threshold = group.norm, Fraction(group.threshold)
     if kind == "coefficient":
@@ -266,7 +267,7 @@ def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
 
 
 def explain_by_formula(formula: Formula) -> Explanation:
-    """Return the explanation by a formula with a small number."""
+    """Return the explanation by a formula with an epsilon."""
     return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 

@@ -1,4 +1,4 @@
-"""Predict results of thresholds, norms and gradients about which a formula says too little: zero, NaN, infinity."""
+"""Predict results for thresholds, norms and gradients that formulas leave open: zero, NaN, infinity."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _explain_nonfinite(group: Group) -> Explanation | None:
 
 
 def explain_excluded(case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain excluded gradients that did not come back as they were."""
+    """Explain excluded gradients that came back changed."""
     for gradient, got in zip(case.gradients, results, strict=True):
         given = gradient.array
         if given is None or gradient.need_clip or got is None or got.dtype != given.dtype:

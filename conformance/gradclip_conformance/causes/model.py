@@ -24,7 +24,7 @@ class Explanation:
     cause: str
     #: Sorted by name.
     parameters: tuple[tuple[str, Any], ...] = ()
-    #: What became of the gradients, if that makes it worse than the cause's own severity.
+    #: The effect on the gradients, if it is worse than the severity of the cause.
     severity: str = ""
 
     @classmethod
@@ -78,7 +78,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A cell that is not right, with the answers that the record does not hold."""
+    """A wrong cell, with the answers, which the record does not hold in full."""
 
     judged: Judged
     cell: Cell

@@ -1,7 +1,7 @@
 """Predict results of arithmetic that leaves the range of the dtype, or has too few digits.
 
 Each model first decides from exact numbers whether a step of the formula leaves the range, and then compares the whole
-answer with what IEEE arithmetic makes of it.
+answer with the result of IEEE arithmetic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["explain_range", "explain_rounding"]
 def explain_range(
     group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
 ) -> Explanation | None:
-    """Explain a group of finite gradients by a step that leaves the range; causes that are barred are left out."""
+    """Explain a group of finite gradients by a step that leaves the range; skip barred causes."""
     if group.total is not None or not group.threshold >= 0 or (group.is_long and not _is_uniform(group)):
         return None
     models: list[tuple[str, Callable[[], Explanation | None]]] = []
@@ -83,7 +83,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
         if group.kinds <= {Kind.NAN}:
             return Explanation.of("squares-underflow", "destroyed", effect="nan")
         for formula in formulas:
-            # Of a norm of zero the formula makes a coefficient of its own.
+            # For a norm of zero, the formula gives another coefficient.
             if formula.kind == "coefficient":
                 shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
                 if group.is_scaled_by(shrunk):
@@ -166,7 +166,7 @@ def _explain_products(group: Group) -> Explanation | None:
 
 
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
-    """Return whether each element is a product of three whose first product was rounded, beyond the range or below."""
+    """Return whether each element is a product of three factors whose first product overflowed or underflowed."""
     form, outside = tensor.form, False
     unit, exact = power_of_two(tensor.exact.exponent), tensor.exact.integers
     for place, integer in enumerate(exact):
@@ -179,7 +179,7 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
             continue
         if not math.isfinite(got):
             return False
-        # Below the normal numbers the first product is off by one spacing, or flushed to zero.
+        # Below the normal range, the first product has an error of one spacing, or is flushed to zero.
         lost = form.smallest_normal if got == 0 else form.smallest_subnormal
         absolute = lost * second if 0 < between < form.smallest_normal else Fraction(0)
         outside = outside or absolute > 0
@@ -201,7 +201,7 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
 
 
 def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
-    """Return whether the results are right but for zeros in the place of subnormal numbers."""
+    """Return whether the results are right, except that zeros replace subnormal numbers."""
     form, flushed = tensor.form, False
     unit = power_of_two(tensor.exact.exponent)
     for place, integer in enumerate(tensor.exact.integers):
@@ -218,7 +218,7 @@ def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
     return flushed
 
 
-#: The formats that are narrower than each, widest first.
+#: For each format, the narrower formats, widest first.
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
 

@@ -85,7 +85,7 @@ def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
 
 
 def _flush_subnormals(values: Doubles, low: float, high: float, dtype: str, *, results: bool) -> Doubles:
-    """Clip with subnormal numbers as zeros: in the results, or before the clip and in the bounds."""
+    """Clip with subnormal numbers flushed to zero: in the results only, or in the input and the bounds."""
     smallest = float(FORMATS[dtype].smallest_normal)
 
     def flush(numbers: Doubles) -> Doubles:

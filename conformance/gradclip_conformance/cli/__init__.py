@@ -1,4 +1,4 @@
-"""The command `gradclip`: one module a verb."""
+"""Define the command `gradclip`; each verb has its own module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..cases.patterns import did_you_mean
 
 __all__ = ["VERBS", "gradclip", "main"]
 
-#: The command of each verb is in the module of the same name, and is imported when it is needed.
+#: Each verb's command is in the module of the same name, which is imported when it is needed.
 VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "diff", "expectations", "accuracy")
 
 
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
 
 
 def _refuse_what_no_system_passes(arguments: Sequence[str]) -> None:
-    """Refuse a NUL and half of a surrogate pair: every call with such a name of a file raises a ValueError.
+    """Refuse a NUL and half of a surrogate pair: a file name with one makes every call raise a ValueError.
 
     No shell passes one, but another program may call the command with any texts.
     """
@@ -74,7 +74,7 @@ def _refuse_what_no_system_passes(arguments: Sequence[str]) -> None:
         except UnicodeEncodeError:
             passed = False
         if not passed:
-            msg = f"The argument {argument!r} holds a character that no name of a file has."
+            msg = f"The argument {argument!r} holds a character that no file name can have."
             raise click.UsageError(msg)
 
 
@@ -84,7 +84,7 @@ def _escape_errors() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        # Imported where it is needed: it imports NumPy.
+        # Import this only when needed, because it imports NumPy.
         from gradclip_reports.values import plain
 
         text = _wrap(plain(error.format_message()))
@@ -93,7 +93,7 @@ def _escape_errors() -> Iterator[None]:
 
 
 def _wrap(text: str) -> str:
-    """Wrap a text at the width of a terminal; other readers get it on one line, in which they can search."""
+    """Wrap a text at the width of a terminal; in other output, keep it on one line, which can be searched."""
     if not sys.stderr.isatty():
         return text
     first = "Error: "
@@ -124,7 +124,7 @@ def main() -> None:
     """Run the command; treat a request to terminate as Ctrl-C, so that no host process is left behind."""
     signal.signal(signal.SIGTERM, _interrupt)
     for stream in (sys.stdout, sys.stderr):
-        # An encoding that lacks a sign must not end the command.
+        # A character that the encoding lacks must not end the command.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     gradclip(prog_name="gradclip")

@@ -1,4 +1,4 @@
-"""The verb `gradclip accuracy`: measure the largest errors of each subject over sizes and dtypes."""
+"""Define the verb `gradclip accuracy`: measure the largest errors of each subject over sizes and dtypes."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def accuracy(
 ) -> None:
     """Measure how accurate clips by norm are, and show the worst inputs.
 
-    Errors are in ulp of the dtype: those of the norm that is returned, and those of the clipped elements, against the
-    formula of the subject's own documentation. The spread is the largest difference between results when the same
-    elements come in another order or in other tensors. Clips by value are left out, because they round nothing.
+    Errors are in ulp of the dtype. Measured are the returned norm, and the clipped elements, compared with the formula
+    of the subject's own documentation. The spread is the largest difference between results when the same elements come
+    in another order or in other tensors. Clips by value are left out, because they round nothing.
     """
     targets = choose_targets(adapters, options)
     if output is not None and not output.parent.is_dir():
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
     if output is not None and output.name in ("", ".."):
-        msg = f"-o {output} names a folder, and no file in it."
+        msg = f"-o {output} names a folder, not a file."
         raise click.UsageError(msg)
     problems, measured = 0, []
     for target in targets:
@@ -94,10 +94,10 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     size = shutil.get_terminal_size()
-    # Without a height, rich does not heed the width of a terminal whose TERM is "dumb".
+    # If no height is given, rich ignores the width of a terminal whose TERM is "dumb".
     console = Console(width=max(80, size.columns), height=size.lines)
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
-        # As `Text`, because rich takes brackets in a string, such as a subject's name, for markup.
+        # Use `Text`, because rich reads brackets in a string, such as a subject's name, as markup.
         table = Table(title=Text(plain_line(f"{subject}: largest errors in ulp")), title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)

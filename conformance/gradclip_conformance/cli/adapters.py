@@ -1,4 +1,4 @@
-"""The verb `gradclip adapters`: list the adapters, and where their frameworks are."""
+"""Define the verb `gradclip adapters`: list the adapters, and where their frameworks are."""
 
 from __future__ import annotations
 

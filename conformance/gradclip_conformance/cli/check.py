@@ -1,4 +1,4 @@
-"""The verb `gradclip check`: run every case against adapters, and show the results."""
+"""Define the verb `gradclip check`: run every case against adapters, and show the results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _parse_formula(context: click.Context, parameter: click.Parameter, value: st
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options for which cases are asked, and how."""
+    """The options that choose the cases and how to run them."""
 
     rules: tuple[str, ...]
     jobs: int
@@ -78,14 +78,16 @@ class RunOptions:
 
 _RUN_OPTIONS = (
     click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match: '*.zero-*'."),
-    click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Host processes at once."),
+    click.option(
+        "--jobs", default=1, show_default=True, type=click.IntRange(1), help="The number of host processes at once."
+    ),
     click.option(
         "--timeout",
         default=CASE_SECONDS,
         show_default=True,
         type=click.FloatRange(0, min_open=True),
         callback=_refuse_nan,
-        help="Seconds a case; inf for no limit.",
+        help="The time limit of a case in seconds; inf for no limit.",
     ),
     click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis."),
     click.option(
@@ -94,9 +96,11 @@ _RUN_OPTIONS = (
         callback=_parse_formula,
         help="The formula that the functions are meant to have: coefficient:1e-6.",
     ),
-    click.option("--seed", default=0, show_default=True, type=int, help="What --deep starts from."),
-    click.option("--quick", "stage", flag_value="quick", help="Only every pair of circumstances, in a few seconds."),
-    click.option("--thorough", "stage", flag_value="thorough", help="More circumstances at once; takes many minutes."),
+    click.option("--seed", default=0, show_default=True, type=int, help="The seed of the search of --deep."),
+    click.option("--quick", "stage", flag_value="quick", help="Test only pairs of circumstances, in a few seconds."),
+    click.option(
+        "--thorough", "stage", flag_value="thorough", help="Test more circumstances at once; takes many minutes."
+    ),
 )
 
 
@@ -174,7 +178,7 @@ def check(
     for run in runs:
         if not run.is_judged:
             say(_describe_unjudged(run))
-    # A narrowed run leaves out cells, and says nothing about their pins.
+    # A narrowed run leaves out cells, so it cannot judge their pins.
     faults = (
         [fault for run in runs for fault in (*pin_faults(run), *known_faults(run), *claim_faults(run))]
         if (selection, how.stage) == (Selection(), "default")
@@ -201,19 +205,19 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
 def _describe_unjudged(run: Run) -> str:
     name = run.header.adapter
     if not run.cells:
-        return f"{name}: nothing was judged, because no case that was asked for is about its operations and dtypes."
+        return f"{name}: nothing was judged, because no chosen case is about its operations and dtypes."
     return f"{name}: nothing was judged, because each of {len(run.cells)} cells is unsupported or unspecified."
 
 
 def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
     cases = (*all_cases(), *all_rows())
     for pattern in patterns:
-        # A subject without some ability is asked rows of other names.
+        # For a subject that lacks an ability, rows have other names.
         if find_row(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
             continue
         words = {case.id if "/" in pattern else case.rule for case in cases}
         begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})
-        # With quotes, so that the shell does not expand it.
+        # Quote the pattern, so that the shell does not expand it.
         hint = suggest([f"'{begun[0]}.*'"]) if begun else did_you_mean(pattern, sorted(words))
         msg = f"No rule and no case matches {pattern!r}.{hint} `gradclip rules` lists the rules."
         raise click.UsageError(msg)
@@ -230,7 +234,7 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
 
 
 def _search(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
-    """Return the cases that `--deep` adds, and print each find as `cases/regressions.toml` keeps it."""
+    """Return the cases that `--deep` adds, and print each failing input in the form of `cases/regressions.toml`."""
     try:
         import hypothesis
     except ModuleNotFoundError as error:

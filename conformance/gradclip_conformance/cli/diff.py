@@ -1,4 +1,4 @@
-"""The verb `gradclip diff`: say what changes between two frameworks, entry points, versions or runs."""
+"""Define the verb `gradclip diff`: show the differences between two frameworks, entry points, versions or runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     """Compare two adapters or records, the severest difference first.
 
     A and B are names of adapters, which are run now, or records that `gradclip check -o` wrote. Without SUBJECT, the
-    entry point of each operation that answers most is compared.
+    comparison takes, for each operation, the entry point that answers most cases.
 
     \b
     gradclip diff torch tensorflow --venv
@@ -61,7 +61,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
 
 
 def _side(text: str, options: TargetOptions) -> Side:
-    """Return one side: read from a record, or asked now."""
+    """Return one side: read from a record, or run now."""
     path, wanted = _record(text)
     if path is not None:
         try:

@@ -1,4 +1,4 @@
-"""The verb `gradclip expectations`: update the known failures and claims about frameworks."""
+"""Define the verb `gradclip expectations`: update the known failures and claims about frameworks."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def update(file: Path, write: bool) -> None:
     """Propose a file of pins for the record FILE.
 
     The file of ./my_adapter.py is my_adapter.expectations.toml beside it; that of our own adapters is
-    expectations/<adapter>.toml. With the proposed file, a run with the same answers is as expected.
+    expectations/<adapter>.toml. With the proposed file, a run with the same answers has exit code 0.
 
     The output is the whole file. It keeps the pins that still hold, and updates the version in which they were last
-    seen. It has a new pin for each group of failures that are not pinned, or whose answers have changed; write a reason
-    and a URL into it. Comments name faults of pins.
+    seen. It adds a pin for each group of failures that have no pin, or whose answers have changed; write a reason and a
+    URL into each new pin. Comments name errors in pins.
 
     The record must come from a complete run, without --rule, --op, --dtype and --quick.
     --write replaces the file of pins.
@@ -77,7 +77,7 @@ def _replace(path: Path | None, text: str) -> None:
         raise click.UsageError(plain_line(msg))
     beside = path.with_name(f"{path.name}.new")
     try:
-        # What is there may be a link that leads elsewhere: it goes, and the file that is opened must be new.
+        # The path may be a link to another place, so remove it, and open a new file.
         beside.unlink(missing_ok=True)
         with beside.open("x", encoding="utf-8") as stream:
             stream.write(text)
@@ -89,10 +89,10 @@ def _replace(path: Path | None, text: str) -> None:
 
 
 def _refuse_without_a_place(run: Run) -> None:
-    """Refuse to propose pins that nothing would read, or that would lack those of the record."""
+    """Refuse to propose pins that nothing would read, or that would lose the pins of the record."""
     adapter = run.header.adapter
     kind = registry.kind_of(adapter)
-    # A record may hold any name. It becomes a path only if there is such an adapter.
+    # A record may hold any name. Use the name in a path only if such an adapter exists.
     if (kind == "name" and adapter not in registry.installed()) or (kind == "file" and not Path(adapter).is_file()):
         msg = f"The failures of {adapter!r} cannot be pinned: there is no such adapter here."
         raise click.UsageError(msg)
@@ -111,7 +111,7 @@ def _refuse_without_a_place(run: Run) -> None:
 
 
 def _count_missing(run: Run) -> int:
-    """Return the number of cells of a run's subjects that it lacks."""
+    """Return the number of cells that a run of its subjects should have but lacks."""
     planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 

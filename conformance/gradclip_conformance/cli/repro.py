@@ -1,4 +1,4 @@
-"""The verb `gradclip repro`: write a script that shows one cell of a record without this suite."""
+"""Define the verb `gradclip repro`: write a script that shows one cell of a record without this suite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
     The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
-    error bound; for a `documented` cell that is a few ulp off, it passes.
+    error bound; for a `documented` cell with an error of a few ulp, the script passes.
 
     For a RULE, the script shows the first case that is not as expected; without --subject, of the first subject with
     such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For others,

@@ -1,4 +1,4 @@
-"""The verb `gradclip rules`: list the rules in short. Also, find the rules that a text names."""
+"""Define the verb `gradclip rules`: list the rules briefly; find the rules that a text names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..covering.rows import all_rows
 
 __all__ = ["find_rules", "rules", "suggest_rules"]
 
-#: The spellings of an operation (`global-norm`, `global_norm`, `clip_by_global_norm`), and how its rules begin.
+#: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
 PREFIXES = {
     spelling: prefix
     for prefix, operation in OPERATIONS.items()
@@ -43,7 +43,7 @@ def find_rules(text: str) -> list[str]:
 def suggest_rules(text: str, names: Iterable[str]) -> str:
     """Return a sentence that suggests rules or cases for a mistyped text; an empty text if none is near.
 
-    Rules are also compared without their operation: `at-treshold` is near to `at-threshold` of each operation.
+    Rules are also compared without their operation, so `at-treshold` suggests `at-threshold` of each operation.
     """
     names = list(dict.fromkeys(names))
     short = {name: name.partition(".")[2] or name for name in names}
@@ -56,7 +56,7 @@ def suggest_rules(text: str, names: Iterable[str]) -> str:
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
 @click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]")
-@click.option("--coverage", is_flag=True, help="Print which combinations of circumstances are asked.")
+@click.option("--coverage", is_flag=True, help="Print which combinations of circumstances are tested.")
 def rules(pattern: str, coverage: bool) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` shows one in full.
 

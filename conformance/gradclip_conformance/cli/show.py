@@ -1,4 +1,4 @@
-"""The verb `gradclip show`: show a rule or a case in full."""
+"""Define the verb `gradclip show`: show a rule or a case in full."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show(name: str) -> None:
 
 
 def _unknown_text(name: str, named: Sequence[str]) -> str:
-    """Return the message for a name that does not name one rule or one case."""
+    """Return the message for a name that is not one rule or one case."""
     if is_find(name):
         return f"--deep found {name!r}: its input is in the record, and `gradclip repro FILE CASE` shows it."
     if len(named) > len(OPERATIONS):
@@ -88,7 +88,7 @@ def _wrapped(text: str, subsequent_indent: str = "") -> str:
 
 
 def _values_text(value: Any) -> str:
-    """Return values in a readable form, and below it the same values with every bit."""
+    """Return values in a readable form, and below them the exact values."""
     return f"{_wrapped(readable(value))}\n\nThe same exactly:\n{json.dumps(value, indent=2)}"
 
 

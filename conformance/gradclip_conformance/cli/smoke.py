@@ -1,4 +1,4 @@
-"""The verb `gradclip smoke`: find out whether an adapter starts and answers."""
+"""Define the verb `gradclip smoke`: find out whether an adapter starts and answers."""
 
 from __future__ import annotations
 

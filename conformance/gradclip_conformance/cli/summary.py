@@ -1,4 +1,4 @@
-"""The verb `gradclip summary`: show records in any format."""
+"""Define the verb `gradclip summary`: show records in any format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of all verbs that run adapters: which adapters, in which Python, and how they are started."""
+"""Define the options of all verbs that run adapters: which adapters, in which Python, and how they start."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Target:
     start: Callable[[float], Connection]
 
     def connect(self, timeout: float = CASE_SECONDS) -> Connection:
-        """Start a host; the time limit of a case also holds for the calls that are made before the cases."""
+        """Start a host; the time limit of a case also applies to calls before the cases."""
         return self.start(timeout)
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """The options for what is called, where a framework is found, and how much memory its process may use."""
+    """The options that say what to call, where to find a framework, and how much memory its process may use."""
 
     operation: str | None = None
     dtypes: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ else:
 
 
 class _Operation(_Choice):
-    """An operation, which may be written without `clip_by_`, and with hyphens as in the names of rules."""
+    """An operation; a user may omit `clip_by_`, and may write hyphens as in the names of rules."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the operation's full name."""
@@ -96,11 +96,11 @@ _OPTIONS = (
     click.option(
         "--command",
         metavar="CMD",
-        help='Any launcher of a host process, such as "ssh gpu1 python -m gradclip_adapters.host".',
+        help='A command that starts a host process, such as "ssh gpu1 python -m gradclip_adapters.host".',
     ),
     click.option("--venv", is_flag=True, help="Make (once) a virtual environment for each framework named."),
     click.option(
-        "--memory", callback=_size_of, metavar="SIZE", help="Memory that a host may allocate, as 4G (Linux only)."
+        "--memory", callback=_size_of, metavar="SIZE", help="Memory that a host may allocate, such as 4G (Linux only)."
     ),
 )
 
@@ -126,7 +126,7 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
     Raises
     ------
     click.UsageError
-        When a name is unknown, options contradict each other, or `--command` is empty.
+        If a name is unknown, options contradict each other, or `--command` is empty.
     """
     if sum((bool(options.pythons), options.command is not None, options.venv)) > 1:
         msg = "--python, --command and --venv exclude each other."
@@ -146,7 +146,7 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     if kind == "function" and options.operation is None:
         msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
         raise click.UsageError(msg)
-    # A launcher may know adapters and files that this machine does not.
+    # A launcher may have adapters and files that are missing on this machine.
     if options.command is not None:
         return
     known = registry.installed()
@@ -234,9 +234,9 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the terminal, beside what is written to standard output.
+    """Print a line on standard error, for the person at the terminal.
 
-    What a terminal obeys is escaped: the line may hold what a host or a record says, or what a file is called.
+    Control characters are escaped, because the line may quote a host, a record or a file name.
     """
     click.echo(plain(text), err=True)
     sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""The covering design: rows that meet every combination of two or three levels of the axes on which answers depend."""
+"""Test combinations of circumstances by a covering design: its rows hold every pair or triple of levels of the axes."""

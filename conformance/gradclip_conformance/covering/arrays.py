@@ -18,7 +18,7 @@ from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold,
 
 __all__ = ["Made", "make_call"]
 
-#: In float16, few elements have squares that overflow: the norm of many would overflow, too.
+#: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
 
 #: The small arrays beside the longest one have so many different digits.
@@ -86,7 +86,7 @@ def _layout(word: str) -> str:
 
 
 def _indices(word: str, count: int) -> set[int]:
-    """Return the places that a level of `excluded` or `none` names."""
+    """Return the places of the gradients that a level of `excluded` or `none` names."""
     every = set(range(count))
     return {
         "all-in": set(),
@@ -188,7 +188,7 @@ class _ArrayMaker:
 
 @lru_cache(maxsize=1 << 12)
 def _small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Return an array beside the longest one; there are few of them, and many rows hold them."""
+    """Return a small array; many rows share the few different ones."""
     return Array(dtype, shape, expand(recipe, dtype, shape), recipe)
 
 

@@ -1,8 +1,9 @@
 """Define the axes of the covering design: the circumstances of a call, their levels, and the reason for each.
 
-Kernel axes are those that meet in the loops of a library. Their levels meet in threes, those of other axes in pairs.
-The first level of an axis is the ordinary one, which every subject can be asked. Whether results are written in place
-is an axis, too: it belongs to the subject, and every row is asked of every subject.
+Kernel axes are the axes that matter together in the loops of a library. The rows hold every triple of levels of kernel
+axes, and every pair of levels of other axes. The first level of an axis is the ordinary one, which every subject
+supports. Whether results are written in place is an axis, too. It belongs to the subject, and every subject gets every
+row.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Level:
     #: The word for it in the id of a case; unique among all axes, and never changed.
     word: str
     reason: str
-    #: Tensors of many elements, lists of many tensors and rare mixtures meet others in pairs only; `--thorough` adds
-    #: the threes.
+    #: Whether the level is heavy: many elements, many tensors or a rare mixture. Rows hold only pairs with heavy
+    #: levels; `--thorough` adds triples.
     heavy: bool = False
     #: Hides what other levels of its row do, as a NaN in the norm does: where others make as many new combinations,
     #: one of them is taken.
@@ -37,7 +38,7 @@ class Axis:
 
     name: str
     levels: tuple[Level, ...]
-    #: Whether its levels meet those of other kernel axes in threes.
+    #: Whether this is a kernel axis, whose levels are tested in triples with other kernel axes.
     kernel: bool = False
     #: The operations that have it.
     operations: tuple[str, ...] = OPERATIONS
@@ -66,7 +67,7 @@ AXES = (
             ("float16", "few digits, a narrow range"),
             ("bfloat16", "fewest digits, a wide range"),
             ("float64", "most digits: a detour through float32 shows"),
-            ("float16+float32", "mixed, the narrow one first: some libraries take the first dtype for all"),
+            ("float16+float32", "mixed, the narrow one first: some libraries use the first dtype for all"),
             ("float64+float32", "mixed, the wide one first"),
             ("+float32+float64", "mixed, the wide one last"),
             ("+float32+float16", "mixed, the narrow one last"),
@@ -98,7 +99,7 @@ AXES = (
         _levels(
             ("n3", "3 to 9 tensors: a small list"),
             ("n0", "no tensor"),
-            ("n1", "one tensor, which is the first and the last"),
+            ("n1", "one tensor"),
             ("n2", "two tensors"),
             ("n10", "10 to 31 tensors"),
             ("+n111", f"111 to 128 tensors: {LISTED}"),
@@ -132,7 +133,7 @@ AXES = (
             ("strided", "every other element of a buffer"),
             ("gaps", "the middle of a larger buffer: gaps between rows"),
             ("reversed", "strides below zero"),
-            ("broadcast", "strides of zero: all rows are one; an element where there is one axis"),
+            ("broadcast", "strides of zero: all rows (or all elements of a vector) share memory"),
         ),
         kernel=True,
     ),
@@ -222,7 +223,7 @@ AXES = (
         _levels(
             ("ordinary", "squares and their sum are far from the ends of the range"),
             ("squares-over", "squares overflow"),
-            ("sum-over", "squares do not overflow, and their sum does where there are enough"),
+            ("sum-over", "squares do not overflow, but the sum of many does"),
             ("squares-under", "squares underflow"),
         ),
     ),

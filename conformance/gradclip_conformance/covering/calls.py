@@ -1,11 +1,11 @@
-r"""Measure all results of a call at once, in the processor's long double: thousands of elements in the time of one.
+r"""Measure all results of a call at once in the processor's long double, which takes thousands of elements at once.
 
-The exact oracles take each element as an integer. Here the elements of all tensors stand in one array. A long double of
-64 bits holds each element exactly, and no square or sum of squares leaves its range. With `v = 2^{-64}` the sum of the
+The exact oracles take each element as an integer. Here one array holds the elements of all tensors. A long double of 64
+bits holds each element exactly, and no square or sum of squares leaves its range. With `v = 2^{-64}` the sum of the
 powers of a tensor is off by less than :math:`2^{-59}` (NumPy adds in pairs, above blocks of 128), the norm and the
-coefficient by less than :math:`2^{-58}`, and a product by `v` more. So a distance is wrong by less than
-:math:`2^{-58} 2^{53} = 1/32` ulp of float64, and by nothing that counts for narrower formats. :data:`DOUBT` is allowed
-for that. Where the processor has no such numbers, `can_measure` says so, and the exact oracles serve.
+coefficient by less than :math:`2^{-58}`, and a product by `v` more. So a distance has an error of less than
+:math:`2^{-58} 2^{53} = 1/32` ulp of float64, and a negligible error for narrower formats. :data:`DOUBT` allows for
+that. If the processor has no such numbers, `can_measure` is false, and the exact oracles are used.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class _Group:
 
 @dataclass(frozen=True)
 class WholeCall:
-    """A call, with everything about it that several measurements need."""
+    """A call, with quantities that several measurements share."""
 
     question: Question
-    #: The norm is exact in any order of its sum: only one side of the threshold is right.
+    #: Whether every order of the sum gives the exact norm, so that only one side of the threshold is right.
     exact: bool = False
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
     #: What was measured before: several entry points of a framework often give the same bits.
@@ -120,7 +120,8 @@ class WholeCall:
         if not filled:
             return found
         every = np.abs(np.concatenate([self.values(i) for i in filled]))
-        # Squares of at most 24 bits are exact in float64, and other powers far more exact than such formats tell.
+        # Squares of numbers of at most 24 bits are exact in float64. Other powers are far more exact than such formats
+        # need.
         wide = any(self._dtype(i) == "float64" for i in filled)
         every = every.astype(np.longdouble) if wide else every
         starts = [0, *accumulate(self.values(i).size for i in filled[:-1])]
@@ -165,7 +166,7 @@ class WholeCall:
         return _read([None if g.array is None else _in_dtype(result, g.array) for g, result in pairs])
 
     def _factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
-        """Return the coefficient, and whether the norm is so near to the threshold that rounding decides the side."""
+        """Return the coefficient, and whether the norm is so near the threshold that rounding decides the side."""
         threshold = np.longdouble(self.question.options["clip_norm"])
         norm, small = group.norm, np.longdouble(formula.eps)
         shift = small if formula.kind == "coefficient" else np.longdouble(0)
@@ -366,7 +367,7 @@ def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flus
     """Return the distances in ulp of results from the given elements times a factor."""
     if np.all(factor == 1) and np.array_equal(given, results):
         return np.zeros(given.size)
-    # In float64 a product is off by 2**-28 ulp of float32.
+    # In float64, a product has an error of 2**-28 ulp of float32.
     number = np.longdouble if form.precision > 24 else np.float64
     exact = given.astype(number, copy=False) * np.asarray(factor).astype(number)
     with np.errstate(invalid="ignore", over="ignore"):

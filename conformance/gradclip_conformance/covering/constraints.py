@@ -1,7 +1,7 @@
 """Name the combinations of levels that are impossible, each with its reason.
 
-All of them are pairs: a larger combination is impossible if it holds such a pair, or if every way to complete it to a
-row does.
+All of them are pairs. A larger combination is impossible if it holds such a pair, or if every complete row with it
+does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["CLASHES", "Clash", "can_complete", "clashes_of", "reason_of"]
 
 @dataclass(frozen=True)
 class Clash:
-    """Levels that do not go together with other levels."""
+    """Levels that cannot be combined with other levels."""
 
     some: frozenset[str]
     others: frozenset[str]
     reason: str
-    #: The operations of which that is so.
+    #: The operations for which they cannot be combined.
     operations: tuple[str, ...] = ("value", "norm", "global-norm")
 
 
@@ -57,7 +57,7 @@ def _all_but_first(names: Iterable[str]) -> str:
 
 CLASHES = (
     _clash("scalar", "s0 s2 s4 s9 s33 " + LARGE, "a tensor without axes has one element"),
-    _clash("even", "s1", "a matrix of even width has no single element"),
+    _clash("even", "s1", "a matrix of even width has at least two elements"),
     _clash("square", "s2", "no square matrix has 2 or 3 elements"),
     _clash(
         "n0",
@@ -72,7 +72,7 @@ CLASHES = (
                 *("threshold", "flags", "repeated"),
             )
         ),
-        "an empty list holds nothing that could be so",
+        "an empty list has no gradients to which this applies",
     ),
     _clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
     _clash("n1", MIXED, "one tensor has one dtype"),
@@ -83,10 +83,10 @@ CLASHES = (
     _clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
     _clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
     _clash("n1 n2 n3 n10 n33", "x-from-64", "the list has no 65th tensor"),
-    _clash("none-first", "long-first", "what is None is not long"),
-    _clash("none-middle", "long-middle", "what is None is not long"),
-    _clash("none-last", "long-last", "what is None is not long"),
-    _clash("none-all", ELEMENTS, "what is None has no elements"),
+    _clash("none-first", "long-first", "a gradient that is None is not long"),
+    _clash("none-middle", "long-middle", "a gradient that is None is not long"),
+    _clash("none-last", "long-last", "a gradient that is None is not long"),
+    _clash("none-all", ELEMENTS, "a gradient that is None has no elements"),
     _clash(
         "none-all",
         _all_but_first(
@@ -108,7 +108,7 @@ CLASHES = (
     _clash("one-row one-column", "fortran", "one row lies in memory as its transposed does"),
     _clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
     _clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
-    _clash(NEAR, "broadcast", "elements that repeat have no exact norm of their own", BY_NORM),
+    _clash(NEAR, "broadcast", "repeated elements have no exact norm", BY_NORM),
     _clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
     _clash(BESIDE, "integer", "the neighbours of a number are no integers"),
     _clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
@@ -122,10 +122,12 @@ CLASHES = (
     _clash("long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision does not hold its digits"),
     _clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
-    _clash("integer", "far-below far-above", "a whole number fifty times as large or small leaves half precision"),
-    _clash(NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN ask it"),
+    _clash(
+        "integer", "far-below far-above", "an integer fifty times as large or small leaves the range of half precision"
+    ),
+    _clash(NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN test it"),
     _clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
-    _clash(NONFINITE, "strict", "the call must raise: `error-if-nonfinite` asks it"),
+    _clash(NONFINITE, "strict", "the call must raise: the rule `error-if-nonfinite` tests it"),
     _clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
     _clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are about squares"),
     _clash(EXTREME, MIXED, "each dtype has ends of its own"),
@@ -143,7 +145,7 @@ CLASHES = (
 
 @cache
 def clashes_of(operation: str) -> dict[str, dict[str, str]]:
-    """Return, for each level of an operation's axes, the levels that do not go with it, each with the reason."""
+    """Return, for each level of an operation's axes, the levels that cannot be combined with it, with reasons."""
     axes = axes_of(operation)
     known = {word: axis.name for axis in axes for word in axis.words()}
     found: dict[str, dict[str, str]] = {word: {} for word in known}
@@ -159,7 +161,7 @@ def clashes_of(operation: str) -> dict[str, dict[str, str]]:
 
 
 def reason_of(operation: str, words: Sequence[str]) -> str | None:
-    """Return why levels do not go together; None if no two of them clash."""
+    """Return why levels cannot be combined; None if no two of them clash."""
     clashes = clashes_of(operation)
     for place, one in enumerate(words):
         for other in words[place + 1 :]:

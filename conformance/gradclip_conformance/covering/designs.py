@@ -1,7 +1,7 @@
 """Store and load the rows of the design: `designs/<operation>.json`, one character for each level.
 
-The rows of a stage come after those of the stages before it: the first rows already meet in pairs. If an axis gets
-another level, the rows stay as they are, and new ones follow (`generate.extend`); so the ids of cases stay, too.
+The rows of a stage follow the rows of the earlier stages; the first stage already holds all pairs. If an axis gets
+another level, the old rows stay, and new ones follow (`generate.extend`). So the ids of cases stay, too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["FOLDER", "design_text", "rows_of", "stage_of"]
 
 FOLDER = "designs"
 
-#: The stages whose rows are stored; those of others are generated when they are asked for.
+#: The stages whose rows are stored; the rows of other stages are generated when needed.
 STORED = ("quick", "default")
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-#: The characters of a line of the file.
+#: The number of characters in a line of the file.
 LINE = 110
 
 
@@ -34,7 +34,7 @@ def stage_of(name: str) -> Stage:
     Raises
     ------
     ValueError
-        When there is none.
+        If there is no such stage.
     """
     for stage in STAGES:
         if stage.name == name:
@@ -71,7 +71,7 @@ def _words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str
 
 
 def design_text(operation: str) -> str:
-    """Return the text of an operation's file, generated anew from nothing."""
+    """Return the text of an operation's file, generated from scratch."""
     axes = axes_of(operation)
     rows: list[tuple[int, ...]] = []
     written: dict[str, list[str]] = {}

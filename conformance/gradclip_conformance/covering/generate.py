@@ -1,9 +1,9 @@
 """Generate the rows of a covering design: greedy, deterministic, with constraints and of mixed strength.
 
 Each row begins with a combination that no row holds yet; then axis by axis, in a shuffled order, the level is taken
-that makes the most new combinations with the levels already there. Of several such rows the best one is kept (as AETG
-does; Cohen, Dalal, Fredman and Patton, IEEE Trans. Softw. Eng. 23, 1997). The numbers for the shuffle are our own, so
-that every Python makes the same rows.
+that makes the most new combinations with the levels already there. The best of several such rows is kept (as in AETG;
+Cohen, Dalal, Fredman and Patton, IEEE Trans. Softw. Eng. 23, 1997). The random numbers for the shuffle come from our
+own generator, so that every Python makes the same rows.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .constraints import can_complete, clashes_of
 
 __all__ = ["STAGES", "Stage", "extend"]
 
-#: The number of rows from which the best one is taken.
+#: The number of candidate rows, of which the best is kept.
 CANDIDATES = 12
 
-#: The axes of which later levels cost more time: among equals the first is taken.
+#: The axes whose later levels take more time. Among equally good levels, the first is taken.
 COSTLY = ("size", "number", "repeated")
 
 #: Lists of these lengths take, among equals, tensors of these sizes.
@@ -35,13 +35,13 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """One strength: every combination of levels of so many axes is asked."""
+    """A stage of the design: the rows hold every combination of levels of `strength` axes."""
 
     name: str
-    #: Of all axes, and of kernel axes alone.
+    #: The strength for all axes, and for kernel axes alone.
     strength: int
     kernel_strength: int
-    #: Combinations of so many axes may hold a heavy level; larger ones may not.
+    #: The largest number of axes in a combination that may hold a heavy level.
     heavy_strength: int
 
 
@@ -82,7 +82,7 @@ class _Design:
     by_axis: dict[int, list[_Open]] = field(default_factory=dict)
 
     def shuffled(self, items: Sequence[int]) -> list[int]:
-        """Return the items in another order (Fisher and Yates), by a generator of Lehmer's."""
+        """Return the items in another order (Fisher and Yates), with Lehmer's random numbers."""
         found = list(items)
         for last in range(len(found) - 1, 0, -1):
             self.state = self.state * 48271 % 0x7FFFFFFF
@@ -91,7 +91,7 @@ class _Design:
         return found
 
     def fits(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
-        """Return which levels of an axis clash with none of a row's."""
+        """Return which levels of an axis clash with no level of the row."""
         fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
         for other, level in enumerate(row):
             if level >= 0:
@@ -105,7 +105,7 @@ class _Design:
 
 
 def extend(operation: str, rows: Sequence[Row], stage: Stage) -> list[Row]:
-    """Return rows that, after the given ones, reach the strength of a stage."""
+    """Return rows that, together with the given ones, reach the strength of a stage."""
     design = _start(operation, stage)
     for row in rows:
         _cross_off(design, row)
@@ -141,7 +141,7 @@ def _start(operation: str, stage: Stage) -> _Design:
 
 
 def _groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]]:
-    """Yield the axes whose levels meet; those with the most combinations first."""
+    """Yield the groups of axes to combine; those with the most combinations first."""
     kernel = [place for place, axis in enumerate(axes) if axis.kernel]
     groups = {*combinations(range(len(axes)), stage.strength), *combinations(kernel, stage.kernel_strength)}
     yield from sorted(groups, key=lambda group: (-np.prod([len(axes[axis].levels) for axis in group]), group))

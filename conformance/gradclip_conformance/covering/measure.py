@@ -1,4 +1,4 @@
-"""Measure which combinations of levels the rows ask, without the generator: the levels of the rows are counted."""
+"""Measure which combinations of levels the rows hold, by counting levels, without the generator."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .designs import rows_of, stage_of
 
 __all__ = ["Coverage", "coverage_page", "measure_coverage"]
 
-INDIRECT = "every way to complete it to a row holds an impossible pair"
+INDIRECT = "every complete row with it holds an impossible pair"
 
 
 @dataclass
 class Coverage:
-    """The combinations of so many levels: those that are asked, those that could be, and why others cannot."""
+    """The combinations of a number of levels: how many are tested, how many are possible, and why others are not."""
 
     strength: int
     asked: int = 0
     possible: int = 0
-    #: Possible ones with a heavy level, which are left to `--thorough`.
+    #: The possible combinations with a heavy level, which only `--thorough` tests.
     left: int = 0
     missing: list[tuple[str, ...]] = field(default_factory=list)
     impossible: Counter[str] = field(default_factory=Counter)
@@ -65,13 +65,13 @@ def _count(
 
 
 def coverage_page() -> str:
-    """Return the page about the axes, and about the combinations that are asked and that are not."""
+    """Return the page about the axes, and about the combinations that are tested and those that are not."""
     return "\n".join([*_summary(), *_axes(), *_reasons()]) + "\n"
 
 
 def _summary() -> Iterator[str]:
     yield from (
-        "# What the covering design asks",
+        "# Combinations that the covering design tests",
         "",
         "`gradclip rules --coverage` writes this page. It counts the levels of the rows that are asked.",
         "A combination with a heavy level (many tensors, rare mixtures, shapes and thresholds) is asked in pairs;",
@@ -79,7 +79,7 @@ def _summary() -> Iterator[str]:
         "of other shapes, layouts and sizes where the row says so, meet many more of them.",
         "",
     )
-    head = "operation", "rows", "pairs asked", "of possible", "threes of kernel axes", "of possible", "heavy ones left"
+    head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy ones left"
     table: list[Sequence[object]] = [head]
     for operation in OPERATIONS:
         pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)
@@ -98,7 +98,7 @@ def _axes() -> Iterator[str]:
 
 
 def _reasons() -> Iterator[str]:
-    yield from ("", "## What cannot be asked", "")
+    yield from ("", "## Impossible combinations", "")
     pairs: Counter[str] = Counter()
     triples: Counter[str] = Counter()
     for operation in OPERATIONS:
@@ -106,4 +106,4 @@ def _reasons() -> Iterator[str]:
         triples += measure_coverage(operation, kernel=True).impossible
     reasons = sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason))
     rows = [(f"{pairs[reason]:,}", f"{triples[reason]:,}", reason) for reason in reasons]
-    yield markdown_table([("pairs", "threes of kernel axes", "reason"), *rows])
+    yield markdown_table([("pairs", "triples of kernel axes", "reason"), *rows])

@@ -1,4 +1,4 @@
-"""Make cases of rows: the id of a case names the levels, and the gradients are made when they are asked for."""
+"""Make cases from rows: the id of a case names the levels, and the gradients are made when they are needed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .thresholds import NEAR, norm_order
 
 __all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "all_rows", "cases_for", "find_row"]
 
-#: The rule of rows of ordinary numbers.
+#: The rule for rows of ordinary numbers.
 RULE = "combinations"
-#: The rule of rows with NaN or infinities, or at the ends of the range.
+#: The rule for rows with NaN or infinities, or at the ends of the range.
 RULE_OF_EXTREMES = "combinations-extreme"
 
 SHORT = {operation: name for name, operation in OPERATION_NAMES.items()}
@@ -30,7 +30,10 @@ ALWAYS = ("size", "number")
 
 
 class RowCase(Case):
-    """The case of one row; its gradients are made anew when they are asked for, because all together are large."""
+    """The case of one row.
+
+    Its gradients are made whenever they are needed, because the gradients of all rows take much memory.
+    """
 
     def __init__(self, operation: str, levels: Mapping[str, str]) -> None:
         extreme = (
@@ -126,8 +129,8 @@ def all_rows() -> tuple[RowCase, ...]:
 def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, RowCase]]:
     """Yield the cases of a subject's operation, each with the number of its row.
 
-    Where a row has a level that the subject lacks, it is asked with the ordinary one, so that the other levels of the
-    row still meet. Rows that become the same are asked once.
+    If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
+    still tested together. Rows that become equal are tested once.
     """
     operation = SHORT[subject.operation]
     seen: set[str] = set()
@@ -142,7 +145,7 @@ def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, R
 
 
 def _within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
-    """Return the levels of a row, without those that a subject lacks; None if it lacks the ordinary ones, too."""
+    """Return a row's levels, with ordinary ones in place of those that a subject lacks; None if it lacks these, too."""
     levels = {axis.name: word for axis, word in zip(axes, row, strict=True)}
     for axis in axes:
         if not _can_ask(subject, {**_ordinary(axes), axis.name: levels[axis.name]}):
@@ -167,7 +170,7 @@ def _can_ask(subject: Subject, levels: Mapping[str, str]) -> bool:
 
 
 def find_row(name: str) -> RowCase | None:
-    """Return the case with an id; None if it is the id of no row."""
+    """Return the case with an id; None if no row has this id."""
     rule, _, rest = name.partition("/")
     operation, _, kind = rule.partition(".")
     variant, _, dtype = rest.partition("/")

@@ -8,7 +8,7 @@ from itertools import product
 
 __all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "small_size"]
 
-#: The numbers of tensors of each level: both ends, and one between.
+#: The numbers of tensors of each level: both ends, and some between.
 NUMBERS = {
     "n0": (0,),
     "n1": (1,),
@@ -22,7 +22,7 @@ NUMBERS = {
     "n321": (1041, 1049, 1033, 321),
 }
 
-#: The sizes of each level, on both sides of what kernels cut at; most rows take small ones, because elements cost time.
+#: The sizes of each level, on both sides of the sizes at which kernels cut; most are small, to save time.
 SIZES = {
     "s0": (0,),
     "s1": (1,),
@@ -46,7 +46,7 @@ LARGEST = 1048577 + 4096
 SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)
 MIXED = (1, 2, 3, 5, 7, 9, 12, 15, 17, 31, 33, 65, 67, 101, 129, 131, 515, 1027)
 
-#: The lengths of all axes but the first, for each level: those that leave few elements out come first.
+#: The lengths of all axes but the first, for each level; lengths near the wanted size come first.
 WIDTHS = {
     "flat": ((),),
     "even": ((34,), (6,), (4,), (2,)),
@@ -85,7 +85,7 @@ def small_size(place: int, largest: int, sizes: Sequence[int] = SMALL) -> int:
 
 
 def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
-    """Return a shape of a level with about as many elements; with between `low` and `high` if there is such a shape."""
+    """Return a shape of a level with about `size` elements, between `low` and `high` if there is such a shape."""
     if word == "scalar":
         return ()
     if size == 0:
@@ -100,5 +100,5 @@ def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
         for rows in (size // row, size // row + 1):
             if rows and low <= rows * row <= high:
                 return (rows, *widths)
-    # Beside the longest tensor, any size serves.
+    # For tensors other than the longest, any size is right.
     return (1, *WIDTHS[word][-1])

@@ -1,1 +1,1 @@
-"""Hold an answer against its rule and against the documentation of its framework."""
+"""Judge an answer by its rule and by the documentation of its framework."""

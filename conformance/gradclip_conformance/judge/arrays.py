@@ -23,7 +23,7 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 def same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
-    """Return whether a gradient came back bit for bit; through an optimizer, whether its values came back."""
+    """Return whether a gradient came back bit for bit; for an optimizer, whether its values came back."""
     if got is None or (given.dtype, given.shape) != (got.dtype, got.shape):
         return False
     if given.data == got.data:
@@ -57,7 +57,7 @@ def norm_value(norm: Array) -> float:
     Raises
     ------
     ValueError
-        When it is not a single number.
+        If it is not a single number.
     """
     if math.prod(norm.shape) != 1:
         msg = f"the norm that was returned has the shape {norm.shape}, not one number"
@@ -67,7 +67,7 @@ def norm_value(norm: Array) -> float:
     if norm.dtype not in _INTEGERS:
         msg = f"the norm that was returned is of the dtype {norm.dtype}"
         raise ValueError(msg)
-    # A norm over nothing may come back as the integer 0.
+    # The norm over no gradients may come back as the integer 0.
     dtype = np.dtype(norm.dtype)
     return float(np.frombuffer(norm.data, dtype=dtype.newbyteorder("<"))[0])
 
@@ -75,7 +75,7 @@ def norm_value(norm: Array) -> float:
 def norm_distance(norm: Array, expected: Fraction, dtype: str) -> float:
     """Return the distance of a norm from the exact one, in ulp of the gradients' dtype.
 
-    The norm may have another dtype. A wider one is measured no more strictly; a narrower one loses digits. Infinity is
+    The norm may have another dtype. A wider one is judged by the same budget; a narrower one loses digits. Infinity is
     right if the exact norm is beyond the range of the gradients' dtype.
     """
     value, form = norm_value(norm), FORMATS[dtype]

@@ -1,8 +1,8 @@
-"""Judge, in every case, what every call has to keep, beside the expectation of the case itself.
+"""Judge the rules that every call must keep, in addition to the expectation of each case.
 
-A case is about one rule. Its answer shows more: the other elements, the excluded gradients, dtypes, the norm that is
-returned, the gradients that were passed, the memory of the results, and the state of the process around the call. Each
-of them belongs to a rule, and an answer that breaks it fails under the name of that rule.
+A case is about one rule. Its answer shows more: the other elements, the excluded gradients, dtypes, the returned norm,
+the gradients that were passed, the memory of the results, and the state of the process around the call. A rule exists
+for each of these. An answer that breaks such a rule fails under the name of that rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JUDGE_ELEMENTS = (
     "sparse-sum",
 )
 
-#: Expectations of results that are no clipped gradients: parameters after several steps, and derivatives.
+#: Expectations of results that are not clipped gradients: parameters after several steps, and derivatives.
 OTHER_RESULTS = ("update", "derivative")
 
 
@@ -45,7 +45,7 @@ def also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
 
 
 def case_of_broken_rule(case: Case, rule: str) -> Case | None:
-    """Return a case as one of another rule that its answer broke; None where only a reply shows how to judge it."""
+    """Return the call as a case of another rule that its answer broke; None if only the reply shows how to judge it."""
     excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
         "dtype-kept": expect("structure", aspect="dtype"),
@@ -72,7 +72,8 @@ def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
         yield "excluded-untouched", expect("untouched", indices=excluded)
     if not _judges_elements(case):
         yield from _elements(case)
-    # Several dtypes share a norm that may have been rounded to the coarsest, but each element has its own roundings.
+    # The common norm of several dtypes may have been rounded to the coarsest, but each element is rounded in its own
+    # dtype.
     if case.operation == "clip_by_global_norm" and _has_several_dtypes(case) and None not in predict(case).norms:
         yield "direction-kept", expect("metamorphic", relation="direction")
     if reply.norm is not None and _has_a_norm(context):
@@ -82,10 +83,10 @@ def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
 
 
 def _has_a_norm(context: Context) -> bool:
-    """Return whether the norm of a case is defined, and another expectation than its own judges the rest."""
+    """Return whether the norm of a case is defined, and the case's own expectation does not judge it."""
     case = context.case
     defined = case.operation == "clip_by_global_norm" and case.expectation.name not in ("returned-norm", "scaled-once")
-    # Where arithmetic that leaves the range is excused, so is its norm.
+    # If a case excuses arithmetic that leaves the range, it also excuses the norm.
     excused = dict(case.expectation.parameters).get("leaves_range", False)
     return defined and not excused and not context.flushes_subnormals
 
@@ -104,7 +105,7 @@ def _elements(case: Case) -> Iterator[tuple[str, Expect]]:
         return
     prediction = predict(case)
     if None in prediction.norms:
-        # Nobody says what a threshold of infinity does with a norm that is not finite.
+        # The result for an infinite threshold and a norm that is not finite is undefined.
         if math.isfinite(case.options["clip_norm"]) and case.options["clip_norm"] >= 0:
             yield "nan-not-silent", expect("not-silent")
         return

@@ -1,8 +1,8 @@
-"""Define the base class of expectations, which know their calls, their verdict, their description and their script.
+"""Define the base class of expectations: each makes calls, judges the answers, and writes a description and a script.
 
 A subclass is registered under its `name`, and cases ask for it by this name (see `cases.model.expect`). The folder
-`expectations` holds the subclasses of the suite; `judging` applies them. What every reply must have, whatever a case
-expects, is its form (see `broken_form`).
+`expectations` holds the subclasses of the suite; `judging` applies them. Every reply must have the right form, whatever
+a case expects (see `broken_form`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _KINDS: dict[str, type[Expectation]] = {}
 
 @dataclass(frozen=True)
 class Expectation:
-    """Something that a case expects of the answers to its calls; the base class expects nothing."""
+    """A condition on the answers to the calls of a case; the base class expects nothing."""
 
     #: Cases ask for the expectation by this name.
     name: ClassVar[str]
-    #: The part of a reply that the word for an answer describes: "gradients" or "norm".
+    #: The part of a reply that the short word for an answer describes: "gradients" or "norm".
     about: ClassVar[str] = "gradients"
     #: Whether the class judges a reply that is not a list of arrays; otherwise such a reply fails.
     takes_malformed: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Expectation:
     # The verdict.
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge answers whose form does not matter, such as errors; return None to have the replies judged.
+        """Judge answers that need not have the right form, such as errors; return None to have the replies judged.
 
         If this returns None and one of the answers is not a reply, the case fails.
         """
@@ -82,7 +82,7 @@ class Expectation:
         return None
 
     def judge_whole(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Return the final verdict, with claims and the word for the answer; None to have the parts judged as usual."""
+        """Return the final verdict, with claims and the answer's short word; None to have the parts judged as usual."""
         del context, answers
         return None
 
@@ -120,12 +120,12 @@ class Expectation:
         return cell.observed
 
     def write_script(self, script: Script) -> str:
-        """Return lines that clip, and that fail if the answer is not what the case expects.
+        """Return lines that clip, and that fail if the answer does not meet the expectation.
 
         Raises
         ------
         NoScript
-            When a script cannot show it.
+            If a script cannot show it.
         """
         msg = f"A script cannot show the expectation {self.name!r} of {script.case.id}."
         raise NoScript(msg)
@@ -137,7 +137,7 @@ def resolve(expected: Expect) -> Expectation:
     Raises
     ------
     ValueError
-        When no expectation has this name, or it has no such parameter.
+        If no expectation has this name, or it has no such parameter.
     """
     if expected.name not in _KINDS:
         msg = f"There is no expectation {expected.name!r}.{did_you_mean(expected.name, _KINDS)}"
@@ -169,7 +169,7 @@ def may_raise(context: Context, prediction: Prediction) -> bool:
 
 
 def broken_form(case: Case, reply: Reply) -> Verdict | None:
-    """Return a failure if the form of a reply keeps it from being compared; None if its form is right."""
+    """Return a failure if a reply cannot be compared because of its form; None if its form is right."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
         return Verdict(Status.FAIL, f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
@@ -197,7 +197,7 @@ def _form_of(array: Array | None) -> dict[str, object] | None:
 
 
 def _is_dense(gradient: Gradient, result: Array) -> bool:
-    """Return whether rows that are stored twice came back as the dense gradient; of other rows, see `rows_only`."""
+    """Return whether rows that are stored twice came back as the dense gradient; for other rows, see `rows_only`."""
     rows, given = gradient.rows, gradient.array
     dense = None if given is None else (gradient.height, *given.shape[1:])
     return rows is not None and len(set(rows)) < len(rows) and result.shape == dense
@@ -208,7 +208,7 @@ def first_changed(case: Case, after: Sequence[Array | None] | None) -> int | Non
     if after is None:
         return None
     for i, gradient in enumerate(case.gradients):
-        # A missing gradient has changed, too.
+        # A gradient that is now None has changed, too.
         now = after[i] if i < len(after) else None
         if gradient.array is not None and gradient.array != now:
             return i

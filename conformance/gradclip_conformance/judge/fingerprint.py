@@ -1,7 +1,7 @@
 """Describe an answer: by a short word for claims and pins, and by sentences for people.
 
-Claims about a documentation use the word alone. For a pin, the numbers that came back follow after a colon wherever the
-word fits many answers, so that the pin does not excuse an answer that is wrong in another way (see `summary`).
+Claims about a documentation use the word alone. For a pin, the word may fit many answers. Then the results follow after
+a colon, so that the pin does not excuse an answer that is wrong in another way (see `summary`).
 
 ============================ ===================================================================================
 `raises:<Name>`              the framework raised an exception of this name
@@ -53,7 +53,7 @@ __all__ = [
     "what_happened",
 ]
 
-#: Words that fit only one answer.
+#: Words that describe exactly one answer.
 EXACT = ("unchanged", "all-nan", "all-zero")
 
 _SENTENCES = {
@@ -210,7 +210,7 @@ def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[lis
 
 
 def distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
-    """Return a sentence about the distance that the results of two calls may have; `exact` allows none to a pass."""
+    """Return a sentence about the allowed distance between results of two calls; `exact` requires equal results."""
     budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
     if bound == 0:
         return "No element may differ."

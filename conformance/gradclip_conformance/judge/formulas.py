@@ -28,7 +28,7 @@ def documented_by_formula(
     """Return the verdict under a framework's own formula; None if it explains no more than the neutral rule does.
 
     The results of the two formulas must round to different numbers, and the answer must be nearer to the own formula's
-    result. It must also lie within the budget of that result; where the neutral rule says `fail`, within its error
+    result. It must also lie within the budget of that result; or, if the neutral rule gives `fail`, within the error
     bound. Both distances are in ulp of the neutral result, because the other result may lie in another binade.
 
     Near its own threshold, rounding errors decide whether a formula scales. There it also explains a gradient that such
@@ -71,13 +71,13 @@ class _Distances:
     from_own: float
     #: The grade of the answer under the own formula.
     grade: str
-    #: The gradient was to be left alone and was changed; its norm is so near to the own formula's threshold that
-    #: rounding errors decide.
+    #: The neutral rule leaves the gradient unchanged, and the answer changed it; its norm is so near the own formula's
+    #: threshold that rounding errors decide.
     at_own_threshold: bool
 
 
 def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
-    """Measure the distances from the neutral formula and the own one; return None if they cannot be told apart."""
+    """Measure the distances from the neutral formula and the own one; return None if the results do not differ."""
     results = expectation.explained_results(reply)
     if results is None or broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None
@@ -98,7 +98,7 @@ def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Form
 
 
 def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
-    """Return the distance of a gradient from the own formula's result, in ulp of the neutral result; 0 without one."""
+    """Return a gradient's distance from the own formula's result, in ulp of the neutral result; 0 if there is none."""
     given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
     if got is None or given is None or expected is None or other is None:
         return 0.0

@@ -1,13 +1,13 @@
 """Judge one cell: compare the answer with the neutral rule, and then with the framework's documentation.
 
-1. If the process died, ran out of time, or the adapter made a mistake, the cell gets a status of its own.
+1. If the process died or ran out of time, or the adapter made a mistake, the cell gets a special status.
 2. The expectation of the case decides between `pass`, `quality` and `fail` (see `expectation`).
 3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives a
    formula (see `formulas`), a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
    documentation promises nothing. A formula that no phrase documents gives `declared`.
 
-4. An answer that keeps the rule of its case may break another one, which every call has to keep (see `everywhere`).
-   Then the cell fails, and names that rule.
+4. An answer that keeps the rule of its case may break another rule that every call must keep (see `everywhere`). Then
+   the cell fails and names that rule.
 
 If the two oracles disagree, the status is `error`, whatever the answer was.
 
@@ -38,7 +38,7 @@ __all__ = ["EXPECTATIONS", "expectation_of", "explained", "follow_up", "judge"]
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 
 
-#: The statuses of answers that keep the rule of their case, so that the other rules are worth a look.
+#: The statuses of answers that keep the rule of their case; only these answers are judged by other rules, too.
 AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED, Status.DECLARED)
 
 
@@ -48,13 +48,13 @@ def expectation_of(case: Case) -> Expectation:
     Raises
     ------
     ValueError
-        When no expectation has this name, or it has no such parameter.
+        If no expectation has this name, or it has no such parameter.
     """
     return resolve(case.expectation)
 
 
 def follow_up(case: Case, first: Answer) -> Case | None:
-    """Return the second call, to be made after the first answer; None if there is none."""
+    """Return the second call, which follows the first answer; None if there is none."""
     return expectation_of(case).follow_up(case, first)
 
 
@@ -66,7 +66,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     expectation = expectation_of(context.case)
     if (whole := expectation.judge_whole(context, answers)) is not None:
         return whole
-    # The first answer gives the word for all of them, unless a later call raised.
+    # The short word describes the first answer, unless a later call raised.
     telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
     behaviour = behaviour_of(context.case, telling, expectation.about)
     try:
@@ -101,7 +101,7 @@ def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequenc
 def _other_rules(
     context: Context, expectation: Expectation, answers: Sequence[Answer]
 ) -> Iterator[tuple[Context, Replied]]:
-    """Yield the cases of the rules that each reply has to keep beside that of its case, with the reply."""
+    """Yield the cases of the other rules that each reply must keep, with the reply."""
     following = expectation.follow_up(context.case, answers[0])
     for case, answer in zip((context.case, following), answers, strict=False):
         if case is not None and isinstance(answer, Replied):
@@ -177,7 +177,7 @@ def _judge_by_claims(
 
 
 def _broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
-    """Return whether a rule is broken in a way that a bounded domain excuses: no refusal that changes the inputs."""
+    """Return whether a bounded domain excuses the broken rule; it does not excuse an error that changes the inputs."""
     refused = [answer for answer in answers if isinstance(answer, Raised)]
     return found.status == Status.FAIL and all(first_changed(context.case, each.inputs) is None for each in refused)
 
@@ -188,5 +188,5 @@ def _word(context: Context, expectation: Expectation, answers: Sequence[Answer],
     word = exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
     if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
         return word
-    # If an answer is wrong only in a later digit, its first digits do not show that.
+    # The first digits of an answer do not show an error in a later digit.
     return f"{word} off by 2^{math.floor(math.log2(found.ulp))} ulp"

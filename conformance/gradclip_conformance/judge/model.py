@@ -80,7 +80,7 @@ class TimedOut:
     """No answer came within the time limit, and the host process was ended."""
 
     seconds: float
-    #: What happened, if it is not that a call took too long.
+    #: The reason, if it is not that a call took too long.
     why: str = ""
 
     @property
@@ -136,7 +136,7 @@ class Connection(Protocol):
         """Return the answer to one call, within `timeout` seconds."""
 
     def renew(self) -> None:
-        """Let the next call come in a new process."""
+        """Make the next call in a new process."""
 
     def close(self) -> None:
         """End the adapter."""
@@ -151,7 +151,7 @@ class Domain:
 
     option: str
     above: float
-    #: If it is not empty, the domain is bounded only where this option is left out.
+    #: If it is not empty, the domain is bounded only if this option is left out.
     without: str = ""
 
     def leaves_out(self, options: Mapping[str, Any]) -> bool:
@@ -227,9 +227,9 @@ class Verdict:
     observed: Any = None
     quote: str | None = None
     url: str | None = None
-    #: The word for the answer (see `fingerprint`).
+    #: The short word for the answer (see `fingerprint`).
     behaviour: str = "none"
-    #: For `unsupported`: what is lacking, one of `gradclip_adapters.contract.LACKS`.
+    #: For `unsupported`: what is missing, one of `gradclip_adapters.contract.LACKS`.
     lacks: str | None = None
     #: The rule that is broken, if it is not the rule of the case.
     breaks: str | None = None
@@ -257,7 +257,7 @@ class ScriptCall:
     before: str
     clip: str
     after: str
-    #: These lines make a list `results` for NumPy: of the results, and of the gradients that were passed.
+    #: Lines that make a list `results` of NumPy arrays: one from the results, one from the gradients that were passed.
     results: str
     inputs: str
 

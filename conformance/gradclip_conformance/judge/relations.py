@@ -1,10 +1,10 @@
 """Define metamorphic relations between the results of two calls; they need no oracle.
 
-A relation makes the second call from the first call and its results, and says which arrays of the two answers belong
-together. In exact arithmetic they are equal. In floating-point arithmetic each of them lies within the error bound (see
-`bounds`) of the exact result, so that they are at most two bounds apart. A clip by value rounds nothing, so that its
-results are equal. (After the first clip, the norm may be above the threshold by the error. A second clip removes that
-and adds an error of its own.)
+A relation makes the second call from the first call and its results, and pairs the arrays of the two answers. In exact
+arithmetic the two arrays of a pair are equal. In floating-point arithmetic each lies within the error bound (see
+`bounds`) of the exact result, so they are at most two bounds apart. A clip by value rounds nothing, so its results are
+equal. (After the first clip, the norm may be above the threshold by the error. A second clip removes that error and
+adds its own.)
 
 Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
 not equal bit for bit, the framework computes differently for other magnitudes. Within the distance above, that is
@@ -43,7 +43,7 @@ class Relation:
     #: Brings the results of the second call into the order and form of the first ones.
     back: Callable[[Case, Arrays], Arrays]
     #: The condition, as a sentence.
-    holds: str = "Its results must be those of the first."
+    holds: str = "Its results must equal those of the first."
     #: Whether the second call needs the first one's results, and not only its gradients.
     of_results: bool = False
 
@@ -186,37 +186,37 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
             "gradients and threshold are scaled by a power of two",
             _scaled,
             _unchanged_order,
-            "Its results must be those of the first, scaled by the same power of two.",
+            "Its results must equal those of the first, scaled by the same power of two.",
         ),
         "reordered": Relation(
-            "the gradients stand in reverse order",
+            "the gradients are passed in reverse order",
             _reordered,
             _reverse_order,
-            "Its results, in the first order again, must be those of the first.",
+            "Its results, in the first order again, must equal those of the first.",
         ),
         "split": Relation(
             "each gradient is split in two",
             _split,
             _joined,
-            "Its results, joined again, must be those of the first.",
+            "Its results, joined again, must equal those of the first.",
         ),
         "zeros-added": Relation(
             "zeros are added to each gradient",
             _with_zeros,
             _without_zeros,
-            "Its results, without those of the zeros, must be those of the first.",
+            "Its results, without those of the zeros, must equal those of the first.",
         ),
         "excluded-added": Relation(
-            "excluded gradients stand between the others",
+            "excluded gradients are inserted between the others",
             _with_excluded,
             _without_others,
-            "Its results, without the excluded gradients, must be those of the first.",
+            "Its results, without the excluded gradients, must equal those of the first.",
         ),
         "none-added": Relation(
-            "gradients that are None stand between the others",
+            "gradients that are None are inserted between the others",
             _with_none,
             _without_others,
-            "Its results, without those that are None, must be those of the first.",
+            "Its results, without those that are None, must equal those of the first.",
         ),
     }
 )

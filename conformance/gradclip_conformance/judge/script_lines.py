@@ -1,4 +1,4 @@
-"""Write the lines of a script that clip, and that fail if the answer is not what the case expects.
+"""Write the lines of a script that clip, and that fail if the answer is wrong.
 
 A script turns the judge's error bound into a tolerance, and rounds it up. So the script never fails on an answer that
 the judge accepts.
@@ -68,12 +68,12 @@ def _assert(result: str, wanted: Wanted) -> str:
     line = f"np.testing.assert_array_equal({result}, {values})"
     if wanted.values.ndim:
         return line
-    # To NumPy's functions, an array with one element equals a number.
+    # NumPy's functions treat an array with one element as equal to a number.
     return f'{line}\nassert np.shape({result}) == (), f"expected: {values}; observed: {{{result}}}"'
 
 
 def _assert_close(result: str, wanted: Wanted) -> str:
-    # NumPy has no bfloat16. Its spacing is that of float32, times a power of two for the bits that it lacks.
+    # NumPy has no bfloat16. Its spacing is the spacing of float32 times a power of two.
     known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
     limit = repr(math.floor(wanted.ulps) * spacing)
@@ -101,7 +101,7 @@ def out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[int, 
 
 
 def _subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
-    """Return the two subnormal numbers beside the exact coefficient; none if it is a normal number."""
+    """Return the two subnormal numbers next to the exact coefficient; none if it is a normal number."""
     form = FORMATS[dtype]
     if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
         return []
@@ -110,7 +110,7 @@ def _subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[
 
 
 def _source(wanted: Wanted) -> str:
-    """Return the values as source: as a product, which is not rounded, if they are too many to write out."""
+    """Return the values as source code; if they are too many to write out, as a product that is not rounded."""
     assert wanted.values is not None
     try:
         return array_literal(wanted.values)
@@ -144,11 +144,11 @@ def inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
 
 
 def predicted(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
-    """Return the values that the neutral rule gives, for each gradient that it says something about."""
+    """Return the values that the neutral rule gives, for each gradient for which it gives any."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:
-            # An optimizer leaves a parameter without a gradient where it was.
+            # An optimizer does not change a parameter without a gradient.
             wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
         elif prediction.gradients[i] is not None:
             wanted[i] = _finite(case, i, prediction, wide=wide)
@@ -164,7 +164,7 @@ def _finite(case: Case, index: int, prediction: Prediction, *, wide: bool = Fals
     if expected.is_unchanged and not prediction.near[index]:
         return Wanted(values)
     ulps = errors.clip_budget if wide else errors.clip_bound
-    # Among several dtypes the norm may have been rounded to the coarsest.
+    # With several dtypes, the norm may have been rounded to the coarsest one.
     coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
     factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
     tolerance = ulps * coarser * max(relative_ulps(values, given.dtype), default=0.0)

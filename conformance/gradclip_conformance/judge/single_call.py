@@ -1,6 +1,6 @@
 """Define metamorphic relations between the results of one call and its input; the elements need no oracle.
 
-- *direction*: an element costs at most two roundings, of a quotient and of a product. So `result / input` is the same
+- *direction*: an element is rounded at most twice, in a quotient and in a product. So `result / input` is the same
   number for all elements that the same norm scales, to within 2 ulp of each result.
 - *signs*: a result is zero or has the sign of its element.
 - *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))`, with the `k` errors that an element may have,
@@ -103,7 +103,7 @@ def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
         errors, form = prediction.errors[group[0]], FORMATS[arrays[0].dtype]
         slack = sum(math.prod(array.shape) for array in arrays) * form.smallest_subnormal / 2
         unit = Fraction(1, 2**form.precision)
-        # The errors include terms of second order already.
+        # The errors already include terms of second order.
         limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
         if size > limits[0]:
             shown = float_quotient(size, Fraction(1))

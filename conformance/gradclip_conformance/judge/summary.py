@@ -1,18 +1,18 @@
-"""Write down the numbers of an answer for a pin, and compare a pinned answer with the present one.
+"""Write the numbers of an answer for a pin, and compare a pinned answer with the present one.
 
-Up to eight numbers are written out to three digits, those of bfloat16 to two. More numbers get a summary:
+Up to eight numbers are written with three digits (with two for bfloat16). More numbers get a summary:
 
 - how many numbers there are, and how many are NaN or infinite;
 - the norm of the finite ones, as a multiple of the norm of the gradients that were passed;
 - the cosine of the angle between the two;
-- a checksum, which changes with every single number and with their order;
+- a checksum, which changes if any number or the order changes;
 - the first numbers;
 - the unit: the spacing of the dtype's numbers, relative to the answer. Another machine may round each number to a
   neighbour, so that the comparison forgives a few units.
 
-The checksum is a point in the plane: the sum of all numbers, each in a direction of its own, divided by their norm. If
-one of `n` numbers of equal size is lost, the point moves by `1 / sqrt(n)`. If all of them are rounded otherwise, the
-errors have as many directions, and move it by about one unit.
+The checksum is a point in the plane: the sum of all numbers, each in its own direction, divided by their norm. If one
+of `n` numbers of equal size is lost, the point moves by `1 / sqrt(n)`. If all numbers are rounded differently, the
+errors point in different directions, and move the point by about one unit.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ WRITTEN = 8
 #: The summary shows this many of the first numbers.
 FIRST = 3
 
-#: The first numbers are written to three digits, which rounds both of two numbers that are compared.
+#: The first numbers are written with three digits; both compared numbers are rounded in this way.
 THREE_DIGITS = 0.01
-#: The other numbers of a summary are written to seven digits.
+#: The other numbers of a summary are written with seven digits.
 SEVEN_DIGITS = 1e-6
-#: Each number may be a unit apart. That moves the checksum by a unit at most, unless the errors have one direction.
+#: Each number may differ by a unit. That moves the checksum by at most a unit, unless all errors have one direction.
 UNITS = 3
-#: Relative to the largest of the first numbers: a zero and the smallest number count as the same.
+#: A tolerance relative to the largest of the first numbers, so that zero and the smallest number count as equal.
 ABSOLUTE = 2.0**-20
 
 _NUMBER = r"-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf)|nan"
@@ -106,7 +106,7 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
 
 
 def _directions(count: int) -> npt.NDArray[np.complex128]:
-    """Return a direction in the plane for each place; those of near places have nothing in common."""
+    """Return a direction in the plane for each place; near places have unrelated directions."""
     places = np.arange(count, dtype=np.uint64)
     # The squares, times the golden ratio of 2**32, modulo 2**32: products modulo 2**64 keep the lower bits.
     turns = (places * places * np.uint64(2654435769) & np.uint64(2**32 - 1)).astype(np.float64) / 2**32
@@ -146,7 +146,7 @@ def _same_word(pinned: str, answered: str) -> bool:
     if (one["word"], one["counts"]) != (other["word"], other["counts"]):
         return False
     unit = min(float(one["unit"]), float(other["unit"]))
-    # A norm is a sum: its error grows with the square root of the length, and scales all numbers alike.
+    # A norm is a sum, so its error grows with the square root of the length; this error scales all numbers alike.
     common = unit * (UNITS + math.sqrt(int(one["size"])))
     first, second = ([float(number) for number in each["first"].split(",")] for each in (one, other))
     if len(first) != len(second):

@@ -1,1 +1,1 @@
-"""The known failures of frameworks, and the claims of their documentations."""
+"""Read the known failures of frameworks, and the claims of their documentations."""

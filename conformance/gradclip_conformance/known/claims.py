@@ -1,11 +1,11 @@
 """Read claims: statements in a framework's own documentation that differ from the neutral rule.
 
-The claims about an adapter stand in `gradclip_adapters/claims/<adapter>.toml`. If the adapter is a file,
-`my_adapter.py`, they stand in `my_adapter.claims.toml` beside it.
+The claims about an adapter are in `gradclip_adapters/claims/<adapter>.toml`. If the adapter is a file, `my_adapter.py`,
+they are in `my_adapter.claims.toml` next to it.
 
 A claim quotes a phrase of the documentation, names the subjects and rules that it is about, and says what follows: a
-formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts; a
-domain excuses any answer to a call outside it but an error that comes after a gradient was changed.
+formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts. A
+domain excuses every answer to a call outside it, except an error that is raised after a gradient was changed.
 
 A claim [[claim]] gives:
 
@@ -69,7 +69,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     Raises
     ------
     ValueError
-        When a claim is not well-formed.
+        If a claim is not well-formed.
     """
     path = find_sidecar_file(adapter, "claims", CLAIMS)
     if path is None or not path.exists():
@@ -88,7 +88,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a claim with a key too few or too many, in words that say more than those of its schema."""
+    """Refuse a claim with missing or unknown keys, with clearer messages than those of the schema."""
     if not isinstance(entry, dict):
         return
     known = [field.name for field in fields(Claim)]
@@ -154,8 +154,8 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
     return faults
 
 
-#: The framework's own Python runs this program. It takes names of objects, and writes their docstrings as JSON, or what
-#: it raised. Whatever a framework prints while it is imported goes nowhere.
+#: The framework's own Python runs this program. It takes names of objects, and writes their docstrings, or an error, as
+#: JSON. Anything that a framework prints while it is imported is discarded.
 _READ_DOCSTRINGS = """
 import os, sys
 told = os.dup(1)
@@ -174,7 +174,7 @@ except BaseException as raised:
 os.fdopen(told, "wb").write(json.dumps([found, error[:1000]]).encode())
 """
 
-#: How long the framework may take to be imported.
+#: The time limit for importing the framework.
 _DOCSTRING_SECONDS = 300.0
 
 
@@ -184,9 +184,9 @@ def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
     Raises
     ------
     OSError
-        When `python` is not a program.
+        If `python` is not a program.
     ValueError
-        When an object cannot be imported; the text says why.
+        If an object cannot be imported; the text says why.
     """
     command = [python, "-c", _READ_DOCSTRINGS, *names]
     try:
@@ -216,7 +216,7 @@ def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
             sentences.append(f"The docstring of {claim.docstring} no longer says {claim.phrase!r}.")
         elif (digest := hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()) != claim.docstring_sha256:
             sentences.append(
-                f"The docstring of {claim.docstring} still says {claim.phrase!r}, and has changed: read it again, "
+                f"The docstring of {claim.docstring} still says {claim.phrase!r}, but has changed elsewhere: read it again, "
                 f"and set docstring_sha256 to {digest}."
             )
     return sentences

@@ -16,13 +16,14 @@ SCHEMAS = Path(__file__).parent / "schemas"
 def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
     """Return the path of an adapter's file of a kind, "expectations" or "claims", which need not exist.
 
-    The file of an adapter with a name lies in a folder of the suite. That of a file `my_adapter.py` lies beside it, as
-    `my_adapter.expectations.toml`. A plain function has no such file, and gets None.
+    The file of an adapter with a name is in a folder of the suite. The file of an adapter `my_adapter.py` is next to
+    it, as `my_adapter.expectations.toml`. A plain function has no such file; the result is None.
 
     Raises
     ------
     ValueError
-        When the name of an adapter is not a plain one. It may come from a record, and must not lead to another folder.
+        If the name of an adapter has unusual characters. The name may come from a record, and must not lead to another
+        folder.
     """
     match registry.kind_of(adapter):
         case "file":
@@ -30,6 +31,6 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
         case "function":
             return None
     if re.fullmatch(r"[A-Za-z0-9._-]+", adapter) is None:
-        msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' can stand in it."
+        msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' are allowed."
         raise ValueError(msg)
     return folder / f"{adapter}.toml"

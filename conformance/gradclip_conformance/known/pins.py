@@ -1,6 +1,6 @@
 """Read the known failures of a framework, each pinned to an observed answer, from `expectations/<adapter>.toml`.
 
-For an adapter that is a file, `my_adapter.py`, they stand beside it in `my_adapter.expectations.toml`.
+For an adapter that is a file, `my_adapter.py`, they are next to it in `my_adapter.expectations.toml`.
 
 A pin turns a `fail` with the pinned answer into `deviation`. A cell that passes, or has another answer, becomes
 `changed`, so that repairs and new defects are noticed. A pin [[deviation]] gives:
@@ -64,10 +64,10 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 #: The detail of a cell that has `changed` because it passes now contains these words.
 AGREES = "agrees now"
 
-#: What stands between the words of answers that depend on chance.
+#: The separator of the words of answers that depend on chance.
 CHANCE = " | "
 
-#: The statuses of calls that end the process; their words are these, too.
+#: The statuses of calls that end the process; `observed` uses the same words.
 DEADLY = (Status.CRASH, Status.TIMEOUT)
 
 #: The statuses that pins give to cells.
@@ -112,7 +112,7 @@ class Deviation:
 
     @property
     def is_deadly(self) -> bool:
-        """Whether the pinned call may end or hang the process, so that it needs one of its own."""
+        """Whether the pinned call may end or hang the process, so that it needs a separate process."""
         return any(word in DEADLY for word in self.observed.split(CHANCE))
 
     @property
@@ -135,7 +135,7 @@ def version_satisfies(version: str, specifier: str) -> bool:
     Raises
     ------
     ValueError
-        When the specifier is not one.
+        If the specifier is not valid.
     """
     release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
     try:
@@ -151,7 +151,7 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     Raises
     ------
     ValueError
-        When a pin is not well-formed.
+        If a pin is not well-formed.
     """
     path = pins_file(adapter)
     if path is None or not path.exists():
@@ -165,7 +165,7 @@ def pins_file(adapter: str) -> Path | None:
     Raises
     ------
     ValueError
-        When the name of an adapter is not a plain one.
+        If the name of an adapter has unusual characters.
     """
     return find_sidecar_file(adapter, "expectations", EXPECTATIONS)
 
@@ -177,7 +177,7 @@ def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
     Raises
     ------
     ValueError
-        When a pin is not well-formed.
+        If a pin is not well-formed.
     """
     return _deviations(parse_toml(text, file), file)
 
@@ -197,7 +197,7 @@ def _deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a pin with a key too few or too many, in words that say more than those of its schema."""
+    """Refuse a pin with missing or unknown keys, with clearer messages than those of the schema."""
     if not isinstance(entry, dict):
         return
     known = {field.name for field in fields(Deviation)}
@@ -217,7 +217,7 @@ def _deviation(entry: Mapping[str, Any]) -> Deviation:
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
     formula = Formula.of(entry["formula"]) if "formula" in entry else None
     made = Deviation(**{**entry, **lists, "formula": formula})
-    # A specifier or a day that cannot be read is told here, and not by the first cell that is judged.
+    # Parse the specifier and the day now, so that an error is not delayed until the first cell is judged.
     version_satisfies("0", made.version)
     if made.until:
         datetime.date.fromisoformat(made.until)
@@ -231,7 +231,7 @@ def pinned(
     deviations: Iterable[Deviation],
     explains: Callable[[Formula], bool],
 ) -> Verdict:
-    """Return the verdict after a look at the pins.
+    """Return the verdict, given the pins.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def pinned(
 
 
 def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
-    """Return the patterns of pins that match no deviation and no changed cell, each with its pin.
+    """Return the patterns that match no deviation and no changed cell, each with its pin.
 
     The cells must be those of a complete run, without `--rule`, `--op` and `--dtype`.
     """
@@ -274,7 +274,7 @@ def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tu
 
 
 def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
-    """Return a sentence about each fault of the pins that a run shows.
+    """Return a sentence about each error in the pins that a run shows.
 
     Parameters
     ----------

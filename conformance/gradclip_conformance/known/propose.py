@@ -1,7 +1,7 @@
-"""Propose a file of pins for a record: with it, a run with the same answers is as expected.
+"""Propose a file of pins for a record. With this file, a run with the same answers has no failures.
 
-A pin stays as it is if it is about another version, platform or device, or if all its cells have the pinned answer. Any
-other pin is made anew. The cells that still have its answer keep its reason; those with a new answer, and failures
+A pin does not change if it is about another version, platform or device, or if all its cells have the pinned answer.
+Any other pin is replaced. The cells that still have its answer keep its reason. Cells with a new answer, and failures
 without a pin, get a pin without a reason.
 
 A known cause stays as it is while an entry point that it names shows it. Failures without a pin whose finding names a
@@ -36,11 +36,11 @@ UNEXPLAINED = "To be explained: {}"
 
 
 class CannotPin(ValueError):
-    """Raised when no pin can name a cell; the text says why."""
+    """No pin can name a cell; the text says why."""
 
 
 def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
-    """Return the text of a file with the pins that still hold, new ones, and comments about faults of pins.
+    """Return the text of a file with the pins that still hold, new pins, and comments about errors in pins.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     Raises
     ------
     CannotPin
-        When a cell to be pinned has a name that a pin would take for a pattern.
+        If a cell to be pinned has a name that a pin would read as a pattern.
     """
     # A plain function has no version, and a pin must name one.
     adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
@@ -77,7 +77,7 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
 
 
 def _comment(text: str) -> str:
-    """Return a text as a comment in one line, because after a line break it would be TOML."""
+    """Return a text as a comment on one line; text after a line break would be TOML."""
     return f"# {plain_line(text)}"
 
 
@@ -90,7 +90,7 @@ def _seen_last(text: str, version: str) -> str:
 
 
 def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
-    """Return whether a pin must be made anew: a cell has changed, a pattern matches nothing, or two pins overlap."""
+    """Return whether a pin must be replaced: a cell has changed, a pattern matches nothing, or two pins overlap."""
     cells = [cell for cell in run.cells if one.speaks_of(cell.case, cell.subject)]
     found = [cell for cell in cells if cell.status == "deviation"]
     return (
@@ -224,7 +224,7 @@ def _new_pins(
 
 
 def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
-    """Refuse names that a pin would take for patterns: a subject called `*` would excuse every other."""
+    """Refuse names that a pin would read as patterns: a subject called `*` would excuse all subjects."""
     for name in (subject, *cases):
         if "*" in name:
             msg = f"{name!r} cannot be pinned: a `*` in a pin stands for any text."
@@ -282,7 +282,7 @@ def _list(values: Iterable[str]) -> Array:
 
 
 def _patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
-    """Return few patterns of rule, variant and dtype that match these cases and no others, widest first."""
+    """Return as few patterns as possible, of rule, variant and dtype, that match only these cases; widest first."""
     left, chosen = set(cases), []
     for shape in ("{rule}/*", "{rule}/{variant}/*", "{rule}/*/{dtype}", "{rule}/{variant}/{dtype}"):
         for case in sorted(left):

@@ -1,1 +1,1 @@
-"""Two oracles, which share no code, and the error bounds by which answers are judged."""
+"""Compute exact results with two oracles that share no code, and the error bounds by which answers are judged."""

@@ -1,8 +1,8 @@
-"""The second oracle: the same answers in ball arithmetic of arbitrary precision (python-flint's `arb`).
+"""Implement the second oracle: the same answers in ball arithmetic of arbitrary precision (python-flint's `arb`).
 
 A ball is a number with a rigorous bound of its error. This oracle takes norms of every order `p > 0`. It shares no
-arithmetic with the first oracle, `integers`: it powers, sums, takes roots and compares by itself.
-:func:`disagreement` says where the answers of the two do not overlap.
+arithmetic with the first oracle, `integers`: it has its own powers, sums, roots and comparisons. :func:`disagreement`
+describes answers of the two that do not overlap.
 
 Only this module needs python-flint; the dependency group `test` installs it.
 """
@@ -42,12 +42,12 @@ __all__ = [
 #: Bits of the balls' centres.
 BITS = 320
 
-#: Bits up to which a comparison is repeated before it counts as equality, a power of two times `BITS`. The seventh
-#: powers of float64 numbers spread over no more than 14,700 bits.
+#: A comparison is repeated with more bits, up to this number, before it counts as equality. It is a power of two times
+#: `BITS`. The seventh powers of float64 numbers spread over no more than 14,700 bits.
 COMPARISON_BITS = 20_480
 
 
-#: The library has one precision for all threads, and the suite has a thread for each host process.
+#: A lock, because the library has one precision for all threads, and the suite has a thread for each host process.
 _PRECISION = threading.RLock()
 
 
@@ -85,12 +85,12 @@ def _norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
 
 
 def _magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
-    """Return the unit of a tensor's elements, and the magnitudes in it of those that are not zero."""
+    """Return the unit of a tensor's elements, and the magnitudes of the nonzero ones in this unit."""
     return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
 
 
 def _balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
-    """Return a function that gives the norm to a number of bits, and computes it once for each number."""
+    """Return a function that gives the norm to a number of bits, and caches the result."""
 
     @cache
     def ball(bits: int) -> Any:
@@ -122,7 +122,7 @@ def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Enclosure:
 
 
 def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
-    """Return -1, 0 or 1: the norm is below, at or above the threshold, or `COMPARISON_BITS` bits do not tell (0)."""
+    """Return -1, 0 or 1: the norm is below, at or above the threshold; 0 if `COMPARISON_BITS` bits do not decide."""
     return _compare(_balls(tensors, p), threshold)
 
 

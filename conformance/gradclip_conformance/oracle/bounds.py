@@ -1,32 +1,32 @@
 r"""Compute the error bounds by which answers are judged, in ulp.
 
-Let :math:`u = 2^{-p}` be half the spacing of a dtype's numbers above 1. One operation is off by a relative error of `u`
-at most, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place in the binade. Errors
-of `k` operations in a product or a quotient make :math:`k u / (1 - k u)` at most (Higham, Accuracy and Stability of
+Let :math:`u = 2^{-p}` be half the spacing of a dtype's numbers above 1. One operation has a relative error of at most
+`u`, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place in the binade. The errors
+of `k` operations in a product or a quotient give at most :math:`k u / (1 - k u)` (Higham, Accuracy and Stability of
 Numerical Algorithms, lemma 3.1).
 
 *The norm.* Powers, a sum and a root, first of each tensor and then of the tensors' norms, as the formula
-:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}` has it, all in the dtype itself. Of `n` terms that are not negative, a sum
-in any order is off by `(n - 1) u` at most, for any `n` and without terms of second order (Jeannerod and Rump, SIAM J.
-Matrix Anal. Appl. 34, 2013). The longest way of an element through the sums of both levels has at most `n` additions,
-because tensors without elements add exact zeros. Elements that are zero add exact zeros, too: `n` counts the others.
-With `s` for the error of one power and `r` for that of one root, the sum under the last root is off by
+:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}` has it, all in the dtype itself. A sum of `n` terms that are not negative,
+in any order, has a relative error of at most `(n - 1) u`, for any `n` and without terms of second order (Jeannerod and
+Rump, SIAM J. Matrix Anal. Appl. 34, 2013). The longest way of an element through the sums of both levels has at most
+`n` additions, because tensors without elements add exact zeros. Elements that are zero add exact zeros, too: `n` counts
+the others. If `s` is the error of one power and `r` is the error of one root, the sum under the last root has the error
 
 .. math:: x = (n + 1 + 2 s + p r) u,
 
-and the norm by :math:`(1 - x)^{-1/p} (1 + r u) - 1`, of its inverse as of itself. A square and a square root are
-rounded correctly: `s = r = 1`. Magnitudes take neither: `s = r = 0`. A general power is taken to be within one ulp,
-`s = 2`; the root's exponent `1/p` is itself rounded, which costs the logarithm of the norm: `r = 2 + |ln n|`.
+and the norm and its inverse have the error :math:`(1 - x)^{-1/p} (1 + r u) - 1`. A square and a square root are rounded
+correctly: `s = r = 1`. Magnitudes need neither: `s = r = 0`. A general power is assumed to be within one ulp: `s = 2`.
+The root's exponent `1/p` is itself rounded, which adds the logarithm of the norm: `r = 2 + |ln n|`.
 
-*Too many elements.* Where `x` reaches 1, no bound holds for a sum in the dtype: it may have stopped growing, or left
-the range. For half precision a rule forbids such a sum. A right clipper may then add up the rounded powers in the next
+*Too many elements.* If `x` reaches 1, no bound holds for a sum in the dtype: the sum may have stopped growing, or left
+the range. For half precision, a rule forbids such a sum. A right clipper may then add up the rounded powers in the next
 wider format, whose unit is `v`, and round each tensor's norm and the total norm to the dtype:
 
 .. math:: x = 2 s u + (n + 1 + 2 p r) v.
 
 *A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total norm.
 
-*An element* costs a quotient and a product more, in any order.
+*An element* needs one more quotient and one more product, in any order.
 
 The bounds assume that no intermediate result leaves the range; other rules cover that.
 """
@@ -41,13 +41,13 @@ from .model import ErrorBounds
 __all__ = ["NOTHING", "error_bounds"]
 
 
-#: For operations that round nothing.
+#: The bounds for operations that round nothing.
 NOTHING = ErrorBounds(0.0, 0.0, 0.0, 0.0)
 
 #: The errors of a quotient and a product.
 SCALING = 2.0
 
-#: By precision: that of the wider format for the sum, if the numbers are too many for their own.
+#: For each precision, the precision of the wider format that sums too many elements.
 WIDER = {8: 24, 11: 24, 24: 53}
 
 
@@ -55,7 +55,7 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
     """Return the bounds for a norm of order `p` over a number of elements, and for the elements that it scales."""
     unit = 2.0**-form.precision
     power, root = _costs(p, norm)
-    # Two roundings. For a general order, each of them is a power and a root.
+    # Two roundings. For a general order, each of them includes a power and a root.
     careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
     in_the_dtype = 0.0
     if p != math.inf:
@@ -74,7 +74,7 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
 
 
 def _of_power_sum(doubt: float, p: float, root: float) -> float:
-    """Return the relative error of a norm, given that of the sum of powers (`doubt`) and that of the root."""
+    """Return the relative error of a norm, given the relative errors of the sum of powers (`doubt`) and of the root."""
     return math.expm1(math.log1p(root) - math.log1p(-doubt) / p)
 
 

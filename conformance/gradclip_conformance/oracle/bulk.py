@@ -1,4 +1,4 @@
-r"""Measure how far large arrays lie from exact results: as exactly as number by number, a thousand times as fast.
+r"""Measure the distance of large arrays from exact results: exactly, and a thousand times as fast as one by one.
 
 *The norm*: a number of a format of `p` bits is `m 2**e` with an integer `|m| < 2**p`, `p <= 53`; with
 :math:`m = 2^{27} a + b` its square is :math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is
@@ -7,11 +7,11 @@ below :math:`2^{54}`. Their upper and lower 27 bits are summed apart, among elem
 fewer than :math:`2^{36}` elements cannot fill. So nothing is rounded.
 
 *The elements*: the exact result is `x f` with a rational `f`. With :math:`f = f_h + f_l` to 106 bits, `x f_h` as
-the sum of two float64 `p + e` (Dekker's product), and the distance taken as :math:`((y - p) - e) - x f_l`, what is left
-out is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here, and the distance itself is
-rounded three times. The ulp is that of the binade of `x f` rounded to float64.
+the sum of two float64 `p + e` (Dekker's product), and the distance taken as :math:`((y - p) - e) - x f_l`, the omitted
+part is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here. The distance itself is rounded
+three times. The ulp is that of the binade of `x f` rounded to float64.
 
-All of it works on pieces that fit in the processor's cache.
+All functions work on pieces that fit in the processor's cache.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def exact_norm(array: Array) -> Enclosure:
         upper, lower = integers >> HALF, integers & ((1 << HALF) - 1)
         for row, products in enumerate((upper * upper, upper * lower, lower * lower)):
             for column, halves in enumerate((products >> HALF, products & ((1 << HALF) - 1))):
-                # Zeros have the exponent 0, and add 0 to the sum of that exponent.
+                # Zeros have the exponent 0, and add 0 to the sum for that exponent.
                 counted = np.bincount(exponents - form.smallest_exponent, halves, count)
                 sums[row, column] += counted.astype(np.int64)
     total = Fraction(0)

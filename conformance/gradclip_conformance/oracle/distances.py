@@ -42,15 +42,15 @@ def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np
     Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it, and a NaN if a NaN
     is expected; otherwise the distance is infinite.
 
-    The distance is exact, but for its rounding to float64. Arrays of more than 4096 elements in a format of `p <= 24`
-    bits are an exception: there the expected element is the product of two float64 (three roundings). So the distance
-    is wrong by at most `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and by 0 if the coefficient is 1 or a power of two. Where
-    that error could mistake the binade, the element is measured exactly.
+    The distance is exact, except that it is rounded to float64. Arrays of more than 4096 elements in a format of `p <=
+    24` bits are an exception: there the expected element is the product of two float64 (three roundings). So the
+    distance is wrong by at most `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and by 0 if the coefficient is 1 or a power of
+    two. If that error could give the wrong binade, the element is measured exactly.
 
     Raises
     ------
     ValueError
-        When the two have different lengths.
+        If the two have different lengths.
     """
     form = FORMATS[dtype]
     if 8 * len(got) != form.width * len(expected.values):
@@ -74,7 +74,7 @@ def distances_in_ulp_of(
 ) -> npt.NDArray[np.float64]:
     """Return the distances as :func:`distances` does, but in ulp at the elements of `other`.
 
-    So the distances of one result from two expectations can be compared, even if these lie in different binades.
+    This makes the distances of one result from two expectations comparable, even if these lie in different binades.
     """
     shift = _find_ulp_exponents(expected, dtype) - _find_ulp_exponents(other, dtype)
     every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
@@ -184,17 +184,17 @@ class Measured:
     element: int = -1
     budget: float = 0.0
     bound: float = 0.0
-    #: A gradient that must be left alone was changed, be it ever so little.
+    #: Whether a gradient that must stay unchanged was changed, even slightly.
     touched: bool = False
 
     def sentence(self, operation: str) -> str:
         """Return a sentence with the distance of the worst element from the expected one."""
         where = f"Element {self.element} of gradient {self.tensor}"
         if math.isinf(self.ulp):
-            expected = "the input, which had to come back unchanged," if self.touched else "the exact result"
+            expected = "the input, which must come back unchanged," if self.touched else "the exact result"
             return f"{where} is NaN or infinite, and {expected} is neither."
         if self.touched:
-            return f"{where} is {self.ulp:.3g} ulp from the input, which had to come back unchanged."
+            return f"{where} is {self.ulp:.3g} ulp from the input, which must come back unchanged."
         limit = f"the budget is {self.budget:.3g}" + (
             f", the error bound {self.bound:.3g}" if self.bound > self.budget else ""
         )
@@ -212,7 +212,7 @@ def measure(
 
     For a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
     """
-    # Among several dtypes the common norm may have been rounded to the coarsest.
+    # With several dtypes, the common norm may have been rounded to the coarsest one.
     coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
     found = [
         _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)

@@ -1,10 +1,10 @@
 """Define the floating-point formats under test, in exact arithmetic.
 
-Every finite element is an integer times a power of two, so that exact arithmetic is possible. A function that rounds
-says so, and rounds once. This module shares no code with the reference implementation.
+Every finite element is an integer times a power of two, so exact arithmetic is possible. If a function rounds, its
+description says so, and it rounds once. This module shares no code with the reference implementation.
 
-The *ulp* is the spacing of the format's numbers in the binade of the rounded value. Below the normal range it is the
-smallest subnormal number, and above the largest finite number the spacing of the top binade.
+The *ulp* is the spacing of the format's numbers in the binade of the rounded value. Below the normal range, the ulp is
+the smallest subnormal number. Above the largest finite number, it is the spacing of the top binade.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
     Raises
     ------
     ValueError
-        When the dtype is none of the four.
+        If the dtype is none of the four.
     """
     if dtype not in FORMATS:
         message = f"the dtype {dtype} is not one of {', '.join(FORMATS)}"
@@ -135,7 +135,7 @@ def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
     if dtype == "bfloat16":
         # The upper half of a float32.
         bits = bits.astype(np.uint32) << np.uint32(16)
-    with np.errstate(invalid="ignore"):  # a signalling NaN among the bits is only converted
+    with np.errstate(invalid="ignore"):  # converting a signalling NaN gives a warning
         doubles: npt.NDArray[np.float64] = bits.view(f"<f{bits.itemsize}").astype(np.float64)
     return doubles
 
@@ -151,7 +151,7 @@ def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
     Raises
     ------
     ValueError
-        When the dtype does not represent a value: this function does not round.
+        If the dtype does not represent a value: this function does not round.
     """
     form = FORMATS[dtype]
     return _pack([_encode_one(value, form) for value in values], form)
@@ -170,7 +170,7 @@ def _encode_one(value: float | Fraction, form: Format) -> int:
 
 
 def value_of(bits: int, form: Format) -> Fraction:
-    """Return the finite number that these bits stand for."""
+    """Return the finite number that these bits represent."""
     magnitude = bits & (form.sign_bit - 1)
     if magnitude >= form.infinity_bits:
         message = f"the bits {bits:#x} are not a finite {form.name}; handle NaN and infinities first"
@@ -222,8 +222,8 @@ def ulp(value: Fraction, form: Format) -> Fraction:
 def distance(got: int, exact: Fraction, form: Format) -> float:
     """Return the distance from `exact` of the number with the bits `got`, in ulp at `exact` rounded.
 
-    An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise; so has every NaN. A
-    finite number has a finite distance even if `exact` is beyond the range.
+    An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise; the same holds for every
+    NaN. A finite number has a finite distance even if `exact` is beyond the range.
     """
     if got & (form.sign_bit - 1) >= form.infinity_bits:
         return 0.0 if got == round_to(exact, form) else math.inf
@@ -252,7 +252,7 @@ def _find_neighbour(value: float, dtype: str, direction: int) -> float:
     form = FORMATS[dtype]
     bits = _encode_one(value, form)
     magnitude = bits & (form.sign_bit - 1)
-    # Magnitudes are in the order of their bits: the line of all numbers is bent at zero, and both zeros are one point.
+    # Magnitudes are ordered like their bits. Map bits to signed places so that both zeros have the place 0.
     step = (-magnitude if bits & form.sign_bit else magnitude) + direction
     neighbour = abs(step) | (form.sign_bit if step < 0 else 0)
     return float(to_doubles(_pack([neighbour], form), dtype)[0])

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["PLAIN", "Formula"]
 
-#: The largest number of float64; what is larger cannot be converted.
+#: The largest number of float64; a larger number cannot be converted.
 LARGEST_EPS = sys.float_info.max
 
 KINDS = ("plain", "coefficient", "max-denominator", "min-numerator")
@@ -62,7 +62,7 @@ class Formula:
         Raises
         ------
         ValueError
-            When the text is not a kind, or a kind and a number.
+            If the text is not a kind, or a kind and a number.
         """
         kind, colon, eps = text.partition(":")
         try:
@@ -81,7 +81,7 @@ class Formula:
         return Fraction(self.eps)
 
     def threshold_shift(self) -> Fraction:
-        """Return by how much the norm is shifted before it is compared with the threshold."""
+        """Return the number that is added to the norm before it is compared with the threshold."""
         return self.small if self.kind == "coefficient" else Fraction(0)
 
     def __str__(self) -> str:

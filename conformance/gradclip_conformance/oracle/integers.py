@@ -1,11 +1,11 @@
-"""The first oracle: compute the results of the three operations in Python's integers.
+"""Implement the first oracle: compute the results of the three operations in Python's integers.
 
-Every finite float is an integer times a power of two, so that sums of powers are exact, and `math.isqrt` gives any
+Every finite float is an integer times a power of two, so sums of powers are exact, and `math.isqrt` gives any
 number of bits of a norm. The expected gradients are the given ones times one rational coefficient. Its relative error
 is below 2**-250 if the norm is irrational, and 0 if it is not.
 
-Integers reach the orders 1, 2, 3, ..., infinity and the half-integers. The second oracle, `balls`, has the same
-functions and takes every order. Neither shares code with the reference implementation.
+Integer arithmetic supports the orders 1, 2, 3, ..., infinity and the half-integers. The second oracle, `balls`, has the
+same functions and takes every order. Neither shares code with the reference implementation.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 #: The bits of a root that are computed, unless the root is exact.
 ROOT_BITS = 256
 
-#: A norm of half-integer order that cannot be told from the threshold gets more bits, up to this number.
+#: A norm of half-integer order that cannot be distinguished from the threshold gets more bits, up to this number.
 COMPARISON_BITS = 16_384
 
 
 class NoExactNormError(NotImplementedError):
-    """The order of the norm is out of reach of integer arithmetic."""
+    """Integer arithmetic does not support the order of the norm."""
 
 
 def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
@@ -61,7 +61,7 @@ def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) 
         return Enclosure(largest, largest)
     halves = 2 * p
     if not (0 < halves < math.inf and halves == int(halves)):
-        message = f"no exact norm of order {p!r}: integers reach 1/2, 1, 3/2, ... and infinity; use balls"
+        message = f"no exact norm of order {p!r}: integers support 1/2, 1, 3/2, ... and infinity; use balls"
         raise NoExactNormError(message)
     if p == int(p):
         return _root_bounds(_sum_of_powers(tensors, int(p)), int(p), bits)
@@ -117,7 +117,7 @@ def _find_integer_root(number: int, order: int) -> int:
     if order <= 2:
         return number if order == 1 else math.isqrt(number)
     guess = 1 << -(-number.bit_length() // order)
-    # Newton's iteration from above falls until it has arrived.
+    # Newton's iteration from above decreases until it reaches the root.
     while True:
         better = ((order - 1) * guess + number // guess ** (order - 1)) // order
         if better >= guess:
@@ -161,7 +161,7 @@ def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
     """Return `min(max(x, low), high)` of each element; a NaN stays, an infinity becomes a bound."""
     bounds = (exact_threshold(low), exact_threshold(high))
-    # Choose a unit of which the elements and the bounds are multiples.
+    # Choose a unit that divides the elements and the bounds.
     denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
     scale = denominator << values.exponent if values.exponent >= 0 else denominator >> -values.exponent
     least, most = (bound.numerator * (denominator // bound.denominator) for bound in bounds)
@@ -214,7 +214,7 @@ def clip_by_global_norm(
 def _find_side(
     tensors: Sequence[DyadicArray], bounds: Enclosure, threshold: Fraction, p: float
 ) -> tuple[Enclosure, int]:
-    """Return an enclosure of the norm that is narrow enough to tell its side of the threshold, and the side."""
+    """Return an enclosure of the norm that is narrow enough to decide the side of the threshold, and the side."""
     bits = ROOT_BITS
     side = compare_to_threshold(bounds, threshold)
     while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:

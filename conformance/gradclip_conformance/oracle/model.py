@@ -111,7 +111,7 @@ class Clipped:
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """Distances in ulp: careful implementations keep to the budgets; the arithmetic itself guarantees the bounds."""
+    """Distances in ulp: careful implementations stay within the budgets; the arithmetic guarantees the bounds."""
 
     norm_budget: float
     clip_budget: float
@@ -131,7 +131,7 @@ class Prediction:
     near: tuple[bool, ...]
     #: For each gradient, the distances that its result may have.
     errors: tuple[ErrorBounds, ...]
-    #: A cache for `measure`: many gradients, and the answers of many subjects, are the same.
+    #: A cache for `measure`, because many gradients, and the answers of many subjects, are equal.
     measured: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -147,7 +147,7 @@ def finite_integers(tensor: DyadicArray) -> list[int]:
     Raises
     ------
     ValueError
-        When an element is NaN or infinite.
+        If an element is NaN or infinite.
     """
     if tensor.special:
         message = f"the oracle was given {sorted(map(str, tensor.special.values()))}; judge non-finite gradients apart"
@@ -161,7 +161,7 @@ def exact_threshold(threshold: float | Fraction) -> Fraction:
     Raises
     ------
     ValueError
-        When it is NaN or infinite.
+        If it is NaN or infinite.
     """
     if isinstance(threshold, float) and not math.isfinite(threshold):
         message = f"the oracle was given the threshold {threshold!r}; give a finite number"
@@ -191,7 +191,8 @@ def clipped_by(
 def nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
     """Return the norms that tensors with a NaN or an infinity may have; none if all elements are finite.
 
-    With both, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity: either is right.
+    With both a NaN and an infinity, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity:
+    either is right.
     """
     values = [value for tensor in tensors for value in tensor.special.values()]
     norms = (math.nan,) if any(math.isnan(value) for value in values) else ()

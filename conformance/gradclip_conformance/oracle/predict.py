@@ -1,8 +1,8 @@
-"""Predict the result of a call under a formula, by asking both oracles.
+"""Predict the result of a call under a formula, with both oracles.
 
 The oracles must agree; if one of them cannot answer, the other answers alone. The first, `integers`, is always there.
 The second, `balls`, needs python-flint. The neutral rule is the formula `PLAIN`; a framework may have another one.
-Predictions are cached, because the answers of all subjects are compared with the same ones.
+Predictions are cached, because the answers of all subjects are compared with the same predictions.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _clip_by_norm(
     Raises
     ------
     OraclesDisagreeError
-        When the oracles contradict each other.
+        If the oracles contradict each other.
     NoExactNormError
-        For an order that integers do not reach, if the second oracle is not installed.
+        For an order that integers do not support, if the second oracle is not installed.
     """
     arguments = (tensors, threshold, p, included, formula)
     try:
@@ -89,14 +89,14 @@ def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArra
     Raises
     ------
     OraclesDisagreeError
-        When the oracles contradict each other.
+        If the oracles contradict each other.
     """
     # Replace an infinite bound by a finite one that no finite element reaches.
     reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * power_of_two(values.exponent)
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
     bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
     first = integers.clip_by_value(values, *bounds)
-    # The second oracle is slow, because it takes fractions one by one. A longer array asks nothing new of it.
+    # The second oracle is slow, because it takes fractions one by one. A longer array tests nothing new.
     if SECOND is not None and len(values) <= MANY and not _same(first, SECOND.clip_by_value(values, *bounds)):
         msg = f"The two oracles disagree on the clip by value to [{low}, {high}]."
         raise OraclesDisagreeError(msg)
@@ -127,18 +127,18 @@ def decoded(case: Question) -> list[DyadicArray | None]:
 
 
 def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
-    """Return what a formula gives for a call's gradients, included and not.
+    """Return the result of a formula for a call's gradients, included and excluded.
 
     Raises
     ------
     OraclesDisagreeError
-        When the two oracles contradict each other.
+        If the two oracles contradict each other.
     """
     return _predict(_Asked(question, formula))
 
 
 class _Asked:
-    """A question and a formula, as a key: two keys are equal if they have the same answer."""
+    """A key for the cache, made of a question and a formula: equal keys have the same answer."""
 
     def __init__(self, question: Question, formula: Formula) -> None:
         self.question, self.formula = question, formula
@@ -160,7 +160,7 @@ class _Asked:
         return isinstance(other, _Asked) and self._key == other._key
 
 
-# Safe in threads: the suite judges in as many as there are jobs.
+# The cache is safe in threads; the suite judges in one thread for each job.
 @lru_cache(maxsize=4096)
 def _predict(asked: _Asked) -> Prediction:
     if asked.question.operation == "clip_by_value":
@@ -194,7 +194,7 @@ def _clipped_by_value(
 
 
 def _without_expectation(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
-    """Expect nothing of the included gradients, and the excluded ones unchanged."""
+    """Return a prediction that expects nothing of the included gradients, and unchanged excluded ones."""
     kept = tuple(
         None if tensor is None or flag else ExpectedArray(tensor) for tensor, flag in zip(tensors, flags, strict=True)
     )
@@ -229,7 +229,7 @@ def _common(
 ) -> Prediction:
     threshold = float(case.options["clip_norm"])
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    # Of an order that is no norm, as of a threshold that is none, nothing is expected.
+    # For an invalid order or an invalid threshold, nothing is expected.
     defined = threshold >= 0 and case.norm_type > 0
     if not all(tensor.is_finite for tensor in counted) or not defined:
         return _without_expectation(tensors, flags)
@@ -242,19 +242,19 @@ def _common(
     shift, near = formula.threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
-        # Without a shift, an exact norm is compared exactly.
+        # If the formula does not shift the norm, an exact norm is compared exactly.
         near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
 
 def count_terms(tensors: Sequence[DyadicArray]) -> int:
-    """Return the number of terms that a sum over tensors rounds: adding a zero is exact."""
+    """Return the number of nonzero terms of a sum over tensors; adding a zero is exact."""
     return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 
 
 def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBounds) -> bool:
-    """Return whether the norm lies within its error bound of the threshold."""
+    """Return whether the distance of the norm from the threshold is within the norm's error bound."""
     return float_quotient(abs(norm.middle - threshold), ulp(threshold, form)) <= errors.norm_bound
 
 

@@ -1,4 +1,4 @@
-"""Define the question for an oracle: gradients, an operation and its options. A case is such a question."""
+"""Define the input of an oracle: gradients, an operation and its options. A case is such an input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Question", "narrowest", "norm_groups"]
 
 
 class Question(Protocol):
-    """The parts of a call on which its result depends."""
+    """The parts of a call that determine its result."""
 
     @property
     def operation(self) -> str:

@@ -23,7 +23,7 @@ from ..oracle.predict import predict
 
 __all__ = ["find_case", "shown_case"]
 
-#: The options that `--deep` gives to a case.
+#: The options that a case of `--deep` may have.
 FIND_OPTIONS = {
     "clip_by_value": {"max", "min"},
     "clip_by_norm": {"clip_norm"},
@@ -37,7 +37,7 @@ def find_case(cell: Cell) -> Case | None:
     Raises
     ------
     NoScript
-        When `--deep` does not make such an input.
+        If `--deep` does not make such an input.
     """
     if not regressions.is_find(cell.case) or cell.input is None:
         return None
@@ -58,14 +58,14 @@ def find_case(cell: Cell) -> Case | None:
 
 
 def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
-    """Return the case by which a script can show a cell: the case itself, unless its expectation names another.
+    """Return the case that a script uses to show a cell: the case itself, unless its expectation names another.
 
-    A clip by value works element by element. Its case is cut to the elements that the record shows, if they are wrong.
+    A clip by value works element by element, so its case is cut to the elements in the record, if these are wrong.
 
     Raises
     ------
     NoScript
-        When nothing that a script can show is wrong.
+        If nothing that a script can show is wrong.
     """
     instead = expectation.case_to_show(case, cell)
     if instead is not None:

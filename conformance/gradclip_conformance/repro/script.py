@@ -1,16 +1,16 @@
-"""Write the script of one cell: it needs NumPy and the framework only, and fails where the framework does.
+"""Write the script of one cell. It needs only NumPy and the framework, and fails if the framework fails.
 
-What becomes code comes from our own tables, never from a record. A record's adapter, subject and options are looked up
-there by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
+All code comes from our own tables, never from a record. A record's adapter, subject and options are looked up in the
+tables by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
 
-Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`. A table gives `imports`, `tensor` (an
-expression that makes a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in another layout,
-made of `$tensor`) and `missing` (an expression with the shape of a parameter whose gradient is None). Each `[[script]]`
-lists the `subjects` that it is about, and `clip`, the lines that clip the list `gradients`. The lines `before` and
-`after` stand around them. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, where those lines do
-not. `numpy` or `bfloat16` makes of a `$result` an array that NumPy understands. A `[[script]]` may have any of these
-keys of its own. `compiled` is the mode of the subject that is this one compiled; `compiled_before` holds the lines
-between the two calls. In the lines:
+Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`. A table gives `imports`, `tensor` (an expression
+that makes a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in another layout, made of
+`$tensor`) and `missing` (an expression with the shape of a parameter whose gradient is None). Each `[[script]]` lists
+the `subjects` that it is about, and `clip`, the lines that clip the list `gradients`. The lines `before` and `after`
+surround them. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, if those lines do not. `numpy` or
+`bfloat16` converts a `$result` to an array that NumPy understands. A `[[script]]` may override any of these keys.
+`compiled` is the mode of the compiled version of this subject; `compiled_before` holds the lines between the two calls.
+In the lines:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, what stands in its brackets
@@ -66,10 +66,10 @@ __all__ = ["SCRIPTS", "NoScript", "script"]
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
 
-#: The table of plain functions; no adapter has this name.
+#: The name of the table of plain functions; no adapter has this name.
 FUNCTIONS = "function"
 
-#: More gradients than this are written out only where they are all alike.
+#: More gradients than this are written out only if they are all equal.
 LISTED = 32
 
 #: The options of cases that a script may pass by their names.
@@ -85,12 +85,12 @@ def script(header: Header, cell: Cell) -> str:
     Parameters
     ----------
     header, cell
-        Of a record.
+        The header and a cell of a record.
 
     Raises
     ------
     NoScript
-        When nobody has said how the subject is called by itself, or the case is one that no script can show.
+        If no table says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _subject_of(header, cell)
     known = _template(header.adapter, subject.name)
@@ -114,7 +114,7 @@ def script(header: Header, cell: Cell) -> str:
 
 
 def _imports(body: str) -> list[str]:
-    """Return the lines that import what the body of a script uses beside the framework."""
+    """Return the lines that import the other modules that a script uses besides the framework."""
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
@@ -132,7 +132,7 @@ def _subject_of(header: Header, cell: Cell) -> Subject:
 
 
 def _fill(text: str, names: Mapping[str, str]) -> str:
-    """Return a text of a table with what stands for its names."""
+    """Return a text of a table with values in place of its names."""
     try:
         return Template(text).substitute(names)
     except (KeyError, ValueError) as error:
@@ -148,7 +148,7 @@ def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
 
 
 def _compiled(subject: str, known: Mapping[str, str]) -> str:
-    """Return the name of the subject that is another one compiled."""
+    """Return the name of the compiled version of a subject."""
     if "compiled" not in known:
         msg = f"The suite does not know how to compile {subject}: its entry [[script]] has no `compiled`."
         raise NoScript(msg)
@@ -167,7 +167,7 @@ def _docstring(header: Header, cell: Cell, case: Case) -> str:
 
 
 def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
-    """Return two lines: one lists the results, one the gradients that were passed, both as NumPy takes them."""
+    """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
@@ -187,7 +187,7 @@ def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[st
 
 
 def _case_of(cell: Cell, subject: Subject) -> Case:
-    """Return the case of a cell as its subject was asked, with the same numbers as in the record."""
+    """Return the case of a cell, for its subject and with the same numbers as in the record."""
     case = next((case for case in all_cases() if case.id == cell.case), None) or find_row(cell.case) or find_case(cell)
     if case is None:
         msg = (
@@ -207,10 +207,10 @@ def _case_of(cell: Cell, subject: Subject) -> Case:
 
 
 def _template(adapter: str, subject: str) -> dict[str, str]:
-    """Return what our table of an adapter says of a subject: the keys of all its scripts, and the subject's own."""
+    """Return the entries for a subject in our table of an adapter: the common keys, and the subject's own."""
     if registry.kind_of(adapter) == "function":
         return {**_table(FUNCTIONS)[1], **_function_names(adapter)}
-    # A name is looked up and never made a path.
+    # Look the name up; never use it as a path.
     known = sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS)
     if adapter not in known:
         msg = (
@@ -227,7 +227,7 @@ def _template(adapter: str, subject: str) -> dict[str, str]:
 
 
 def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the keys of each subject in a table, and those that all its subjects share."""
+    """Return the keys of each subject in a table, including the keys that all its subjects share."""
     path = SCRIPTS / f"{name}.toml"
     common = read_toml(path)
     check_document(common, SCHEMA, path.name)
@@ -241,8 +241,8 @@ def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 def _function_names(target: str) -> dict[str, str]:
     """Return the module and the name of a plain function that was checked as `module:name`.
 
-    The target is the path by which the function was found. What the function calls itself may lead elsewhere: a
-    lambda is `<lambda>`, a bound method is named as the function of its class, a `partial` as the class `partial`.
+    The target is the path by which the function was found. The function's own name may be misleading: a lambda is
+    `<lambda>`, a bound method has the name of the function in its class, and a `partial` the name of the class.
     """
     module, _, name = target.partition(":")
     for dotted in (module, name):
@@ -261,8 +261,8 @@ def _is_plain_name(name: str) -> bool:
 
 
 def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
-    """Return what stands for each name in a template."""
-    # The subject's name is one of the table's, or is not used: plain functions have `module` and `name`.
+    """Return the value of each name in a template."""
+    # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
     if unknown := sorted(set(case.options) - OPTIONS - {"as_generator"}):
         msg = f"No script passes the option {unknown[0]!r}."

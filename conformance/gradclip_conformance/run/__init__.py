@@ -1,1 +1,1 @@
-"""Host processes, environments, the runner and the search for failing inputs."""
+"""Run cases: host processes, environments, the runner, and the search for failing inputs."""

@@ -1,7 +1,8 @@
-"""Probe the dtypes, features and norms that a subject does not declare: a declaration is not believed.
+"""Probe the dtypes, features and norms that a subject does not declare, instead of trusting the declaration.
 
-Each is asked for in one call, when the first cell needs it. Cells that lack it are `unsupported`, with the kind and the
-message of the probe. If it is answered after all, the declaration is wrong, and the cells have the status `error`.
+One call probes each ability, when the first cell needs it. If the ability is missing, such cells are `unsupported`,
+with the kind and the message of the probe. If the call succeeds, the declaration is wrong, and the cells have the
+status `error`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["AbilityProbes"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe shows about an ability: the kind of its lack and a message, or that it is there."""
+    """The result of a probe: the ability exists, or is missing, with the kind of lack and a message."""
 
     kind: str
     text: str
@@ -53,7 +54,7 @@ class AbilityProbes:
         if lacking is not None:
             return Verdict(Status.UNSUPPORTED, f"{planned.missing} {lacking.text}", lacks=lacking.kind)
         names = ", ".join(ability.name for ability in planned.lacking)
-        detail = f"{planned.missing} A call shows that it has it: the adapter must declare {names}."
+        detail = f"{planned.missing} A call shows that this works: the adapter must declare {names}."
         return Verdict(Status.ERROR, detail)
 
     def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
@@ -65,15 +66,15 @@ class AbilityProbes:
 
 
 def _by_nature(subject: Subject, ability: Ability) -> Finding | None:
-    """Return what needs no call: it follows from what the entry point is."""
+    """Return the finding that follows from the kind of entry point, without a call."""
     through_optimizer = "optimizer" in subject.features
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
     if ability.name == "optimizer" or of_a_step:
-        return Finding("interface", "It is called by itself, and takes no step.")
+        return Finding("interface", "It is called without an optimizer, and takes no step.")
     if ability.name == "norm_per_group":
-        return Finding("interface", "Its documentation knows no groups with norms of their own.")
+        return Finding("interface", "Its documentation mentions no groups with separate norms.")
     if ability.name == "differentiable" and (through_optimizer or "in_place" in subject.features):
-        return Finding("interface", "It writes into the gradients: nothing is differentiated through it.")
+        return Finding("interface", "It writes into the gradients, so no derivative goes through it.")
     if ability.name == "compiles" and "compiled" in subject.features:
         return Finding("interface", "It always runs inside the framework's compiler or graph.")
     if ability.name == "mixed_dtypes" and len(subject.dtypes) < len(("one", "another")):
@@ -107,7 +108,7 @@ SHOWN = frozenset(
     {"excludes", "none_grads", "norm_type", "min_max", "requires_min", "learning_rate", "error_if_nonfinite"}
 )
 
-#: Words in the message of an error that speak of a kernel.
+#: Words in an error message that indicate a missing kernel.
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
 
 RULE = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}
@@ -141,11 +142,11 @@ def _read_reply(
     if name == "returns_norm":
         there = answer.reply.norm is not None
         if there and PROBED in subject.features:
-            return Finding("interface", "It returned no norm in the first calls, and one in another.")
+            return Finding("interface", "It returned no norm in the first calls, and a norm in a later one.")
         return Finding("interface", "A call returned no norm.", is_there=there)
     right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
     if ability.what == "dtype" or name == "mixed_dtypes":
-        # A wrong answer is an answer, too: the cells would show it.
+        # A wrong answer is an answer, too; the cells would show that it is wrong.
         return Finding("kernel", "", is_there=answer.reply.malformed is None)
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=tensor([3.0, math.inf], case.dtype).array)
@@ -157,7 +158,7 @@ def _read_reply(
 
 
 def _observed_effect(case: Case, answer: Replied) -> Finding:
-    """Return what a call did to the gradients that were passed, of which the subject promises nothing."""
+    """Return the effect of a call on the passed gradients, if the subject promises nothing about them."""
     inputs = answer.reply.inputs
     if inputs is None:
         return Finding("adapter", "The adapter cannot read back the gradients that it passed.")

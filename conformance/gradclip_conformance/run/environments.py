@@ -1,8 +1,8 @@
 """Make a virtual environment for each framework, because their requirements conflict.
 
-The interpreter of the right version makes the environment with `python -m venv`: every Python has that, while other
-tools drop old versions. The environment's own pip installs the framework. An environment is used again until its recipe
-in `gradclip_adapters/environments.toml` changes.
+The interpreter of the right version makes the environment with `python -m venv`: every Python has `venv`, while other
+tools drop support for old versions. The environment's own pip installs the framework. An environment is used again
+until its recipe in `gradclip_adapters/environments.toml` changes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def recipes() -> dict[str, Recipe]:
     Raises
     ------
     ValueError
-        When the file is damaged; the text names it.
+        If the file is damaged; the text names it.
     """
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
     tables = read_toml(path)
@@ -66,7 +66,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def framework_is_here(adapter: str) -> bool:
-    """Return whether this Python has an adapter's framework; an adapter of another package is taken to have it."""
+    """Return whether this Python has an adapter's framework; assume so for an adapter of another package."""
     recipe = recipes().get(adapter)
     if recipe is None:
         return True
@@ -84,7 +84,7 @@ def make_environment(adapter: str) -> str:
     Raises
     ------
     EnvironmentProblem
-        When no interpreter of the version is found, or the installation fails.
+        If no interpreter of the version is found, or the installation fails.
     """
     recipe = recipes().get(adapter)
     if recipe is None or not recipe.requirements:

@@ -1,11 +1,11 @@
 """Start a host process, send it calls, and replace it when it dies, hangs or sends something wrong.
 
-Start: the suite launches the process and sends `hello`. The host says `loading` before it runs anybody's code, and has
-the start limit for that; `about` or `failed` must follow within the limit of loading.
-Call: the suite sends one `call`, and its answer must come back within the time limit of a case. If anything else
-happens, the suite ends the process, the reason becomes the answer to this call, and the next call starts a new process.
-A thread writes, so that the suite waits only for the answer, and the limits hold for both directions.
-The suite does not trust the host: `pipes` reads in pieces and stops at a limit, `messages` checks the contents.
+Start: the suite launches the process and sends `hello`. The host sends `loading` before it runs foreign code; this must
+come within the start limit. `about` or `failed` must follow within the load limit. Call: the suite sends one `call`,
+and its answer must come back within the time limit of a case. If anything else happens, the suite ends the process. The
+reason becomes the answer to this call, and the next call starts a new process. A thread writes the messages, so the
+suite waits only for the answer, and the limits hold in both directions. The suite does not trust the host: `pipes`
+reads in pieces and stops at a limit, `messages` checks the contents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from .probing import EarlyAnswers, Patience, settle_abilities
 
 __all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped"]
 
-#: These keep frameworks quiet, and their answers the same on every machine. A user's own setting wins.
+#: These variables keep frameworks quiet, and make their answers the same on every machine. A user's own setting has
+#: priority.
 PINNED_ENVIRONMENT = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "JAX_ENABLE_X64": "1",
@@ -53,7 +54,7 @@ START_SECONDS = 300.0
 CASE_SECONDS = 30.0
 #: The limit of a host's first line, which holds the subjects of a framework, or a traceback.
 START_BYTES = 16 << 20
-#: While a host starts, the suite looks this often whether the run was stopped.
+#: While a host starts, the suite checks at this interval whether the run was stopped.
 TURN_SECONDS = 0.25
 #: A run sets this for the hosts that it starts; the event says that the run was stopped.
 run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
@@ -139,7 +140,7 @@ class HostProcess:
         self._end()
 
     def close(self) -> None:
-        """Say goodbye, and end the process whether it listens or not."""
+        """Send `bye`, and end the process in any case."""
         self._closed = True
         process = self._process
         if process is None:
@@ -169,7 +170,8 @@ class HostProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
-                # Its own group, so that a Ctrl-C reaches the suite alone and the suite ends the host and its children.
+                # Use a new process group, so that a Ctrl-C reaches only the suite, which then ends the host and its
+                # children.
                 start_new_session=True,
             )
         except OSError as error:
@@ -236,14 +238,14 @@ class HostProcess:
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message to be written; if that fails, no answer will come."""
+        """Queue a message for the writing thread; if the write fails, no answer comes."""
         self._sent.write(wire.dumps(message) + "\n")
 
     def _receive(self, timeout: float, limit: int) -> str | None:
         return self._lines.read(min(timeout, LONGEST_SECONDS), limit)
 
     def _receive_first(self) -> str | None:
-        """Wait in short turns, because nobody can reach this host before it has started, for what follows `loading`."""
+        """Wait for the message after `loading`, in short turns, because no other thread can end a starting host."""
         deadline = time.monotonic() + self.start_seconds
         while True:
             left = deadline - time.monotonic()
@@ -274,7 +276,7 @@ class HostProcess:
         if self._errors.flooded:
             how = f"was ended{meanwhile}: {self._errors.flooded}"
         said = " | ".join(self._errors.last_lines(5))
-        return f"The host process {how.rstrip(',')}" + (f"; its last words: {said}" if said else ".")
+        return f"The host process {how.rstrip(',')}" + (f"; its last output: {said}" if said else ".")
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -300,5 +302,5 @@ def _how_it_ended(code: int) -> str:
     try:
         return f"by signal {signal.Signals(-code).name}"
     except ValueError:
-        # Most real-time signals have a number and no name.
+        # Most real-time signals have no name.
         return f"by signal {-code}"

@@ -1,4 +1,4 @@
-"""Call an adapter in the suite's own process, without limits of time or memory, and without protection from a crash.
+"""Call an adapter in the suite's own process, without limits of time or memory and without protection from a crash.
 
 `check_clipper` does this with plain functions that no other process can import, such as closures. If a function raises
 `SystemExit`, the check goes on; only a Ctrl-C ends it.
@@ -58,7 +58,7 @@ class InProcess:
             return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
 
     def renew(self) -> None:
-        """Do nothing: all calls come in this process."""
+        """Do nothing: all calls run in this process."""
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""

@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, which a hang, an exit, a crash or too much memory may end."""
+"""Run a function in its own process, so that a hang, an exit, a crash or too much memory ends only that process."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class PlainOptions:
 class NeverLoaded:
     """A connection to a function whose module hangs or ends the process while it is loaded.
 
-    Each call gets that as its answer, so that the run has a record. The signature is unknown: what it may show is
-    `unsupported`.
+    Each call gets this as its answer, so that the run has a record. The signature is unknown, so abilities that it
+    would show are `unsupported`.
     """
 
     def __init__(self, target: str, options: PlainOptions, error: LoadError, timeout: float) -> None:
@@ -106,7 +106,7 @@ def connect_named_function(command: Sequence[str], target: str, options: PlainOp
     Raises
     ------
     StartError
-        When it does not start, unless loading the module is what ended it: that is the answer to each call.
+        If it does not start. If loading the module ended it, that is instead the answer to each call.
     """
     try:
         command = [*command, target, *options.arguments()]
@@ -124,7 +124,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions, timeou
     Raises
     ------
     CannotIsolate
-        When no other process can import it.
+        If no other process can import it.
     """
     target = import_target(function)
     if importlib.util.find_spec("jsonschema") is None:
@@ -137,7 +137,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions, timeou
     try:
         return HostProcess(command, environment, call_seconds=timeout, load_seconds=timeout)
     except StartError as error:
-        msg = f"a process of its own cannot import it: {error}"
+        msg = f"another process cannot import it: {error}"
         raise CannotIsolate(msg) from error
 
 
@@ -147,7 +147,7 @@ def import_target(function: Callable[..., Any]) -> str:
     Raises
     ------
     CannotIsolate
-        When there is none.
+        If there is none.
     """
     name, attribute = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(name, str) or not isinstance(attribute, str):
@@ -199,7 +199,7 @@ def _find_script(module: ModuleType) -> str:
         raise CannotIsolate(msg)
     if not _has_only_definitions(Path(file)):
         msg = (
-            "importing the script would run it again: put what it does, besides definitions and constants, "
+            "importing the script would run it again: put everything except definitions and constants "
             'under `if __name__ == "__main__":`'
         )
         raise CannotIsolate(msg)
@@ -237,7 +237,7 @@ def parse_size(text: str | int) -> int:
     Raises
     ------
     ValueError
-        When the text is not a size, or the size is too small for a host to start.
+        If the text is not a size, or the size is too small for a host to start.
     """
     matched = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
     if matched is None:

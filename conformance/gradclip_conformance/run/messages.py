@@ -31,7 +31,7 @@ def message_of(line: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        When the line exceeds a limit, or is not a message that satisfies its schema; the text names one fault.
+        If the line exceeds a limit, or is not a message that satisfies its schema; the text names one fault.
     """
     message = parse_message(line)
     kind = message.get("message")
@@ -128,7 +128,7 @@ def check_formulas(subjects: Iterable[Subject]) -> None:
     Raises
     ------
     ValueError
-        When one is no formula; the text names the subject.
+        If one is no formula; the text names the subject.
     """
     for subject in subjects:
         if subject.formula is None:

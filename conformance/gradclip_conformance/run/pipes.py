@@ -73,9 +73,9 @@ class LineReader:
         Raises
         ------
         TimeoutError
-            When no line is complete within the time.
+            If no line is complete within the time.
         PipeFlooded
-            When the line is longer, or when there are too many lines that nobody has asked for.
+            If the line is longer, or when there are too many lines that nobody has asked for.
         """
         self._limit = limit
         try:

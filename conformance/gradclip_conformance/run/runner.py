@@ -124,7 +124,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     Raises
     ------
     StartError
-        When the adapter does not start; nothing has been written then.
+        If the adapter does not start; nothing has been written then.
     KeyboardInterrupt
         On Ctrl-C, after the hosts have been ended and the record closed as incomplete.
     """

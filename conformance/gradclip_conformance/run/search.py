@@ -93,7 +93,7 @@ def search(
     Raises
     ------
     ModuleNotFoundError
-        When hypothesis is not installed.
+        If hypothesis is not installed.
     """
     searched = Searched()
     worst: dict[tuple[str, str], tuple[float, Case]] = {}

@@ -98,7 +98,7 @@ def compute_norm(arrays: Sequence[Array], p: float) -> Norm:
     Raises
     ------
     NotExactError
-        When a power is not a fraction.
+        If a power is not a fraction.
     """
     pairs = [pair for array in arrays for pair in count_values(array)]
     if p == math.inf:

@@ -36,7 +36,7 @@ def described(line: str) -> Description:
     Raises
     ------
     StartError
-        When the line is not the greeting of a host that has started.
+        If the line is not the greeting of a host that has started.
     """
     return host_process.HostProcess._described(SimpleNamespace(_end=lambda: None), line)  # type: ignore[arg-type]
 

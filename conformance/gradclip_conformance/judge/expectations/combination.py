@@ -1,4 +1,4 @@
-"""Expect everything at once of one call: each element of each result, None, dtypes, the norm, and the inputs."""
+"""Expect one call to be right in all respects: each element of each result, None, dtypes, the norm, and the inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Combination"]
 
 @dataclass(frozen=True)
 class Combination(Expectation):
-    """Everything that the rules say of this call holds; the detail names the rule that does not.
+    """The call keeps all rules; the detail names the rule that is broken.
 
     `exact`: no order of the sum rounds the norm, so that only one side of the threshold is right.
     """
@@ -83,12 +83,12 @@ class Combination(Expectation):
                 yield _failed(rule, f"{' '.join(what)}.", answer, rule)
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Say that this machine cannot judge."""
+        """Return `unsupported`, because this machine cannot judge the case."""
         del context, replies
         return Verdict(Status.UNSUPPORTED, "The suite's machine has no long double of 64 bits to judge this with.")
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the expected gradients, and what else is looked at."""
+        """Return the expected gradients, and the other parts that are judged."""
         return (
             *describe_results(case, predict(case), type(self).__name__),
             "excluded gradients, None, dtypes, the norm and the gradients that were passed are judged, too",
@@ -100,7 +100,7 @@ SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUME
 
 
 def _failed(rule: str, detail: str, answer: Answer, word: str, ulp: float | None = None) -> Verdict:
-    """Return a failure; `rule` is the name of the rule that is broken, if it is not that of the form."""
+    """Return a failure; `rule` is the name of the broken rule, unless the form is wrong."""
     return Verdict(Status.FAIL, detail, ulp, None, observed_answer(answer), behaviour=word, breaks=rule or None)
 
 
@@ -134,7 +134,7 @@ def _judge_dtypes(case: Case, answer: Replied) -> Iterator[Verdict]:
 def _judge_elements(
     context: Context, call: WholeCall, answer: Replied, results: Sequence[Array | None], what: str
 ) -> Verdict:
-    """Return the verdict on the included elements, after a look at what the documentation says."""
+    """Return the verdict on the included elements, given the claims of the documentation."""
     case, flushes = context.case, context.flushes_subnormals
     if case.operation == "clip_by_value":
         found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer)
@@ -162,7 +162,7 @@ def _judge_elements(
 
 
 def _with_claims(context: Context, verdict: Verdict) -> Verdict:
-    """Return the verdict after a look at the claims that predict a behaviour."""
+    """Return the verdict, given the claims that predict a behaviour."""
     for claim in claims_for(context.claims, context.case.id, context.subject):
         word = verdict.behaviour
         outside = claim.domain is not None and claim.domain.leaves_out(context.case.options)
@@ -224,7 +224,7 @@ def _judge_kept(context: Context, answer: Replied, inputs: Sequence[Array | None
 def _judge_written(
     context: Context, call: WholeCall, answer: Replied, inputs: Sequence[Array | None]
 ) -> Iterator[Verdict]:
-    """Judge the values that the passed gradients hold, unless they are the results."""
+    """Judge the values that the passed gradients hold afterwards, unless they are the results."""
     if all(one == other for one, other in zip(inputs, answer.reply.gradients, strict=True)):
         return
     written = replace(answer.reply, gradients=tuple(inputs))

@@ -1,8 +1,8 @@
-"""Expect the same results of a call by itself and inside the framework's compiler.
+"""Expect a call to give the same results inside the framework's compiler as outside it.
 
 A compiler may round differently, but must not change anything else. Each of the two answers lies within the error bound
-(see `bounds`) of the exact result, so that the two are at most two bounds apart. They must be equal where nothing is
-rounded: in a clip by value, for zeros, for a gradient whose norm is not finite, and for excluded gradients.
+(see `bounds`) of the exact result, so the two are at most two bounds apart. They must be equal if nothing is rounded:
+in a clip by value, for zeros, for a gradient whose norm is not finite, and for excluded gradients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..script_lines import short_tolerance
 
 __all__ = ["CompiledAgrees"]
 
-WHAT_IS_EXACT = "NaN, infinities and what comes of zeros must be the same, excluded gradients bit for bit."
+WHAT_IS_EXACT = "NaN, infinities and the results of zeros must be the same, and excluded gradients bit for bit."
 
 #: From the best to the worst.
 SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
@@ -43,7 +43,7 @@ SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 @dataclass(frozen=True)
 class CompiledAgrees(Expectation):
-    """The same call inside the framework's compiler gives the results that it gives by itself."""
+    """The same call inside the framework's compiler gives the same results as outside it."""
 
     name: ClassVar[str] = "compiled-agrees"
     compiles: ClassVar[bool] = True
@@ -79,12 +79,12 @@ class CompiledAgrees(Expectation):
         return Verdict(worst.status, worst.detail, worst.ulp, worst.expected or shown[0], worst.observed or shown[1])
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what must be the same, and the distance that the other results may have."""
+        """Return which results must be equal, and how far the others may differ."""
         says = "the same call inside the framework's compiler gives the same results, or both raise an error."
         return (says, distance_between_calls(predict(case)), WHAT_IS_EXACT)
 
     def write_script(self, script: Script) -> str:
-        """Return the lines that clip both ways, and compare."""
+        """Return the lines that clip both ways and compare."""
         case, alone, compiled = script.case, script.call, script.compiled
         if compiled is None:
             msg = f"The suite does not know how to compile {script.subject.name}."
@@ -117,7 +117,7 @@ def _compare_gradients(context: Context, index: int, alone: Array | None, compil
     if index not in case.included:
         if same_bits(alone, compiled, context.through_optimizer):
             return Verdict(Status.PASS)
-        return Verdict(Status.FAIL, f"Gradient {index} is excluded, and compiled it is not what it is by itself.")
+        return Verdict(Status.FAIL, f"Gradient {index} is excluded, and the compiled call returns it changed.")
     one, other = (as_dtype(array, given.dtype) for array in (alone, compiled))
     every = distances(other, ExpectedArray(decode(one, given.dtype)), given.dtype)
     every[(float64_values(given) == 0) & (every > 0)] = math.inf

@@ -2,8 +2,9 @@
 
 With the norm n of the m elements x that share it, the vector v and the unit roundoff u, the derivative above the
 threshold c is `(c / n) (v - x (x . v) / n^2)`. The dot product has an error of at most `(m + 1) u` times the sum of the
-magnitudes, the norm one of `(m / 2 + 1) u`, and each quotient, product and difference one of u. Together, the first
-term is off by at most `(m / 2 + 5) u`, and the second by `(5 m / 2 + 9) u`, of its magnitude.
+magnitudes. The relative error of the norm is at most `(m / 2 + 1) u`, and that of each quotient, product and difference
+`u`. Together, the relative error of the first term is at most `(m / 2 + 5) u`, and that of the second term `(5 m / 2 +
+9) u`.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from ..model import Context, Verdict
 
 __all__ = ["Derivative"]
 
-#: An exact derivative, and how far an element may be away from it.
+#: An exact derivative, and the largest error that an element may have.
 Bounded = tuple[Fraction, Fraction]
 
-#: The parts of the two one-sided derivatives that are right at a kink: all of one, half of both, all of the other.
+#: The weights of the two one-sided derivatives that are right at a kink: all of one, half of both, all of the other.
 SHARES = (Fraction(0), Fraction(1, 2), Fraction(1))
 
 
@@ -98,7 +99,7 @@ def _derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Bounded]]]]:
 
 
 def _share(value: Fraction, low: Fraction, high: Fraction, at_bound: Fraction) -> Fraction:
-    """Return how much of a cotangent comes through a clip by value."""
+    """Return the share of a cotangent that passes through a clip by value."""
     if value in (low, high):
         return at_bound
     return Fraction(int(low < value < high))

@@ -1,4 +1,4 @@
-"""Expect errors, gradients that stay as they are, and no effects beside the results: on memory, state or warnings."""
+"""Expect errors, unchanged gradients, and no side effects: on memory, state or warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ else:
 
 
 def _nothing_changed(case: Case, answer: Raised) -> Verdict:
-    """Judge whether a call that raised has left the passed gradients as they were."""
+    """Judge whether a call that raised has left the passed gradients unchanged."""
     changed = first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
@@ -51,7 +51,7 @@ def _expect_error(script: Script, *, unchanged: bool) -> str:
 
 @dataclass(frozen=True)
 class Refused(Expectation):
-    """The arguments are refused with an error, which is raised before anything is changed."""
+    """The call raises an error before it changes anything, because an argument is invalid."""
 
     name: ClassVar[str] = "refused"
 
@@ -70,7 +70,7 @@ class Refused(Expectation):
         return ("an error, and unchanged gradients",)
 
     def write_script(self, script: Script) -> str:
-        """Return lines that fail where there is no error."""
+        """Return lines that fail if there is no error."""
         return _expect_error(script, unchanged=True)
 
 
@@ -95,7 +95,7 @@ class RaisesOnNonfinite(Expectation):
         return ("an error" + (", and unchanged gradients" if self.atomic else ""),)
 
     def write_script(self, script: Script) -> str:
-        """Return lines that fail where there is no error."""
+        """Return lines that fail if there is no error."""
         return _expect_error(script, unchanged=self.atomic)
 
 
@@ -124,7 +124,7 @@ class InputsKept(Expectation):
         return Verdict(Status.FAIL, f"Gradient {changed} that was passed has been changed.", None, expected, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the results, which do not stand in the gradients that are passed."""
+        """Return the results, which the passed gradients must not hold."""
         return describe_results(case, predict(case), type(self).__name__)
 
     def write_script(self, script: Script) -> str:
@@ -135,7 +135,7 @@ class InputsKept(Expectation):
 
 @dataclass(frozen=True)
 class NoSharedMemory(Expectation):
-    """Each result has memory of its own, or that of its gradient, and can be written."""
+    """Each result has its own memory, or the memory of its gradient, and can be written."""
 
     name: ClassVar[str] = "no-shared-memory"
 
@@ -148,7 +148,7 @@ class NoSharedMemory(Expectation):
         return Verdict(Status.FAIL, f"It {shared[0]}.") if shared else Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what is expected of the memory."""
+        """Return the conditions on the memory."""
         del case
         return ("results that share memory neither with each other nor with other gradients, and can be written",)
 
@@ -170,7 +170,7 @@ class SurroundingsKept(Expectation):
         return Verdict(Status.FAIL, f"The call has changed {', '.join(disturbed)}.", observed={"changed": [*disturbed]})
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what must be as it was."""
+        """Return what state must be unchanged."""
         del case
         return ("the caller's list, NumPy's error state, random states and the environment as they were",)
 

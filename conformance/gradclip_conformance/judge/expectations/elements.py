@@ -46,8 +46,8 @@ class _Elements(Expectation):
 class Values(_Elements):
     """The elements are those of the formula, to within the error bound of the arithmetic.
 
-    `may_refuse`: an error that leaves the gradients as they were is right, too.
-    `wide`: the bound does not grow with the number of elements, because the rule forbids sums whose error would.
+    `may_refuse`: an error that leaves the gradients unchanged is right, too.
+    `wide`: the bound does not grow with the number of elements, because the rule forbids sums whose error grows.
     `leaves_range`: a step of the formula is beyond the dtype's range. If that gives zeros, infinities or NaN
     everywhere, or a coefficient of few digits, as IEEE arithmetic does, the answer is of poor quality, but not a
     failure.
@@ -59,7 +59,7 @@ class Values(_Elements):
     may_refuse: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass as poor quality if a step leaves the range, and so does the norm."""
+        """Give an error the status `quality` if a step and the norm leave the range."""
         (answer, *_) = answers
         if self.may_refuse and isinstance(answer, Raised) and first_changed(context.case, answer.inputs) is None:
             return Verdict(Status.PASS, observed=observed_answer(answer))
@@ -93,7 +93,7 @@ class Values(_Elements):
 
 
 def _elsewhere(case: Case, results: Sequence[Array | None], status: Status, detail: str, distance: float) -> Verdict:
-    """Return a verdict on results that lie elsewhere than expected."""
+    """Return a verdict on results that differ from the expected ones."""
     expected = {"gradients": expected_arrays(case, predict(case).gradients)}
     return Verdict(status, detail, distance, expected, shown_gradients(results[:SHOWN_ELEMENTS]))
 
@@ -115,7 +115,7 @@ class Untouched(_Elements):
                 continue
             if context.flushes_subnormals and got is not None and differs_in_subnormals_only(given, got):
                 continue
-            why = "is not to be changed by the clip" if gradient.need_clip else "is excluded"
+            why = "must not be changed by the clip" if gradient.need_clip else "is excluded"
             difference = first_difference(given, got)
             detail = f"Gradient {i} ({given.dtype}) {why}, and did not come back bit for bit: {difference}."
             expected: Mapping[str, Any] = {"gradients": [readable_array(given)]}
@@ -124,7 +124,7 @@ class Untouched(_Elements):
         return Verdict(Status.PASS, ulp=0.0)
 
     def judged_gradients(self, case: Case) -> list[int]:
-        """Return those of the gradients that are included."""
+        """Return the included ones of these gradients."""
         return [i for i in self.indices if i in case.included]
 
     def write_script(self, script: Script) -> str:
@@ -136,21 +136,22 @@ class Untouched(_Elements):
 class NotSilent(Expectation):
     """A NaN or an infinity has a visible effect: the formula's result, NaN everywhere, or an error.
 
-    If a subject has an option that asks for an error, it must not raise without it. `unchanged`: gradients that come
-    back bit for bit are right, too, because no norm is above an infinite threshold; the element itself is visible.
+    If a subject has an option that asks for an error, it must not raise an error without that option. `unchanged`:
+    unchanged gradients are right, too, because no norm is above an infinite threshold. The element itself is still
+    visible.
     """
 
     name: ClassVar[str] = "not-silent"
     unchanged: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass if no option asks for it."""
+        """Accept an error if no option asks for it."""
         if not isinstance(answers[0], Raised) or has_option_for_errors(context):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Look for the consequence of each norm that is not finite."""
+        """Check that each norm that is not finite has a visible consequence."""
         case, reply = context.case, replies[0]
         for group in norm_groups(case):
             if self.unchanged and all(_is_same(case, i, reply, context.through_optimizer) for i in group):
@@ -164,8 +165,8 @@ class NotSilent(Expectation):
                     return _elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
             elif (formula := is_silent(case, group, totals, reply.gradients)) is not None:
                 detail = (
-                    f"The norm is {' or '.join(map(str, totals))}; neither the formula's result, nor NaN everywhere, "
-                    "nor an error: "
+                    f"The norm is {' or '.join(map(str, totals))}. An answer must show it by the formula's result, "
+                    "NaN everywhere or an error: "
                     f"it {what_happened(case, Replied(reply))}."
                 )
                 expected = {"gradients": [list(map(str, one[:SHOWN_ELEMENTS])) for one in formula[:SHOWN_ELEMENTS]]}
@@ -203,7 +204,7 @@ class InputsWritten(_Elements):
     name: ClassVar[str] = "inputs-written"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass if the dtype cannot hold the norm."""
+        """Accept an error if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))

@@ -81,7 +81,7 @@ class Metamorphic(Expectation):
             status = Status.QUALITY if distance <= bound else Status.FAIL
             detail = (
                 f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp from "
-                f"where it had to be by the first call; the budget is {budget:.3g}, twice the error bound {bound:.3g}."
+                f"the value that follows from the first call; the budget is {budget:.3g}, twice the error bound {bound:.3g}."
             )
         if status == Status.PASS:
             return Verdict(status, ulp=worst)
@@ -111,17 +111,17 @@ class Metamorphic(Expectation):
     def case_to_show(self, case: Case, cell: Cell) -> Case | None:
         """Return the call whose results are wrong by themselves.
 
-        If the results of two calls are further apart than their errors allow, at least one of them is wrong.
+        If the results of two calls differ by more than their error bounds, at least one of them is wrong.
 
         Raises
         ------
         NoScript
-            When each call, seen alone, is right.
+            If each call by itself is right.
         """
         relation = RELATIONS.get(self.relation)
         first = replace(case, expectation=expect("values"))
         if isinstance(cell.observed, Mapping) and "raised" in cell.observed:
-            # The record does not say which call raised. A call with split or scaled gradients is the likelier one.
+            # The record does not say which call raised. The call with split or scaled gradients is more likely.
             if relation is None or self.relation == "twice":
                 return first
             return relation.second(first, (), self.exponent)

@@ -31,9 +31,9 @@ __all__ = ["ReturnedNorm"]
 
 @dataclass(frozen=True)
 class ReturnedNorm(Expectation):
-    """The norm that is returned is that of the included gradients before the clip.
+    """The returned norm is the norm of the included gradients before the clip.
 
-    `wide` has the meaning that it has in `Values`.
+    `wide` means the same as in `Values`.
     """
 
     name: ClassVar[str] = "returned-norm"
@@ -41,7 +41,7 @@ class ReturnedNorm(Expectation):
     wide: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass if the dtype cannot hold the norm."""
+        """Accept an error if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
         return Verdict(Status.PASS, observed=observed_answer(answers[0]))
@@ -80,7 +80,7 @@ class ReturnedNorm(Expectation):
         return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the norm, and the distance that an answer may have from it."""
+        """Return the norm, and the largest error that an answer may have."""
         prediction = predict(case)
         bounds = prediction.norms[0]
         middle = None if bounds is None else float(bounds.middle)
@@ -114,7 +114,7 @@ def _narrower(case: Case, norm: Array) -> str | None:
 
 
 def _right_norms(case: Case) -> tuple[Fraction | float, ...]:
-    """Return the exact norm; floats if it is not finite, of which each is right."""
+    """Return the exact norm; if it is not finite, return the floats that are right."""
     bounds = predict(case).norms[0]
     if bounds is not None:
         return (bounds.middle,)

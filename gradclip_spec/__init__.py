@@ -1,8 +1,9 @@
-"""Gradient clipping, specified: the rules as data (`rules`), and a reference for any library's arrays.
+"""Specify gradient clipping: the rules as data (`rules`), and a reference implementation for any library's arrays.
 
 `clip_by_value`, `clip_by_norm`, `clip_by_global_norm` and `global_norm` are the operations; `ClipByValue`, `ClipByNorm`
-and `ClipByGlobalNorm` are the same as objects, called on pairs as Paddle's are. `gradclip_spec.torch` and
-`gradclip_spec.optax` offer them under the names and signatures that users of these libraries know.
+and `ClipByGlobalNorm` are the same operations as objects, which are called on pairs like Paddle's classes.
+`gradclip_spec.torch` and `gradclip_spec.optax` offer the operations under the names and signatures that users of these
+libraries know.
 """
 
 from gradclip_spec._clip import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
@@ -18,5 +19,5 @@ __all__ = [
     "global_norm",
 ]
 
-#: Here, because the reference also runs where the distribution, and with it its metadata, is not installed.
+#: The version is written here, because the reference also runs without an installed distribution and its metadata.
 __version__ = "0.1.0"

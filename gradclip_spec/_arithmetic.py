@@ -1,9 +1,9 @@
-"""Formats of floats, and numbers as unevaluated sums of two floats, on arrays of any library.
+"""Compute with numbers that are unevaluated sums of two floats, on arrays of any library; describe float formats.
 
 No function branches on a value, so all of them can be traced. Compilers may fuse a multiplication and an addition into
-one rounding: the products that are added to something are exact here, so that fusing changes nothing. The methods are
-those of T. J. Dekker, "A floating-point technique for extending the available precision" (1971), and of S. M. Rump,
-T. Ogita and S. Oishi, "Accurate floating-point summation" (2008).
+one rounding. Every product that is added to something is exact here, so fusing changes nothing. The methods are those
+of T. J. Dekker, "A floating-point technique for extending the available precision" (1971), and of S. M. Rump, T. Ogita
+and S. Oishi, "Accurate floating-point summation" (2008).
 """
 
 import math
@@ -37,13 +37,13 @@ class Format:
 
     #: The bits of the significand.
     precision: int
-    #: The exponents of the smallest and of the largest normal numbers, as of a fraction from 0.5 to 1.
+    #: The exponents of the smallest and largest normal numbers, with significands from 0.5 to 1.
     smallest: int
     largest: int
 
     @property
     def negligible_exponent(self) -> float:
-        """Two to this is a normal number, and counts for nothing beside 1."""
+        """The exponent of a normal number that is negligible compared with 1."""
         return -15.0 / 16 * self.largest
 
 
@@ -57,14 +57,14 @@ FORMATS = {
 
 
 def name_dtype(dtype: Any) -> str:
-    """Return the standard's name of a dtype, whatever the library calls it."""
-    # NumPy's own functions take the scalar types as dtypes, and those carry the name of a class.
+    """Return the name that the array API standard gives to a dtype."""
+    # NumPy's functions also take scalar types as dtypes, and their text is the name of a class.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
 
 
 @lru_cache
 def round_to(name: str, value: float) -> float:
-    """Return a number rounded to the dtype of a name, to even."""
+    """Return a number rounded to the named dtype, ties to even."""
     if not abs(value) < math.inf:
         return value
     form = FORMATS[name]
@@ -108,19 +108,19 @@ def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array
 
 
 def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
-    """Return the quotient `x / (high + low)`, correctly rounded but for the rarest of ties."""
+    """Return the quotient `x / (high + low)`, correctly rounded except near very rare ties."""
     quotient = x / high
     product, error = two_product(quotient, high, precision)
     return quotient + drop_nonfinite(xp, (((x - product) - error) - quotient * low) / high)
 
 
 def fold(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Return the sum over the first axis, folded in halves, and the sum of the rounding errors that were made."""
+    """Return the sum over the first axis, folded in halves, and the sum of its rounding errors."""
     errors = xp.zeros_like(x[:1, ...])
     while x.shape[0] > 1:
         half = x.shape[0] // 2
         if x.shape[0] == 2 * half:
-            # Not by slices: where JAX has no float64 by default, it cannot take a second derivative through one.
+            # Do not use slices: if JAX has no float64 by default, it cannot take a second derivative through a slice.
             x, error = two_sum(*unstack(xp, xp.reshape(x, (2, half, *x.shape[1:]))))
         else:
             total, error = two_sum(x[:half, ...], x[half : 2 * half, ...])
@@ -131,19 +131,19 @@ def fold(xp: Any, x: Array) -> tuple[Array, Array]:
 
 def unstack(xp: Any, x: Array) -> Sequence[Array]:
     """Return the parts of an array along its first axis."""
-    # Tensors have a way of their own that torch's vmap knows; that of array-api-compat it does not.
+    # Use the tensors' own method, because torch's vmap does not support the function of array-api-compat.
     return x.unbind(0) if hasattr(x, "unbind") else xp.unstack(x)  # type: ignore[no-any-return]
 
 
 def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
-    """Return two to a whole number, exactly, also where the library's own power is off by some rounding errors.
+    """Return two to an integer power, exactly, even if the library's own power has rounding errors.
 
-    For exponents below 977 of float64, and below 110 of float32: beyond, the anchor overflows.
+    This works for exponents below 977 in float64 and below 110 in float32; beyond these, the anchor overflows.
     """
     approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
     return keep_top_bits(approximate, approximate * 2.0 ** (precision - 6))
 
 
 def drop_nonfinite(xp: Any, correction: Array) -> Array:
-    """Return a correction, zero where it is not finite: an infinity stands without the difference of two infinities."""
+    """Return a correction, or zero if it is not finite: an infinite result needs no correction."""
     return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

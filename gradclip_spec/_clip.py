@@ -1,6 +1,6 @@
-"""The three operations, each as its formula: take the tree apart, norm, coefficient, scale, put it together.
+"""Clip trees of gradients: take the tree apart, compute norm and coefficient, scale, and rebuild the tree.
 
-What the arrays can do and how is up to their backend; `docs/reference-design.md` is a tour.
+The backend of the arrays does the computations; `docs/reference-design.md` explains the design.
 """
 
 import math
@@ -36,23 +36,23 @@ def clip_by_value(
     need_clip : tree of bool, callable, or set of str, optional
         Which arrays are included: True or False for each array, in the structure of `grads`; or a function of the
         path of an array (its keys and indices with dots between, such as "encoder.0.bias") and the array that returns
-        True or False; or a set of paths to exclude, each with all that stands below it. All, if left out.
+        True or False; or a set of paths to exclude, each with everything below it. By default, all arrays are included.
     inplace : bool, optional
         Whether to write the results into the arrays that are passed.
 
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
-        that is excluded is the very object that was passed; so is one that has nothing to clip, where the library
-        lets values be looked at (a DTensor is a new one).
+        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
+        array is the same object that was passed; so is an array without anything to clip, if its values can be read (a
+        DTensor is always a new one).
 
     Raises
     ------
     TypeError
-        If an argument is of a wrong type or has a name of another library, arrays are of several libraries, of another
-        dtype, masked, or torch's and sparse, or a `torch.nn.Parameter` (pass its `.grad`), or if `inplace` is asked of
-        arrays that cannot be written into.
+        If an argument has a wrong type or another library's name for it. If arrays come from several libraries, or are
+        of another dtype, masked, or sparse torch tensors. If an array is a `torch.nn.Parameter` (pass its `.grad`). If
+        `inplace` is true and an array cannot be written into.
     ValueError
         If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure or
         an unknown name. Nothing has been changed when an error is raised.
@@ -64,8 +64,8 @@ def clip_by_value(
 
     Notes
     -----
-    The bounds are rounded to the dtype of each array; rounding is monotonic, so that this is to clip exactly and round
-    then. NaN stays NaN, and counts as something to clip; an infinity is clipped to a bound.
+    The bounds are rounded to the dtype of each array. Rounding is monotonic, so this gives the same result as exact
+    clipping followed by rounding. NaN stays NaN, and counts as something to clip; an infinity is clipped to a bound.
 
     Source: Paddle's `ClipGradByValue(max, min=None)`, torch's `clip_grad_value_(parameters, clip_value)`.
 
@@ -119,14 +119,13 @@ def clip_by_norm(
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
-        that is excluded is the very object that was passed; so is one within the threshold, where the library lets
-        values be looked at.
+        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
+        array is the same object that was passed; so is an array within the threshold, if its values can be read.
 
     Raises
     ------
     TypeError
-        If an argument is of a wrong type or has a name of another library, or arrays are refused as by
+        If an argument has a wrong type or another library's name for it, or arrays are refused as by
         :func:`clip_by_value`.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
@@ -134,7 +133,7 @@ def clip_by_norm(
 
     See Also
     --------
-    clip_by_global_norm : The same with one norm over all arrays; its notes hold here too.
+    clip_by_global_norm : The same with one norm over all arrays; its notes apply here too.
 
     Notes
     -----
@@ -194,7 +193,7 @@ def clip_by_global_norm(
         With `eps` above zero the arrays are multiplied by :math:`\min(1, c / (N + \mathit{eps}))` instead: 1e-6
         gives torch's formula, 1e-8 MXNet's.
     need_clip : tree of bool, callable, or set of str, optional
-        Which arrays are included, as for :func:`clip_by_value`. What is excluded is not counted in the norm either.
+        Which arrays are included, as for :func:`clip_by_value`. Excluded arrays do not count in the norm either.
     error_if_nonfinite : bool, optional
         Whether to raise if `total_norm` is NaN or infinite.
     inplace : bool, optional
@@ -203,13 +202,13 @@ def clip_by_global_norm(
     Returns
     -------
     clipped : array, or tree of arrays and None
-        The structure of `grads` (a list for what is consumed), each array of the shape and dtype that it had. An array
-        that is excluded is the very object that was passed; so is every array if the norm is within the threshold
-        and the library lets values be looked at.
+        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
+        array is the same object that was passed; so is every array if the norm is within the threshold and the values
+        can be read.
     total_norm : array
         The norm before clipping: an array without dimensions, of the library of the gradients, in the widest dtype
-        among those that are included and at least float32. Over nothing it is 0 (a NumPy float32 if there is no
-        array at all).
+        among those that are included and at least float32. It is 0 if nothing is included (a NumPy float32 if there is
+        no array at all).
 
     Raises
     ------
@@ -217,7 +216,7 @@ def clip_by_global_norm(
         With `error_if_nonfinite`, if `total_norm` is NaN or infinite.
     TypeError
         If an argument is of a wrong type or has a name of another library, arrays are refused as by
-        :func:`clip_by_value`, or `error_if_nonfinite` is asked while the norm is being traced.
+        :func:`clip_by_value`, or `error_if_nonfinite` is true while the norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
         or an unknown name. Nothing has been changed when an error is raised.
@@ -228,44 +227,44 @@ def clip_by_global_norm(
 
     Notes
     -----
-    *Accuracy.* Of NumPy arrays and torch tensors on the CPU, norms with p = 1, 2 and infinity are within 0.51 ulp of
-    the exact one (in float64 within 1 ulp), whatever the elements and their order; other p add what the library's power
-    is off. Elements are within 0.51 ulp where the loops are compiled (the extra `fast`, arrays that lie in one piece),
-    or if they are fewer than 16,384 and narrower than float64; else within 1.5. (Subnormal elements of float64 may be
-    off by 0.75.) On all other libraries norms are within 1 ulp and elements within 1.5 where there is float64; without
-    it, norms of p other than 1, 2 and infinity are some ulp farther off. For p from 1/30 on, no power overflows.
-    Elements below `2**-1022` of the largest may count as zero, which a norm with a p below 1/12 can tell (without
-    float64: below `2**-126`, and below 1/2).
+    *Accuracy.* For NumPy arrays and torch tensors on the CPU, norms with p = 1, 2 and infinity are within 0.51 ulp of
+    the exact norm (within 1 ulp in float64), whatever the elements and their order. For other p, the error of the
+    library's power is added. Elements are within 0.51 ulp if the loops are compiled (the extra `fast`, contiguous
+    arrays), or if there are fewer than 16,384 elements, all narrower than float64; otherwise they are within 1.5 ulp.
+    (Subnormal elements of float64 may have an error of 0.75 ulp.) For all other libraries, norms are within 1 ulp and
+    elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1, 2 and infinity have an
+    error of a few more ulp. From p = 1/30 on, no power overflows. Elements smaller than the largest by a factor of
+    `2**-1022` may count as zero, which matters only for p below 1/12 (without float64: a factor of `2**-126`, and p
+    below 1/2).
 
-    *Memory.* In place, an array that stands in the tree twice is scaled once; two arrays that share memory are each
-    scaled. No result keeps memory alive that belongs to another.
+    *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
+    scaled. No result keeps the memory of another result alive.
 
-    *Threads.* Some millions of elements in NumPy arrays and torch tensors are worked on in threads: as many as there
-    are cores (of torch tensors half as many), or as `OMP_NUM_THREADS` or a container's quota says; only one where this
-    is called from a thread other than the main one. No result depends on their number.
+    *Threads.* Several threads share the work on millions of elements in NumPy arrays and torch tensors. There are as
+    many threads as cores (half as many for torch tensors), or as `OMP_NUM_THREADS` or a container's quota says. A call
+    from a thread other than the main one uses one thread. No result depends on the number of threads.
 
-    *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite, hence finite
-    elements 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0. A norm that is
-    finite but larger than any float32 is returned as infinite where no gradient is of float64; what is clipped is
-    scaled by the norm itself.
+    *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite; then finite
+    elements become 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0. If no
+    gradient has the dtype float64, a finite norm beyond the range of float32 is returned as infinity, but the gradients
+    are scaled by the finite norm.
 
-    *Backend notes.* NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays of libraries that are not
-    named here and not lazy are looked at: within the threshold nothing is copied. Of all others (JAX, Dask, CuPy, torch
-    on an accelerator, under `torch.compile`, under transformations, with `requires_grad` or beside a tensor of a
-    subclass) no value decides what is done, so nothing is computed early and no device is waited for, and new arrays
-    are returned. JAX computes norms in float64 also where 64 bits are switched off; on the CPU, XLA flushes subnormal
-    numbers to zero. Derivatives are finite wherever the norm is, at zero gradients too; of float64 gradients, as far as
-    the sum of their elements, and the threshold over the square of the norm, are within its range. Thresholds are plain
-    numbers: under `jax.jit`, make them static; `torch.compile` compiles the Euclidean clips of what is narrower than
-    float64 once for all of them, others for each.
+    *Backend notes.* The clip reads the values of NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays
+    of other libraries that are not lazy. Within the threshold it copies nothing. For all others (JAX, Dask, CuPy, torch
+    on an accelerator, under `torch.compile`, under transformations, with `requires_grad` or together with a tensor of a
+    subclass) it reads no values. So nothing is computed early, no device is waited for, and new arrays are returned.
+    JAX computes norms in float64 even if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero.
+    Derivatives are finite if the norm is finite, even at zero gradients. For float64 gradients this also needs the sum
+    of the elements, and the threshold divided by the square of the norm, to be within the range. Thresholds are plain
+    numbers: under `jax.jit`, make them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64
+    once for all thresholds, and other clips once for each threshold.
 
-    *Past one machine.* Dask arrays, torch's DTensors (FSDP2's gradients are some) and sharded JAX arrays are not
-    gathered: each chunk or shard is read where it lies, and a few numbers of it travel. With DTensors the total norm
-    is a plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors.
-    Plain tensors beside DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors may be on
-    several devices: the total norm is on that of the first, and what comes of another travels to it. That a plain
-    tensor is a part of something cannot be seen: of shards that are not DTensors (FSDP1's, ZeRO's) each process clips
-    by the norm of its own.
+    *Several machines.* Dask arrays, torch's DTensors (such as FSDP2's gradients) and sharded JAX arrays are not
+    gathered: each chunk or shard is read in place, and only a few numbers are sent. With DTensors the total norm is a
+    plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors. Plain
+    tensors together with DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors may be
+    on several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it is a
+    shard. So with shards that are not DTensors (FSDP1's, ZeRO's), each process clips by the norm of its own shards.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 
@@ -276,7 +275,7 @@ def clip_by_global_norm(
     >>> clipped, float(total_norm)
     ([array([0.6]), None, array([0.8])], 5.0)
 
-    The second array is left out, of the norm too:
+    The second array is excluded, also from the norm:
 
     >>> clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0, need_clip=[True, False])[0]
     [array([1.]), array([4.])]
@@ -314,7 +313,7 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     norm_type : float, optional
         The p of the norm, above zero; infinity is the largest magnitude.
     need_clip : tree of bool, callable, or set of str, optional
-        Which arrays are included, as for :func:`clip_by_value`; what is excluded is not counted.
+        Which arrays are included, as for :func:`clip_by_value`; excluded arrays do not count.
 
     Returns
     -------
@@ -325,14 +324,14 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     Raises
     ------
     TypeError
-        If an argument is of a wrong type or has a name of another library, or arrays are refused as by
+        If an argument has a wrong type or another library's name for it, or arrays are refused as by
         :func:`clip_by_value`.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name.
 
     See Also
     --------
-    clip_by_global_norm : Clip by this norm; its notes hold here too.
+    clip_by_global_norm : Clip by this norm; its notes apply here too.
 
     Notes
     -----
@@ -354,17 +353,17 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
 
 
 def _refuse_nonfinite(total: Array, is_users: bool) -> None:
-    """Raise a FloatingPointError if a total norm is not finite, a TypeError if its value cannot be looked at."""
+    """Raise a FloatingPointError if a total norm is not finite, and a TypeError if its value cannot be read."""
     try:
-        # Of a tensor that requires grad, torch warns if it is made a number.
+        # torch warns if a tensor that requires grad is converted to a number.
         value = float(total.detach() if hasattr(total, "detach") else total)
     except Exception as error:
         if is_users:
-            # Computed here, by the user's own functions and on a cluster: what is raised is theirs.
+            # This computes the norm with the user's own functions, perhaps on a cluster; their errors propagate.
             raise
         message = (
             "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
-            "device holds no values); leave it False and check the norm that is returned"
+            "device holds no values); leave it False and check the returned norm"
         )
         raise TypeError(message) from error
     if not math.isfinite(value):

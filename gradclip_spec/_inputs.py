@@ -1,7 +1,7 @@
-"""What callers pass: numbers and switches are checked here, and trees of gradients are taken apart.
+"""Check the numbers and switches that callers pass, and take trees of gradients apart.
 
-Every check returns the value in the one form that the rest of the package works with, or raises an error that names
-the argument, says what was given, and says what to give instead. They run before a gradient is looked at.
+Every check returns the value in the form that the rest of the package uses, or raises an error. The error names the
+argument, the given value, and a valid alternative. All checks run before any gradient is read.
 """
 
 import functools
@@ -21,7 +21,7 @@ __all__ = ["Tree", "check_bounds", "check_number", "explain_names"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: What other libraries call an argument, by what it is called here.
+#: The names of an argument in other libraries, by its name here.
 _OTHER_NAMES = {
     "clip_norm": ("max_norm", "max_grad_norm", "threshold", "c"),
     "max": ("clip_value", "max_value", "clip_value_max", "max_delta", "upper"),
@@ -35,9 +35,9 @@ _OTHER_NAMES = {
 
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function answer a keyword of another library with its own name for it, and refuse switches of other types.
+    """Make a function explain keywords of other libraries in its errors, and refuse switches that are not bool.
 
-    One that is not True or False, but merely counts as such, is a mistake.
+    A switch that is merely truthy or falsy is a mistake.
     """
     code = cast(Any, function).__code__
     names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
@@ -65,7 +65,7 @@ def _explain(names: list[str], name: str) -> str:
     return f"here it is called `{own}`" if own else f"it has {', '.join(f'`{each}`' for each in names)}"
 
 
-#: What each number must be, and what to give instead of one that is not.
+#: The condition on each number, and a hint for the error.
 _WANTED = {
     "clip_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
     "max_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
@@ -82,38 +82,38 @@ _NUMBERS = (float, int, numbers.Real)
 
 
 def check_number(name: str, value: Any) -> float:
-    """Return an argument as a float: any bound, a threshold or `eps` that is zero or more, a `norm_type` above zero."""
+    """Return an argument as a float: any bound; a threshold or `eps` of zero or more; a `norm_type` above zero."""
     wanted, hint = _WANTED[name]
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, _NUMBERS):
-        got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of what is traced"
+        got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of traced code"
         message = f"`{name}` must be {wanted}, got {got}"
         raise TypeError(message)
     try:
-        # Zero without a sign, which would be that of every element.
+        # Drop the sign of a zero, which would become the sign of every element.
         number = float(value) + 0.0
     except OverflowError:
         number = -math.inf if cast(Any, value) < 0 else math.inf
     # Python raises for a number that no float holds, NumPy returns infinity.
     if abs(number) == math.inf and number != value:
-        # Python writes out no integer of thousands of digits.
+        # Python refuses to print an integer of thousands of digits.
         beyond = "below -1.8e+308; give a greater one" if value < 0 else "above 1.8e+308; use float('inf')"
-        message = f"`{name}` must be {wanted} that a float holds, got one {beyond}"
+        message = f"`{name}` must be {wanted} within the range of a float, got one {beyond}"
         raise ValueError(message)
-    # The value itself, because what is barely below zero becomes zero as a float.
+    # Compare the value itself, because a number barely below zero becomes zero as a float.
     bad = name in ("clip_norm", "max_norm", "eps") and not cast(Any, value) >= 0
     if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
         message = f"`{name}` must be {wanted}, got {_show(value)}; {hint}"
         raise ValueError(message)
-    # Beyond, the p-th root of the number of elements is 1, however many there are.
+    # Beyond this, the p-th root of the number of elements is 1, however many there are.
     return math.inf if name == "norm_type" and number > 2.0**60 else number
 
 
 def check_bounds(max: Any, min: Any) -> tuple[float, float]:
-    """Return the lower and the upper bound of a clip by value, `min` defaulting to `-max`."""
+    """Return the lower and the upper bound of a clip by value; `min` defaults to `-max`."""
     upper = check_number("max", max)
     lower = -upper if min is None else check_number("min", min)
     if min is None and not max >= 0:
-        message = f"`max` must be zero or more when `min` is left to be its negative, got {_show(max)}; give both"
+        message = f"`max` must be zero or more when `min` is left out, got {_show(max)}; give both"
         raise ValueError(message)
     if min is not None and not min <= max:
         got = f"min={_show(min)} and max={_show(max)}; `max` comes first"
@@ -126,22 +126,22 @@ def _show(value: Any) -> str:
     try:
         return repr(value)
     except ValueError:
-        # Python writes out no integer of thousands of digits, of which a fraction may be made.
-        return f"a {type(value).__name__} of more digits than Python writes out"
+        # Python refuses to print an integer of thousands of digits, which a fraction may hold.
+        return f"a {type(value).__name__} with more digits than Python prints"
 
 
 class Tree:
     """The leaves of a tree of gradients in order, and which of them are included.
 
-    Lists, tuples, named tuples and dicts, nested ones too, are taken apart here. Other containers are left to the
-    library optree, which is imported only when one is met.
+    Nested lists, tuples, named tuples and dicts are taken apart here. The library optree takes other containers apart;
+    it is imported only for such a container.
     """
 
     def __init__(self, grads: Any, need_clip: Any) -> None:
         self._grads = list(grads) if isinstance(grads, Iterator | ValuesView) else grads
         self._structure: Any = None
         try:
-            #: Arrays, and None where there is no gradient.
+            #: Arrays, or None if there is no gradient.
             self.leaves = _list_leaves(self._grads)
         except RecursionError:
             message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
@@ -157,12 +157,12 @@ class Tree:
         self.included = [self.leaves[index] for index in self.indices]
 
     def pick_once(self) -> list[Any]:
-        """Return each included array once: in place, one that stands in the tree twice is not to be scaled twice."""
+        """Return each included array once: in place, an array that occurs twice must not be scaled twice."""
         once = {id(x): x for x in self.included}
         return self.included if len(once) == len(self.included) else list(once.values())
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
-        """Return the tree with the included arrays replaced; everything else is the very same object."""
+        """Return the tree with the included arrays replaced; everything else is the same object."""
         leaves = list(arrays)
         if len(leaves) < len(self.leaves):
             leaves = list(self.leaves)
@@ -173,12 +173,12 @@ class Tree:
         return _rebuild(self._grads, iter(leaves))
 
     def name(self, index: int) -> str:
-        """Return words for a leaf that an error is about."""
+        """Return the name of a leaf for an error."""
         path = self._describe(index)
         return f"the gradient at {path!r}" if path else "the gradient"
 
     def _describe(self, index: int) -> str:
-        """Return where a leaf stands: the keys and indices that lead to it, with dots between."""
+        """Return the path of a leaf: the keys and indices that lead to it, joined by dots."""
         return ".".join(map(str, self._paths[index]))
 
     @functools.cached_property
@@ -214,7 +214,7 @@ class Tree:
         return [index for index in existing if flags[index]]
 
     def _exclude(self, names: Collection[str]) -> dict[int, bool]:
-        """Return False for the leaves that have one of the names, or stand below one that has."""
+        """Return False for the leaves that have one of the names, or that are below such a name."""
         paths = [self._describe(index) for index in range(len(self.leaves))]
         below = {
             name: {index for index, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")} for name in names
@@ -222,13 +222,13 @@ class Tree:
         for name in sorted(names):
             if not below[name]:
                 some = ", ".join(map(repr, paths[:5])) + (", ..." if len(paths) > 5 else "")
-                message = f"`need_clip` names {name!r} to be excluded, and no gradient is called that; there are {some}"
+                message = f"`need_clip` excludes {name!r}, but no gradient has this name; there are {some}"
                 raise ValueError(message)
         excluded = set().union(*below.values())
         return {index: index not in excluded for index in range(len(paths))}
 
     def _match(self, flags: Any) -> dict[int, Any]:
-        """Return the flag that stands where each leaf does."""
+        """Return the flag at the place of each leaf."""
         flags = list(flags) if isinstance(flags, Iterator | ValuesView) else flags
         try:
             by_path = dict(self._list_items(flags))
@@ -256,7 +256,7 @@ def _holds(kind: Any) -> bool:
     return kind in known or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-#: Whether a type is one of a container that is taken apart here.
+#: Whether a type is a container that is taken apart here.
 _is_container: Callable[[Any], bool] = functools.cache(_holds)
 
 
@@ -265,13 +265,13 @@ def _list_leaves(node: Any) -> list[Any]:
         return [node]
     children = list(node.values() if isinstance(node, dict) else node)
     if not any(map(_is_container, set(map(type, children)))):
-        # Thousands, most often.
+        # This is the common case: there may be thousands of arrays.
         return children
     return [leaf for child in children for leaf in _list_leaves(child)]
 
 
 def _list_items(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield each leaf after the keys and indices that lead to it."""
+    """Yield each leaf, preceded by the keys and indices that lead to it."""
     if not _is_container(type(node)):
         yield path, node
         return
@@ -281,7 +281,7 @@ def _list_items(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 def _rebuild(node: Any, leaves: Iterator[Any]) -> Any:
-    """Return a tree like another, of other leaves."""
+    """Return a tree of the same structure with other leaves."""
     kind = type(node)
     if not _is_container(kind):
         return next(leaves)

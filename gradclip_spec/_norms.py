@@ -1,11 +1,11 @@
-"""Norms on the array API alone, without looking at a value: they neither overflow nor underflow nor drift.
+"""Compute norms with the array API alone, without reading a value. They do not overflow, underflow or lose accuracy.
 
-A Euclidean norm of elements narrower than float64 is *simple*, if there is float64: the root of a sum of squares in it,
-which has bits and range to spare. Any other norm is made in four steps, each a function here: scale the elements by
-the largest of them so that their powers stay in range, sum the powers with their rounding errors, take the root, and
-keep the scale apart. Elements are split, `x = high + low`, so that the high parts, or their squares, are multiples of
-one number and few enough for their sum to be exact in any order. Rounding what is left does not count: see
-`_sum_whole` for the bound.
+If there is float64, a Euclidean norm of narrower elements is *simple*: the root of a sum of squares in float64, which
+has enough bits and range. Any other norm is computed in four steps, each a function here. Scale the elements by the
+largest one, so that their powers stay in range. Sum the powers together with their rounding errors. Take the root. Keep
+the scale as a separate factor. Elements are split, `x = high + low`, so that the high parts, or their squares, are
+multiples of one number, and the sum of few enough of them is exact in any order. The rounding of the remainders is
+negligible: see `_sum_whole` for the bound.
 
 `work` is the backend of one call (`backends.base.Backend`): its library `xp`, its `format`, and a few primitives.
 """
@@ -31,7 +31,7 @@ Array = Any
 
 #: The p up to which powers of 2, and sums of many of them, are within the range of float32.
 _MODEST_POWER = 50
-#: Elements of one pack of small arrays.
+#: The number of elements in one pack of small arrays.
 _PACK = 1 << 17
 
 
@@ -44,7 +44,7 @@ class Norm(NamedTuple):
 
 
 class PowerSum(NamedTuple):
-    """A sum `high + low` of p-th powers of elements, each of which was divided by `divisor * 2**exponent` first.
+    """A sum `high + low` of p-th powers of elements, after dividing each element by `divisor * 2**exponent`.
 
     The divisor is 1 if p is 1 or 2. If p is infinite, or if an element is not finite, `high` is the largest magnitude.
     """
@@ -58,9 +58,9 @@ class PowerSum(NamedTuple):
 def simple_root(xp: Any, x: Array) -> Array:
     """Return the square root of a float64 number, zero or at least `2**-1000`.
 
-    The derivative at zero is zero, not infinite. Zero is recognised by the root and not by `x`: what is cheap, a
-    compiler computes anew for each array that is multiplied in the end, which takes quadratic time and code, but a root
-    only once.
+    The derivative at zero is zero, not infinite. Test the root for zero, and not `x`. A compiler repeats cheap
+    operations for each array that is multiplied later, which takes quadratic time and code, but computes a root only
+    once.
     """
     least = 2.0**-1000
     result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
@@ -73,7 +73,8 @@ def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> Power
     if not arrays:
         return PowerSum(zero, zero, one, zero)
     arrays = work.keep_for_derivatives(arrays)
-    # Not in float64 if none of them is: where JAX has none by default, it cannot differentiate its maximum.
+    # Use float64 only if an array has it: if JAX has no float64 by default, it cannot differentiate its maximum in
+    # float64.
     each = [xp.astype(work.find_largest(array), work.total_dtype) for array in arrays]
     largest = xp.astype(xp.max(xp.stack(each)), work.dtype)
     if norm_type == math.inf:
@@ -84,7 +85,7 @@ def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> Power
     scale = power_of_two(xp, -exponent, work.format.precision)
     bound = positive * scale
     if norm_type not in (1, 2) and norm_type <= _MODEST_POWER:
-        # Where the exponent was clipped, this is not 1.
+        # If the exponent was clipped, this is not 1.
         bound = power_of_two(xp, xp.floor(xp.log2(bound)), work.format.precision)
     high, low = _sum_scaled(work, arrays, norm_type, scale, bound)
     zero = xp.zeros_like(positive)
@@ -97,7 +98,7 @@ def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> Power
 
 
 def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
-    """Return the norm of which powers were summed: `high` is zero, not finite, or far from the ends of the range."""
+    """Return the norm from the sum of powers; `high` is zero, not finite, or far from the ends of the range."""
     xp, precision = work.xp, work.format.precision
     high, low, divisor, exponent = powers
     if norm_type == 2:
@@ -107,33 +108,34 @@ def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
     nonzero = high != 0
     if norm_type != math.inf:
         high = xp.where(nonzero, _other_root(work, high, low, norm_type) * divisor, xp.zeros_like(high))
-    # What is too small for the limits, or too large, stays so.
+    # A value that is too small or too large for the limits stays too small or too large.
     positive = xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high))
     own = _exponent(xp, positive, precision, exponent)
     return Norm(high * power_of_two(xp, -own, precision), xp.zeros_like(high), exponent + own)
 
 
 def _other_root(work: Any, high: Array, low: Array, norm_type: float) -> Array:
-    """Return the p-th root of `high + low`; of zero anything finite."""
+    """Return the p-th root of `high + low`; for zero, any finite number."""
     xp = work.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
     result = work.power(high, xp.full_like(high, 1 / norm_type))
-    # One step of Newton's: `1 / norm_type` is rounded, and the error of that grows with the logarithm of the sum.
+    # Correct the root by one step of Newton's method: `1 / norm_type` is rounded, and the resulting error grows with
+    # the logarithm of the sum.
     missing = (high - work.power(result, xp.full_like(high, norm_type))) + low
     return result + drop_nonfinite(xp, result * (missing / (norm_type * high)))
 
 
 def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
-    """Return the powers of all blocks together, each scaled for itself; each row holds the `PowerSum` of one block."""
+    """Return the sum of powers of all blocks; each row holds the `PowerSum` of one block, with its own scale."""
     xp, precision = work.xp, work.format.precision
     high, low, divisor, exponent = (rows[:, column] for column in range(4))
     if norm_type == math.inf:
         largest = xp.max(high)
         return PowerSum(largest, xp.zeros_like(largest), xp.ones_like(largest), xp.zeros_like(largest))
-    # A block of zeros has no scale to speak of, and must not decide that of the others.
+    # The scale of a block of zeros is arbitrary, and must not influence the others.
     exponent = xp.where(high != 0, exponent, xp.min(exponent))
     top = xp.max(exponent)
-    # A factor that is clipped here is so small that its block does not count.
+    # If a factor is clipped here, its block is negligible.
     shift = xp.clip(exponent - top, work.format.negligible_exponent, 0.0)
     size = divisor * power_of_two(xp, shift, precision)
     size = xp.where(high != 0, size, xp.min(size))
@@ -143,18 +145,18 @@ def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
         power = share
     else:
         power = share * share if norm_type == 2 else xp.pow(share, xp.full_like(share, norm_type))
-    # An infinity must not meet a share that has vanished beside a larger block.
+    # Do not multiply an infinity by a factor that has underflowed to zero.
     high, error = fold(xp, xp.where(xp.isfinite(high), high * power, high))
     return PowerSum(high, error + xp.sum(low * power), largest, top)
 
 
 def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
-    """Yield the arrays, small ones that are alike joined: one call for many is what makes thousands of them cheap."""
+    """Yield the arrays, with small similar ones joined: one call for many arrays makes thousands of them cheap."""
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for array in arrays:
         size = math.prod(array.shape)
-        # Sizes may be symbols, while tracing.
+        # While tracing, sizes may be symbols.
         if not isinstance(size, int) or size >= _PACK // 8:
             yield array
             continue
@@ -171,8 +173,8 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
 def _exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
     """Return the exponent of a number above zero.
 
-    It is clipped so that two to it and another together, and two to minus both, are normal numbers of the format that
-    has so many bits.
+    It is clipped so that two to the sum of two such exponents, and the inverse of that, are normal numbers of the
+    format.
     """
     lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
     together = xp.floor(xp.log2(x)) + other
@@ -184,16 +186,16 @@ def _sum_scaled(
 ) -> tuple[Array, Array]:
     """Return the sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low).
 
-    No scaled magnitude is above the bound; above twice the bound, if p is neither 1 nor 2 and modest.
+    No scaled magnitude is above the bound (above twice the bound, if p is small and neither 1 nor 2).
     """
     parts = []
     for array in pack(work, arrays):
-        # Magnitudes here, and not of float64, of which JAX cannot derive them where it has none by default.
+        # Take magnitudes here and not in float64: if JAX has no float64 by default, it cannot differentiate them there.
         whole = array if norm_type == 2 else work.xp.abs(array)
         x = work.xp.astype(whole, work.dtype, copy=False) * scale
         parts.append((_sum_whole if work.has_float64 else _sum_folded)(work, x, norm_type, bound))
     highs = [high for high, _ in parts]
-    # As many as can be folded in halves to the end.
+    # The largest number that can be halved repeatedly down to one.
     highs += [work.xp.zeros_like(highs[0])] * ((1 << (len(highs) - 1).bit_length()) - len(highs))
     high, error = fold(work.xp, work.xp.stack(highs))
     low = error + work.xp.sum(work.xp.stack([low for _, low in parts]))
@@ -201,13 +203,13 @@ def _sum_scaled(
 
 
 def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
-    """Return the sum of powers over an array that is not cut into rows, since it may lie on several devices.
+    """Return the sum of powers over an array without cutting it into rows, because it may lie on several devices.
 
-    With b bits of the count and `h = (53 - b) // 2`, the high parts are multiples of a quantum q from
-    `bound * 2**(1 - h)` to twice that, at most `2**(h - 1)` of it. So their squares are at most `2**(2 * h - 2)` times
-    q squared, and fewer than `2**b` of them sum exactly. The low parts are at most q / 2; what is left of a square,
-    this times twice the bound, is split and summed once more, and what is left then is below `2**(1 - h - 53 + b)` of
-    the largest square. Its rounding does not count.
+    With b bits of the count and `h = (53 - b) // 2`, the high parts are multiples of a quantum q from `bound * 2**(1 -
+    h)` to twice that, at most `2**(h - 1)` of it. So their squares are at most `2**(2 * h - 2)` times q squared, and
+    fewer than `2**b` of them sum exactly. The low parts are at most q / 2. The remainder of a square is at most q / 2
+    times twice the bound; it is split and summed once more. The final remainder is below `2**(1 - h - 53 + b)` times
+    the largest square, and its rounding is negligible.
     """
     xp, count_bits = work.xp, _bits_to_count(math.prod(x.shape))
     if norm_type != 2:
@@ -221,11 +223,13 @@ def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Arr
 
 
 def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
-    """Return the sum of powers in float32, which has too few bits to split: every rounding error is added up instead.
+    """Return the sum of powers in float32.
 
-    TwoProduct and TwoSum give each error exactly (Ogita, Rump, Oishi, Accurate Sum and Dot Product, 2005). An error is
-    at most `2**-24` of what it belongs to; adding up n of them takes at most `n * 2**-48` of the sum, and less where a
-    library adds in halves or blocks.
+    It has too few bits to split elements, so rounding errors are summed instead.
+
+    TwoProduct and TwoSum give each error exactly (Ogita, Rump, Oishi, Accurate Sum and Dot Product, 2005). The relative
+    size of each error is at most `2**-24`. Summing n errors adds a relative error of at most `n * 2**-48`, and less if
+    a library adds in halves or blocks.
     """
     x = work.xp.reshape(x, (-1,))
     if norm_type == 2:
@@ -236,15 +240,15 @@ def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Ar
 
 
 def _bits_to_count(size: Any) -> int:
-    """Return bits that are enough for a number of elements, which may be a symbol that stands for any.
+    """Return a number of bits that suffices to count the elements; their number may be a symbol.
 
-    In few steps, because torch compiles each of them anew if sizes are left open.
+    The result takes few values, because torch recompiles for each of them if sizes are dynamic.
     """
     return next(bits for bits in (10, 20, 28, 40, 60) if size < 1 << bits) if isinstance(size, int) else 40
 
 
 def _sum_split(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array, Array]:
-    """Return the sum of fewer than `2**count_bits` elements within the bound: exact of their top bits, and the rest."""
+    """Return the exact sum of the top bits of fewer than `2**count_bits` bounded elements, and the sum of the rest."""
     high = keep_top_bits(x, bound * 2.0 ** (count_bits + 1))
     return xp.sum(high), xp.sum(x - high)
 
@@ -252,7 +256,7 @@ def _sum_split(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array,
 def _raise_to_power(work: Any, magnitudes: Array, norm_type: float, bound: Array) -> Array:
     if norm_type == 1:
         return magnitudes
-    # The derivative of a root is infinite at zero, where elements contribute nothing anyway.
+    # The derivative of a root is infinite at zero, and zero elements contribute nothing.
     xp, nonzero = work.xp, magnitudes > 0
     ratios = xp.where(nonzero, magnitudes / bound, xp.ones_like(magnitudes))
     return xp.where(nonzero, work.power(ratios, xp.full_like(ratios, norm_type)), xp.zeros_like(ratios))

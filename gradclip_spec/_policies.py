@@ -1,4 +1,4 @@
-"""The three operations as objects, called on pairs of a parameter and its gradient as Paddle's classes are."""
+"""Offer the operations as objects that are called on pairs of a parameter and a gradient, like Paddle's classes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class ClipByValue(_Policy):
     -----
     The object is called with pairs `(parameter, gradient)` and returns them as a list, the gradients clipped. A
     parameter whose attribute `need_clip` is false is excluded; a gradient that is None stays None. Objects with equal
-    arguments are equal. Whoever needs the norm, `eps` or another norm calls the functions.
+    arguments are equal. To get the norm, or to use `eps` or another norm, call the functions.
 
     Source: Paddle's `ClipGradByValue(max, min=None)`.
 
@@ -64,7 +64,7 @@ class ClipByValue(_Policy):
     min: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bad bounds here, far from the training loop."""
+        """Refuse bad bounds now, before the training loop."""
         check_bounds(self.max, self.min)
 
     def _clip(self, gradients: list[Array], flags: list[bool]) -> Sequence[Array]:
@@ -78,7 +78,7 @@ class _ByThreshold(_Policy):
     clip_norm: float
 
     def __post_init__(self) -> None:
-        """Refuse a bad threshold here, far from the training loop."""
+        """Refuse a bad threshold now, before the training loop."""
         check_number("clip_norm", self.clip_norm)
 
 
@@ -131,7 +131,7 @@ class ClipByGlobalNorm(_ByThreshold):
 
     Notes
     -----
-    The object is called with pairs; see :class:`ClipByValue`. What is excluded is not counted in the norm.
+    The object is called with pairs; see :class:`ClipByValue`. Excluded gradients do not count in the norm.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`.
 

@@ -1,4 +1,4 @@
-"""The types of what is passed in and comes back."""
+"""Define the types of arguments and results."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
@@ -11,7 +11,7 @@ Array: TypeAlias = Any
 #: A tree of gradients: an array, None, or a container of such trees.
 ArrayTree: TypeAlias = Any
 
-#: A tree, whose type the clipped one has.
+#: A tree; the clipped tree has the same type.
 T = TypeVar("T")
 
 #: Which gradients are included: a tree of flags, a predicate of path and array, or a set of names to exclude.

@@ -1,4 +1,4 @@
-"""Clips as Optax's transformations, to be put into `optax.chain`, by the reference.
+"""Offer the reference's clips as Optax transformations for `optax.chain`.
 
 >>> import gradclip_spec.optax  # doctest: +SKIP
 >>> optimizer = optax.chain(gradclip_spec.optax.clip_by_global_norm(1.0), optax.sgd(0.1))  # doctest: +SKIP
@@ -104,7 +104,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
 
     Notes
     -----
-    Where Optax's sum of squares overflows and its updates become zero, these are clipped.
+    If Optax's sum of squares overflows, its updates become zero; this function clips them correctly.
 
     Source: `optax.clip_by_global_norm`.
     """
@@ -113,7 +113,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
 
 
 def _make(function: Callable[[list[Any]], list[Any]]) -> GradientTransformation:
-    """Return a transformation without state that a function makes of a list of arrays."""
+    """Return a stateless transformation that applies a function to a list of arrays."""
     import jax
     import optax
 

@@ -1,4 +1,4 @@
-"""torch's two clip functions, with torch's own signatures and formulas, by the reference.
+"""Offer torch's two clip functions, with torch's own signatures and formulas, computed by the reference.
 
 >>> from gradclip_spec.torch import clip_grad_norm_, clip_grad_value_  # doctest: +SKIP
 """
@@ -40,18 +40,18 @@ def clip_grad_norm_(
     error_if_nonfinite : bool, optional
         Whether to raise if the norm is NaN or infinite.
     foreach : bool, optional
-        Accepted and without effect: all tensors are always worked on together.
+        Accepted for compatibility, without effect: all tensors are always processed together.
 
     Returns
     -------
     tensor
-        The norm before clipping, in the dtype that torch gives it: that to which those of the gradients are promoted.
+        The norm before clipping, in the same dtype as torch's: the promoted dtype of the gradients.
 
     Raises
     ------
     RuntimeError
-        With `error_if_nonfinite`, if the norm is not finite. One that is finite, and which torch's own sum of squares
-        would make infinite, is not refused.
+        With `error_if_nonfinite`, if the norm is not finite. A finite norm is not refused, even if torch's own sum of
+        squares overflows.
     TypeError
         If gradients cannot be clipped; see :func:`gradclip_spec.clip_by_global_norm`.
     ValueError
@@ -63,7 +63,7 @@ def clip_grad_norm_(
 
     Notes
     -----
-    Elements agree with torch's to rounding, except where squares overflow or vanish in torch's sum of them.
+    Elements agree with torch's up to rounding, unless torch's sum of squares overflows or underflows.
 
     Source: `torch.nn.utils.clip_grad_norm_`.
     """

@@ -1,7 +1,7 @@
-"""Which backend serves which arrays, and what is refused by all of them.
+"""Choose the backend for arrays, and refuse arrays that no backend takes.
 
 `base.Backend` is the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library
-that needs more, and `torch_blocks` those of torch's tensors that lie on several devices or processes.
+that needs more, and `torch_blocks` holds the backends of torch tensors on several devices or processes.
 """
 
 import sys
@@ -24,8 +24,8 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Any:
     Raises
     ------
     TypeError
-        If they are not arrays, are of several libraries, hold something else than real floats, are masked, sparse,
-        parameters, or DTensors that cannot be clipped; or if they cannot be written into and `inplace` is asked.
+        If they are not arrays, come from several libraries, do not hold real floats, or are masked, sparse, parameters,
+        or DTensors that cannot be clipped; or if `inplace` is true and they cannot be written into.
     """
     backend = _make_backend(tree)
     if not FORMATS.keys() >= set(backend.dtypes.values()):
@@ -43,13 +43,13 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Any:
 def _make_backend(tree: Tree) -> Any:
     existing = [leaf for leaf in tree.leaves if leaf is not None]
     if len(tree.included) < len(existing):
-        # The derivative by an integer, as JAX has it, is an array of NumPy that holds nothing.
+        # In JAX, the derivative by an integer is a NumPy array of the dtype float0.
         existing = [x for x in existing if getattr(getattr(x, "dtype", None), "names", None) != ("float0",)] or existing
     representatives = list({type(x): x for x in existing}.values())
     for x in representatives:
         if not array_api_compat.is_array_api_obj(x):
             name = tree.name(next(i for i, leaf in enumerate(tree.leaves) if leaf is x))
-            hint = "make a number an array, take a container apart or register it with optree"
+            hint = "convert a number to an array, and take a container apart or register it with optree"
             message = (
                 f"gradients must be arrays that array-api-compat knows, or None; {name} is a {_name_type(x)}; {hint}"
             )

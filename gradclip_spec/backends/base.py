@@ -1,12 +1,12 @@
-"""The base of all backends: everything that a clip needs, on the array API alone.
+"""Define the base of all backends, with everything that a clip needs, on the array API alone.
 
 Requirements of a backend:
 
-1. It is made for one call, from the arrays that are included, and holds what the call needs to know of them.
-2. A subclass overrides a method where its library says something that the standard does not, or does it much faster.
+1. It is made for one call, from the included arrays, and holds the facts about them that the call needs.
+2. A subclass overrides a method if its library has facts or faster functions that the standard lacks.
    There is one level of subclasses, and no method is passed around as a function.
-3. No method here looks at a value, so that arrays may be traced, lazy, or on a device that nobody should wait for.
-   Only `eager` backends do: they return an array itself where there is nothing to clip.
+3. No method here reads a value, so arrays may be traced, lazy, or on a device whose results are not ready. Only `eager`
+   backends read values: they return an array itself if there is nothing to clip.
 4. No library is imported before its arrays have been passed in.
 """
 
@@ -26,15 +26,15 @@ from gradclip_spec._norms import Norm, PowerSum, join, pack, simple_root, sum_of
 __all__ = ["NO_WRITING", "Backend", "Coefficient", "group_by"]
 
 Array = Any
-#: What is said of an array that cannot be written into, and why it cannot.
+#: The error about an array that cannot be written into, with a place for the reason.
 NO_WRITING = "`inplace=True` needs arrays that can be written into, and {} cannot be, because {}; use `inplace=False`"
 
 
 class Coefficient(NamedTuple):
-    """A number that may be smaller than any float: a product, of which all factors but one are powers of two."""
+    """A number that may be smaller than any float: a product in which all factors but one are powers of two."""
 
     factors: Sequence[Array]
-    #: Whether the gradients are to be left as they are; all factors are 1 then.
+    #: Whether the gradients stay unchanged; then all factors are 1.
     unchanged: Array
 
 
@@ -49,20 +49,20 @@ def group_by(arrays: Sequence[Array], keys: Iterable[Hashable]) -> list[list[int
 class Backend:
     """A library that follows the array API, and the arrays of one call."""
 
-    #: The dtypes, by name, of which `multiply` by one leaves every element as it is, subnormal ones too.
+    #: The names of the dtypes for which `multiply` by one changes no element, not even subnormal ones.
     keeps_at_one: Iterable[str] = ()
-    #: Whether computing a value runs functions of the user's own, whose errors are theirs.
+    #: Whether computing a value runs the user's own functions, whose errors propagate.
     raises_errors_of_users = False
-    #: Whether values may be looked at without computing, tracing or synchronising; None: array-api-compat tells.
+    #: Whether values can be read without computing, tracing or synchronising; if None, array-api-compat decides.
     eager: bool | None = None
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
-        #: Where the numbers are that decide a clip.
+        #: The device of the few numbers that decide a clip.
         self.device = self.find_device(arrays[0]) if arrays else device
         self.dtypes = {dtype: name_dtype(dtype) for dtype in set(map(operator.attrgetter("dtype"), arrays))}
         if self.eager is None:
-            # Of a library that it does not know, array-api-compat finds out by looking at one element.
+            # For an unknown library, array-api-compat finds out by reading one element.
             self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
         self.wide = "float64" in self.dtypes.values()
         self.has_float64 = self.wide or self.supports_float64()
@@ -71,10 +71,10 @@ class Backend:
         self.dtype = xp.float64 if self.has_float64 else xp.float32
         self.total_dtype = xp.float64 if self.wide else xp.float32
 
-    # What is known of a library and its arrays.
+    # Facts about a library and its arrays.
 
     def find_device(self, x: Array) -> Any:
-        """Return where the few numbers are made that decide a clip of this array; None leaves it to the library."""
+        """Return the device for the few numbers that decide the clip of this array; None lets the library choose."""
         return array_api_compat.device(x)
 
     def supports_float64(self) -> bool:
@@ -82,17 +82,17 @@ class Backend:
         return _supports_float64(self.xp, self.device)
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return which array cannot be clipped, or not in place, and why, with a gap for its name."""
+        """Return the index of an array that cannot be clipped, and the reason, with a gap for its name."""
         reason = NO_WRITING.format("{}", "arrays of its library cannot be written into")
         some = (index for index, x in enumerate(arrays) if inplace and not array_api_compat.is_writeable_array(x))
         return next(((index, reason) for index in some), None)
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""
+        """Return the context for every computation: overflow and NaN are normal results here and give no warning."""
         return np.errstate(all="ignore")
 
     def place(self, x: Array) -> Hashable:
-        """Return what arrays must have in common to be joined into one."""
+        """Return the properties that arrays must share to be joined into one."""
         return None
 
     def join_alike(self, arrays: Sequence[Array]) -> Array:
@@ -100,11 +100,11 @@ class Backend:
         return self.xp.concat(arrays, axis=None)
 
     def keep_for_derivatives(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """Return the arrays, or copies of those that derivatives need as they are, and that may be written into."""
+        """Return the arrays; copy those whose old values derivatives need, if they may be overwritten."""
         return arrays
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return the indices of the arrays whose own norms are computed together, for each group."""
+        """Return groups of indices of arrays whose own norms are computed together."""
         return [list(range(len(arrays)))] if arrays else []
 
     # Norms.
@@ -128,22 +128,22 @@ class Backend:
         return norm_type == 2 and self.has_float64 and not self.wide
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
+        """Return four numbers for some blocks; the norm of all blocks follows from the numbers of each."""
         if self.is_simple(norm_type):
             one, zero = self.number(1.0), self.number(0.0)
             return PowerSum(self.sum_squares(arrays), zero, one, zero)
         return sum_of_powers(self, [array for array in arrays if 0 not in array.shape], norm_type)
 
     def join(self, rows: Array, norm_type: float) -> Any:
-        """Return the norm of all blocks from the numbers of each, one row a block."""
+        """Return the norm of all blocks from their numbers, one row for each block."""
         return take_root(self, join(self, rows, norm_type), norm_type)
 
     def adopt(self, norm: Norm) -> Any:
-        """Return a norm that was made elsewhere."""
+        """Convert a norm that another backend has computed."""
         return Norm(*map(self.number, norm))
 
     def sum_squares(self, arrays: Sequence[Array]) -> Array:
-        """Return the sum of the squares of all elements, narrower than float64, as one number of it."""
+        """Return the sum of the squares of all elements, which are narrower than float64, as one float64 number."""
         arrays = [array for array in arrays if 0 not in array.shape]
         return self.add_squares(list(pack(self, arrays))) if arrays else self.number(0.0)
 
@@ -162,14 +162,14 @@ class Backend:
         return self.xp.max(self.xp.abs(x))
 
     def power(self, x: Array, y: Array) -> Array:
-        """Return numbers above zero to the power of others."""
+        """Raise numbers above zero to the given powers."""
         return self.xp.pow(x, y)
 
     def total(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
         if norm.exponent is None:
             return self.xp.astype(norm.high, self.total_dtype)
-        # In two halves, because a power of two may not reach as far as the exponent does.
+        # Multiply by two halves, because the power of two for the whole exponent may overflow.
         half = self.xp.floor(norm.exponent / 2)
         first, second = (power_of_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
         return self.xp.astype(norm.high * first * second, self.total_dtype)
@@ -183,13 +183,13 @@ class Backend:
             # One factor is enough: if it underflows to zero in float64, all products in a narrower dtype are zero too.
             divisor = norm.high + eps
             one = xp.ones_like(divisor)
-            # As an array: of a number that changes from call to call, torch's compiler keeps an old value in some
-            # places (pytorch issue 194976).
+            # Use an array: torch's compiler may keep the old value of a number that changes from call to call (pytorch
+            # issue 194976).
             threshold = one * clip_norm
             within = divisor <= threshold
             quotient = xp.where(within, one, threshold) / xp.where(within, one, divisor)
-            # It is 1 exactly where the norm is within the threshold. That is asked of it and not of `within`, because
-            # compilers compute a comparison anew for each array, but a quotient once.
+            # The coefficient is 1 exactly if the norm is within the threshold. Test the coefficient and not `within`,
+            # because compilers repeat a comparison for each array, but compute a quotient once.
             return Coefficient([quotient], quotient == 1)
         if clip_norm == math.inf:
             # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
@@ -205,7 +205,8 @@ class Backend:
     def _divide(self, clip_norm: float, norm: Norm) -> list[Array]:
         """Return numbers, zero or normal, whose product is `clip_norm / norm` if that is at most 1.
 
-        All but one are powers of two: two to `exponent - norm.exponent` may lie below every float, and is cut in three.
+        All but one are powers of two. Two to the power `exponent - norm.exponent` may be smaller than any float, so it
+        is split into three.
         """
         xp, precision = self.xp, self.format.precision
         fraction, exponent = math.frexp(clip_norm)
@@ -241,7 +242,7 @@ class Backend:
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by its own coefficient."""
-        # Taken apart all at once: where JAX has no float64 by default, it takes no second derivative of an index.
+        # Take all apart at once: if JAX has no float64 by default, it cannot take a second derivative through an index.
         parts = [unstack(self.xp, x) for x in (*coefficients.factors, coefficients.unchanged)]
         results = []
         for index, array in enumerate(arrays):
@@ -250,7 +251,7 @@ class Backend:
         return results
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-        """Return each array, all of one dtype, multiplied by one coefficient: each product is rounded once a factor."""
+        """Return each array, all of one dtype, multiplied by one coefficient; each factor rounds the product once."""
         xp, name = self.xp, self.dtypes[arrays[0].dtype]
         results = []
         for x in arrays:
@@ -266,14 +267,14 @@ class Backend:
         return results
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
-        """Return the factors of a coefficient, one alone where arrays are of a dtype that is narrower than float64."""
+        """Return the factors of a coefficient; a single one for arrays of a dtype that is narrower than float64."""
         narrow = self.has_float64 and name != "float64"
         return [functools.reduce(operator.mul, coefficient.factors)] if narrow else coefficient.factors
 
     # Values.
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return an array, not empty, clipped to bounds that its dtype holds exactly; itself if that is all it is."""
+        """Return a nonempty array clipped to bounds that its dtype holds exactly; the same object if unchanged."""
         xp = self.xp
         if self.eager and bool(lower <= xp.min(x)) and bool(xp.max(x) <= upper):
             return x

@@ -1,4 +1,4 @@
-"""The backend of CuPy arrays."""
+"""Define the backend of CuPy arrays."""
 
 from gradclip_spec._arithmetic import FORMATS
 from gradclip_spec.backends.base import Backend
@@ -7,7 +7,7 @@ __all__ = ["CuPy"]
 
 
 class CuPy(Backend):
-    """CuPy arrays: nobody waits for the device."""
+    """The backend of CuPy arrays, which never waits for the device."""
 
     keeps_at_one = FORMATS
     eager = False

@@ -1,8 +1,8 @@
-"""The backend of Dask arrays, by the reference's own arithmetic on the numbers of each chunk.
+"""Define the backend of Dask arrays, which applies the reference's NumPy backend to each chunk.
 
-Each chunk is looked at where it lies. A norm is made of the few numbers of all chunks in one task, and each chunk is
-scaled with the norm in its hand. As operations of Dask, each step would be a layer of every graph that follows, and the
-graph of a thousand arrays would take longer to build than the arrays to clip.
+Each chunk is read where it lies. One task combines the few numbers of all chunks into a norm, and each chunk is scaled
+by a task that receives the norm. If each step were an operation of Dask, it would be a layer of every later graph, and
+the graph of a thousand arrays would take longer to build than the clip itself.
 """
 
 import functools
@@ -20,12 +20,12 @@ from gradclip_spec.backends.base import NO_WRITING, Backend
 __all__ = ["Dask"]
 
 Array = Any
-#: Chooses the backend of a chunk.
+#: The function that chooses the backend of a chunk.
 Choice = Callable[[Tree], Any]
 
 
 class Dask(Backend):
-    """Dask arrays: nothing is computed early. A norm is an array of its three numbers."""
+    """The backend of Dask arrays, which computes nothing early. A norm is an array of three numbers."""
 
     raises_errors_of_users = True
     eager = False
@@ -38,7 +38,7 @@ class Dask(Backend):
         """Return which array has chunks that are refused; no array can be written into."""
         for index, x in enumerate(arrays):
             if isinstance(x._meta, np.ma.MaskedArray):
-                return index, "{} is a masked array; fill what is masked (`filled`) first"
+                return index, "{} is a masked array; fill the masked elements (`filled`) first"
         return (0, NO_WRITING.format("{}", "Dask's arrays cannot be written into")) if inplace and arrays else None
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
@@ -60,7 +60,7 @@ class Dask(Backend):
         return _in_one_task(functools.partial(_round, name_dtype(self.total_dtype)), norm, (), self.total_dtype)
 
     def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
-        """Return what the coefficient is made of, next to each chunk."""
+        """Return the numbers from which each chunk computes the coefficient."""
         return norm, clip_norm, eps
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
@@ -73,20 +73,20 @@ class Dask(Backend):
         return [self._scale(array, norm, clip_norm, eps) for array, norm in zip(arrays, norms, strict=True)]
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return an array within bounds; by Dask's own function, which needs to know no shape."""
-        # NumPy makes bfloat16 float32 there.
+        """Return an array within bounds, by Dask's own function, which works for unknown shapes."""
+        # NumPy converts bfloat16 to float32 there.
         return x.clip(lower, upper).astype(x.dtype)
 
     def _summarize_chunks(self, arrays: Sequence[Array], norm_type: float) -> Array:
-        """Return the four numbers of each chunk, one row a chunk."""
+        """Return the four numbers of each chunk, one row for each chunk."""
         import dask.array
         from dask.highlevelgraph import HighLevelGraph
 
         name = f"gradclip-norms-{dask.base.tokenize(norm_type, [array.name for array in arrays])}"
         chunks = dask.core.flatten([array.__dask_keys__() for array in arrays])
-        # A number in a task may be the key of another.
+        # Wrap numbers, because a bare number in a task may be the key of another task.
         row = functools.partial(_summarize, self.choose, norm_type)
-        # One layer for all, because each array that is scaled by what comes of it has a list of all layers before it.
+        # Use one layer for all arrays, because each scaled array holds a list of all earlier layers.
         layer: dict[Any, Any] = {(f"{name}-row", index): (row, chunk) for index, chunk in enumerate(chunks)}
         shape = ((len(layer),), (4,))
         layer[name, 0, 0] = (np.stack, list(layer))
@@ -97,14 +97,14 @@ class Dask(Backend):
         import dask.array
 
         axes = tuple(range(array.ndim))
-        # In the chunks' order, and each with all numbers of the norm.
+        # The blocks are in the chunks' order, and each gets all numbers of the norm.
         pairs = (array, axes, norm, (array.ndim,))
         scale = functools.partial(_scale_chunk, self.choose, clip_norm, eps)
         return dask.array.blockwise(scale, axes, *pairs, concatenate=True, dtype=array.dtype, meta=array._meta)
 
 
 def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
-    """Return what a function of NumPy arrays makes of an array in one chunk."""
+    """Return the result of a NumPy function of an array with one chunk."""
     import dask.array
     from dask.highlevelgraph import HighLevelGraph
 

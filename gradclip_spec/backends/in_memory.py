@@ -1,7 +1,7 @@
-"""Clips of arrays whose memory can be read and written: the few numbers that decide are Python's.
+"""Clip arrays whose memory can be read and written; the few numbers that decide are Python numbers.
 
-A norm is a float, where squares of narrower elements were added in float64, or it is not finite; any other norm is a
-`Fraction`. So is the coefficient that is made of it, and comparing it with a threshold rounds nothing.
+A norm is a float if squares of narrower elements were summed in float64, or if it is not finite. Any other norm is a
+`Fraction`, and so is its coefficient. Comparing a norm with a threshold rounds nothing.
 """
 
 import contextlib
@@ -23,16 +23,18 @@ __all__ = ["ONE", "InMemory"]
 Array = Any
 Number = float | Fraction
 
-#: Sums between these neither overflowed nor lost squares that underflow: beside them, `2**-1022` does not count.
+#: Sums between these limits did not overflow, and did not lose squares by underflow: compared with them, `2**-1022` is
+#: negligible.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
-#: The coefficient that leaves arrays as they are.
+#: The coefficient that changes nothing.
 ONE: kernels.Factor = (1.0, 0.0, 1.0)
-#: More digits than any norm needs, and powers of ten far beyond those of float64; a root beyond them is infinite.
+#: A decimal context with more digits than any norm needs, and exponents far beyond those of float64; a root beyond them
+#: is infinite.
 _DIGITS = decimal.Context(prec=40, Emin=-9999, Emax=9999, traps=[decimal.InvalidOperation])
 
 
 class InMemory(kernels.Memory):
-    """What NumPy arrays and torch tensors on the CPU have in common."""
+    """The common base of the backends of NumPy arrays and torch tensors on the CPU."""
 
     eager: bool | None = True
     has_float64 = True
@@ -46,14 +48,14 @@ class InMemory(kernels.Memory):
         self.total_dtype = xp.float64 if self.wide else xp.float32
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return new arrays of the layout of others, of any content."""
+        """Return new, uninitialised arrays with the layout of others."""
         return list(map(self.xp.empty_like, arrays))
 
     def record_writing(self, arrays: Sequence[Array]) -> None:
-        """Let the library know that arrays were written into."""
+        """Tell the library that arrays were written into."""
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return what is entered around every computation: overflow and NaN are results here, nothing to warn of."""
+        """Return the context for every computation: overflow and NaN are normal results here and give no warning."""
         return np.errstate(all="ignore")
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
@@ -72,7 +74,7 @@ class InMemory(kernels.Memory):
         return [self._take_root(each, norm_type) for each in powers]
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of some blocks from which, and those of all others, the norm of all is made."""
+        """Return four numbers for some blocks; the norm of all blocks follows from the numbers of each."""
         if norm_type in (1, 2):
             (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)
             return self._check_range(arrays, parts, int(norm_type))
@@ -84,19 +86,19 @@ class InMemory(kernels.Memory):
         return _add_up(plain.sum_other_powers(views, norm_type, unit), unit)
 
     def _check_range(self, arrays: Sequence[Array], parts: list[float], power: int) -> PowerSum:
-        """Return the sum of powers that add up from these parts; sum them anew, scaled, if they have left the range."""
+        """Return the sum of powers from these parts; if it has left the range, sum again with scaled elements."""
         if not self.wide or _SMALLEST < sum(parts) < _LARGEST:
             return _add_up(parts)
         largest = kernels.find_largest(self, arrays)
         if not 0 < largest < math.inf:
             return PowerSum(largest, 0.0, 1.0, 0.0)
-        # Within what a float can be.
+        # Keep the power of two within the range of floats.
         exponent = max(min(math.frexp(largest)[1], 1000), -1000)
         (parts,) = kernels.sum_powers(self, arrays, power, True, 2.0**-exponent)
         return _add_up(parts, exponent=exponent)
 
     def _take_root(self, powers: PowerSum, norm_type: float) -> Number:
-        """Return the norm of which powers were summed: to `2**-120` of itself if p is 2, exactly if it is 1."""
+        """Return the norm from the sum of powers: exactly if p is 1, with a relative error of `2**-120` if p is 2."""
         high, low, divisor, exponent = powers
         if not 0 < high < math.inf:
             return float(high)
@@ -114,7 +116,7 @@ class InMemory(kernels.Memory):
         return root * Fraction(divisor) * Fraction(2) ** int(exponent)
 
     def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
-        """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`; of each norm in a list."""
+        """Return, for each norm in a list, `clip_norm / (norm + eps)`, or 1 if `norm + eps` is at most `clip_norm`."""
         if isinstance(norm, list):
             return [self.coefficient(each, clip_norm, eps) for each in norm]
         divisor = norm + (eps if isinstance(norm, float) else Fraction(eps))
@@ -146,7 +148,7 @@ class InMemory(kernels.Memory):
         return self.xp.asarray(np.asarray(number, np.float64 if self.wide else np.float32), device="cpu")
 
     def adopt(self, norm: Norm) -> Number:
-        """Return a norm that was made elsewhere."""
+        """Convert a norm that another backend has computed."""
         high, low, exponent = map(float, norm)
         if not math.isfinite(high):
             return high
@@ -154,14 +156,15 @@ class InMemory(kernels.Memory):
 
 
 def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0) -> PowerSum:
-    """Return the sum of powers that adds up from parts, as two floats."""
+    """Return the sum of powers from its parts, as two floats."""
     high = math.fsum(parts)
     return PowerSum(high, math.fsum([*parts, -high]) if high < math.inf else 0.0, divisor, exponent)
 
 
 def _root_exactly(number: Fraction) -> Fraction:
-    """Return the square root of a number above zero, to `2**-120` of itself; exactly if it is a fraction too."""
-    # A power of two is under it: `numerator * 2**shift` has at least 256 bits, and `2**shift / denominator` has a root.
+    """Return the square root of a number above zero, with a relative error of `2**-120`; exactly if it is rational."""
+    # The denominator is a power of two: choose `shift` so that `numerator * 2**shift` has at least 256 bits, and
+    # `2**shift / denominator` has an exact root.
     shift = max(256 - number.numerator.bit_length(), 0)
     shift += (number.denominator.bit_length() - 1 + shift) % 2
     half = (number.denominator.bit_length() - 1 + shift) // 2
@@ -169,7 +172,7 @@ def _root_exactly(number: Fraction) -> Fraction:
 
 
 def _split(coefficient: Fraction) -> kernels.Factor:
-    """Return a coefficient as a pair of floats and a power of two: a pair needs some bits above the smallest float."""
+    """Return a coefficient as a pair of floats and a power of two; the pair is well above the smallest float."""
     exponent = coefficient.numerator.bit_length() - coefficient.denominator.bit_length()
     shift = max(0, min(1074, -900 - exponent))
     scaled = coefficient * 2**shift

@@ -1,4 +1,4 @@
-"""The backend of JAX arrays, traced or not: no value of them is looked at."""
+"""Define the backend of JAX arrays, traced or not; it reads no values."""
 
 import contextlib
 import functools
@@ -15,31 +15,31 @@ Array = Any
 
 
 class JAX(Backend):
-    """JAX arrays on any device, and on several."""
+    """The backend of JAX arrays on one or several devices."""
 
     keeps_at_one = FORMATS.keys() - {"float64"}
     eager = False
 
     def find_device(self, x: Array) -> Any:
-        """Return nothing: numbers without a device go with arrays on any, and on several."""
+        """Return None: numbers without a device combine with arrays on any device or on several."""
         return None
 
     def supports_float64(self) -> bool:
-        """Return that there is float64, in the context that everything is computed in."""
+        """Return True: the context of every computation has float64."""
         return True
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context that has float64; it changes the dtypes of what is computed inside only."""
+        """Return a context that has float64; it affects only computations inside it."""
         return _enable_float64()
 
     def place(self, x: Array) -> Hashable:
-        """Return the shape and the sharding: only arrays cut alike are joined, so that every element stays there."""
+        """Return the shape and the sharding: only arrays with equal shards are joined, so no element moves."""
         import jax
 
         return x.shape, jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
     def join_alike(self, arrays: Sequence[Array]) -> Array:
-        """Return arrays of one shape as one with a dimension more, which is not sharded."""
+        """Return arrays of one shape as one array with an additional dimension, which is not sharded."""
         return self.xp.stack(arrays)
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
@@ -60,10 +60,10 @@ class JAX(Backend):
         from jax import lax
         from jax import numpy as jnp
 
-        # Dimensions of one element make XLA sum in float64 several times as slowly. It sees through a plain reshape.
+        # Dimensions of length one slow down XLA's sums in float64 several times. XLA removes a plain reshape.
         flat = (lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x for x in arrays)
         sums = [jnp.sum(lax.square(lax.convert_element_type(x, jnp.float64))) for x in flat]
-        # Without the barrier, XLA compiles the stacking several times, into each step of the sum.
+        # Without the barrier, XLA compiles the stacking into each step of the sum.
         return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
 
     def find_largest(self, x: Array) -> Array:
@@ -71,18 +71,18 @@ class JAX(Backend):
         return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
     def power(self, x: Array, y: Array) -> Array:
-        """Return numbers above zero to the power of others."""
+        """Raise numbers above zero to the given powers."""
         from jax import lax
 
-        # What is compiled may be differentiated outside of the context, where the rule of JAX's own power has no
-        # float64. This is off by some more bits of it.
+        # Compiled code may be differentiated outside of the context, where the derivative of JAX's own power has no
+        # float64. This formula is less accurate by a few bits.
         return self.xp.pow(x, y) if self.wide else lax.exp(lax.mul(y, lax.log(x)))
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""
         from jax import lax
 
-        # What is weakly typed, as the derivative by a number of Python is, would become float64 in the context.
+        # A weakly typed array, such as the derivative by a Python number, would become float64 in the context.
         return super().clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)
 
 
@@ -98,7 +98,7 @@ def _find_axes(x: Array) -> Hashable:
     """Return the axes of a `shard_map` along which an array differs from device to device."""
     import jax
 
-    # Older versions have another name for it, or do not tell.
+    # Older versions use another name for it, or do not have it.
     kind = jax.typeof(x)
     axes: Hashable = getattr(kind, "manual_axis_type", getattr(kind, "vma", None))
     return axes
@@ -106,19 +106,19 @@ def _find_axes(x: Array) -> Hashable:
 
 @functools.cache
 def _make_products() -> Any:
-    """Return the function that multiplies arrays narrower than float64 by a number of it, and knows its derivative."""
+    """Return a function, with its derivative, that multiplies arrays narrower than float64 by a float64 number."""
     import jax
     from jax import lax
     from jax import numpy as jnp
 
     @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
     def products(arrays: list[Array], k: Any) -> list[Array]:
-        # Not in float64 but in float32, which is twice as fast, by a coefficient rounded to it. One below the smallest
-        # normal number takes two factors. One below 2**-252 would take three, and all others would compile a third
-        # longer for that: it makes zeros. The first factor tells whether there is a second (it is not above zero), and
-        # whether there is nothing to do (it is above one; XLA may flush subnormal numbers when it multiplies). It ends
-        # in a division, because XLA compiles and computes anew, for each array, what is cheaper than one.
-        # (`jnp.where` would be compiled as a function of its own each time.)
+        # Multiply in float32, which is twice as fast as float64, by a rounded coefficient. A coefficient below the
+        # smallest normal number is split into two factors. A coefficient below 2**-252 would need three, and all others
+        # would take a third longer to compile; so it gives zeros. The first factor shows whether there is a second one
+        # (then it is not above zero), and whether there is nothing to do (then it is above one, because XLA may flush
+        # subnormal numbers when it multiplies). The computation ends in a division, because XLA repeats cheaper
+        # operations for each array. (`jnp.where` would be compiled as a separate function each time.)
         smallest = 2.0**-126
         one = lax.full_like(k, 1.0)
         number = lax.select(k == one, one + one, k)
@@ -135,8 +135,8 @@ def _make_products() -> Any:
     @products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
         (arrays, k), (changes, change_of_k) = primals, tangents
-        # What changes by the coefficient in float64: there, the product of a change of it and a large element is in the
-        # range, and so is the sum of such products that is the derivative the other way round.
+        # Differentiate by the coefficient in float64. There, the product of its change and a large element is in the
+        # range, and so is the sum of such products, which is the reverse derivative.
         with _enable_float64():
             kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
             of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]

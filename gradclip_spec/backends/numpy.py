@@ -1,4 +1,4 @@
-"""The backends of NumPy arrays, and of the arrays of sparse, which hold NumPy arrays."""
+"""Define the backends of NumPy arrays, and of arrays of the library sparse, which hold NumPy arrays."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ Array = Any
 
 
 class NumPy(InMemory, Backend):
-    """NumPy arrays, those of ml_dtypes' bfloat16 too."""
+    """The backend of NumPy arrays, including ml_dtypes' bfloat16."""
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return which array is masked, or read-only, as NumPy's scalars are."""
-        # The module is slow to import, and who has a masked array has imported it.
+        """Return an array that is masked or read-only (NumPy's scalars are read-only)."""
+        # The module is slow to import. If there is a masked array, it has been imported already.
         masked = sys.modules["numpy.ma"].MaskedArray if "numpy.ma" in sys.modules else ()
         for index, x in enumerate(arrays):
             if isinstance(x, masked):
-                # Whether masked elements count would depend on how they are read.
+                # Different ways of reading the array disagree on whether masked elements count.
                 return index, "{} is a masked array; fill what is masked (`filled`) first"
             if inplace and not x.flags.writeable:
                 return index, NO_WRITING.format("{}", "it is read-only")
@@ -43,7 +43,7 @@ class NumPy(InMemory, Backend):
         return [x.size for x in arrays]
 
     def view(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the arrays; of bfloat16 their bits."""
+        """Return the arrays; for bfloat16, return their bits."""
         return [x.view(np.uint16) if self.dtypes[x.dtype] == "bfloat16" else x for x in arrays]
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
@@ -53,15 +53,15 @@ class NumPy(InMemory, Backend):
 
 
 class Sparse(NumPy):
-    """Arrays of sparse that keep their elements as `data` (COO, GCXS) and have zeros elsewhere."""
+    """The backend of arrays of sparse that keep their elements in `data` (COO, GCXS) and are zero elsewhere."""
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return which array has no `data`, or something else than zeros where it holds no element."""
+        """Return an array that has no `data`, or that is not zero where it stores no element."""
         for index, x in enumerate(arrays):
             if not isinstance(getattr(x, "data", None), np.ndarray):
                 return index, "{} is a sparse array without `data`; convert it (`asformat('coo')`) first"
             if x.fill_value != 0:
-                return index, "{} is a sparse array filled with something else than zeros; call `todense` first"
+                return index, "{} is a sparse array whose fill value is not zero; call `todense` first"
         return Backend.find_problem(self, arrays, inplace)
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:

@@ -1,4 +1,4 @@
-"""The backends of torch tensors: those on the CPU are read where they lie, no value of any other is looked at."""
+"""Define the backends of torch tensors: tensors on the CPU are read in memory; the values of others are not read."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Torch(Backend):
-    """Torch tensors on any device, of which no value is looked at."""
+    """The backend of torch tensors on any device, which reads no values."""
 
     keeps_at_one = FORMATS
     eager: bool | None = False
@@ -29,19 +29,20 @@ class Torch(Backend):
 
         if not torch.compiler.is_compiling():
             return _uncast()
-        # Then nothing runs in NumPy. The compiler knows neither its errstate, nor what switches autocast off at once.
+        # While compiling, nothing runs in NumPy. The compiler supports neither NumPy's errstate, nor the faster way to
+        # disable autocast.
         on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
         return torch.autocast(on[0], enabled=False) if on else contextlib.nullcontext()
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
-        """Return which tensor is a parameter, of another layout, nested or masked, or cannot be written into."""
+        """Return a tensor that is a parameter, nested, masked, of another layout, or that cannot be written into."""
         import torch
 
         for index, x in enumerate(arrays):
             if isinstance(x, torch.nn.Parameter):
-                return index, "{} is a torch.nn.Parameter, a weight and no gradient; pass its `.grad`"
+                return index, "{} is a torch.nn.Parameter, which is a weight, not a gradient; pass its `.grad`"
             if isinstance(x, torch.masked.MaskedTensor):
-                return index, "{} is a masked tensor; fill what is masked (`to_tensor`) first"
+                return index, "{} is a masked tensor; fill the masked elements (`to_tensor`) first"
             if x.is_nested:
                 return index, "{} is a nested tensor; take it apart (`unbind`) or fill it up (`to_padded_tensor`)"
             if x.layout != torch.strided:
@@ -49,10 +50,10 @@ class Torch(Backend):
         return self._find_read_only(arrays) if inplace and not torch.compiler.is_compiling() else None
 
     def _find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
-        """Return which tensor torch does not surely write into, and why: it would say no in the middle of the work."""
+        """Return a tensor that torch may refuse to write into, and why: torch would raise in the middle of the work."""
         import torch
 
-        # A tensor from outside of a transformation cannot hold what comes of those inside.
+        # A tensor from outside of a transformation cannot hold the results of tensors inside it.
         levels = [torch_private.list_levels(x) for x in arrays] if torch_private.is_transformed() else []
         every = set().union(*levels)
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
@@ -66,19 +67,19 @@ class Torch(Backend):
             elif not inference and x.is_inference():
                 reason = "it is an inference tensor"
             elif levels and levels[index] != every:
-                reason = "it is from outside of a transformation that others are inside of"
+                reason = "it is from outside of a transformation, and other tensors are inside"
             elif recorded and x.requires_grad and x.is_leaf:
                 reason = "it is a leaf that requires grad (of a parameter, pass its `grad`)"
             elif recorded and torch_private.is_view(x):
                 # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way
                 # to ask which; refuse all views.
-                reason = "it is a view beside what requires grad"
+                reason = "it is a view, and another tensor requires grad"
             if reason:
                 return index, NO_WRITING.format("{}", reason)
         return None
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return copies of the tensors that derivatives need as they are."""
+        """Return copies of the tensors whose old values derivatives need."""
         import torch
 
         if not torch.is_grad_enabled():
@@ -92,7 +93,7 @@ class Torch(Backend):
         if any(_may_require_grad(x) for x in arrays):
             # The second derivative of a norm is NaN at zero.
             return super().add_squares(arrays)
-        # The square of the norm, because this one call neither copies the array to float64 nor overflows.
+        # Square the norm, because this call neither copies the array to float64 nor overflows.
         norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
         return torch.stack(norms).square().sum()
 
@@ -102,7 +103,8 @@ class Torch(Backend):
             return super().multiply(arrays, coefficient, False)
         for factor in self.list_factors(coefficient, self.dtypes[arrays[0].dtype]):
             for x in arrays:
-                # With a dimension, the coefficient decides the dtype of the computation, and no copy of `x` is made.
+                # Give the coefficient a dimension, so that it decides the dtype of the computation without a copy of
+                # `x`.
                 x.mul_(factor.reshape((1,) * x.ndim))
         return list(arrays)
 
@@ -111,22 +113,22 @@ class Torch(Backend):
         import torch
 
         if 0 in (lower, upper) and torch.compiler.is_compiling():
-            # The compiler's own clamp makes one zero of the other.
+            # The compiler's own clamp may change the sign of a zero.
             return super().clip(x, lower, upper, inplace)
         return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
 
 
 class InMemoryTorch(InMemory, Torch):
-    """Plain torch tensors on the CPU, not traced, transformed or differentiated."""
+    """The backend of plain torch tensors on the CPU that are not traced, transformed or differentiated."""
 
     eager = True
-    # NumPy's view of a tensor takes longer to make than its address to ask for.
+    # Making NumPy's view of a tensor takes longer than asking for its address.
     many_arrays = 8
-    # torch's own threads keep spinning for a while.
+    # Use half the cores, because torch's own threads keep spinning for a while.
     threads_of_others = 2
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
-        """Return which tensor cannot be written into; nothing else is wrong with what may be read."""
+        """Return a tensor that cannot be written into; tensors of this backend have no other problems."""
         import torch
 
         plain = set(map(type, arrays)) == {torch.Tensor}
@@ -136,14 +138,14 @@ class InMemoryTorch(InMemory, Torch):
         return super().find_problem(arrays, inplace)
 
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
-        """Let torch know that tensors were written into."""
+        """Tell torch that tensors were written into."""
         import torch
 
         if arrays:
             torch.autograd.graph.increment_version(arrays)
 
     def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
-        """Return a tensor within bounds, itself if it is."""
+        """Return a tensor within bounds; the tensor itself if it is within them already."""
         if lower <= x.min() and x.max() <= upper:
             return x
         return super().clip(x, lower, upper, inplace)
@@ -153,7 +155,7 @@ class InMemoryTorch(InMemory, Torch):
         return [x.numel() for x in arrays]
 
     def view(self, arrays: Sequence[Tensor]) -> list[Array]:
-        """Return the memory of the tensors, or a copy where the sign is kept apart; of bfloat16 the bits."""
+        """Return the memory of the tensors, or a copy if the negative bit is set; for bfloat16, the bits."""
         return [_view(x.resolve_neg()) for x in arrays]
 
     def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
@@ -169,7 +171,7 @@ def _uncast() -> Iterator[None]:
 
 
 def _may_require_grad(x: Tensor) -> bool:
-    """Return whether a tensor requires grad; under a transformation it may not tell."""
+    """Return whether a tensor may require grad; under a transformation, its own attribute is unreliable."""
     import torch
 
     return bool(x.requires_grad) or (not torch.compiler.is_compiling() and torch_private.is_transformed())
@@ -183,7 +185,7 @@ def _view(x: Tensor) -> Array:
 
 
 def _elements_may_overlap(tensor: Tensor) -> bool:
-    # Each dimension must step over all that the dimensions with smaller steps reach.
+    # The step of each dimension must exceed the range of the dimensions with smaller steps.
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:

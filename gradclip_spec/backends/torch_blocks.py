@@ -1,6 +1,6 @@
-"""The backends of torch tensors that do not lie on one device: each looks at its own, and only four numbers travel.
+"""Define the backends of torch tensors on several devices: each reads its own part and sends only four numbers.
 
-`Shards` are DTensors, of which each process has a part; `Devices` are plain tensors on several devices.
+`Shards` is for DTensors, which have a shard in each process; `Devices` is for plain tensors on several devices.
 """
 
 import sys
@@ -25,15 +25,15 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     Raises
     ------
     TypeError
-        If only some of them are, one is a sum whose terms have not been added up yet, or one is on a mesh that this
-        process has no part in.
+        If only some of them are, if one is a sum that is still distributed over the processes, or if one is on a mesh
+        that does not include this process.
     """
     module = sys.modules.get("torch.distributed.tensor")
     kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}
     if kinds == {True, False}:
         message = (
-            "gradients must be all DTensors or all plain tensors, got both, and whether a plain one is the same on "
-            "every process cannot be seen; say so, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
+            "gradients must be all DTensors or all plain tensors, got both, and a plain one does not show whether "
+            "it is the same on every process; declare it, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
         )
         raise TypeError(message)
     if True not in kinds:
@@ -55,18 +55,19 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
 
 
 class _Blocks:
-    """Tensors in blocks: `local` is the backend of torch that works on one block, or on all of them.
+    """A backend of tensors in blocks; `local` is the torch backend that works on one block, or on all of them.
 
-    What is not said here is done by it. All processes have the same numbers in the end, and decide alike.
+    `local` provides all methods that are not defined here. All processes end with the same numbers, so they make the
+    same decision.
     """
 
     def __init__(self, xp: Any, arrays: Sequence[Array], local: Any) -> None:
         self.xp, self.local = xp, local
-        #: Where the numbers of all blocks meet.
+        #: The device on which the numbers of all blocks are combined.
         self.device = arrays[0].device
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the backend of one block has."""
+        """Return the attribute of the backend of one block."""
         return getattr(self.local, name)
 
     def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
@@ -87,7 +88,7 @@ class _Blocks:
         return [[index] for index in range(len(arrays))]
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
-        """Return the four numbers of each block, one row a block."""
+        """Return the four numbers of each block, one row for each block."""
         raise NotImplementedError
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
@@ -100,25 +101,25 @@ class _Blocks:
 
 
 class Shards(_Blocks):
-    """DTensors: what treats each element by itself is done on the shards."""
+    """The backend of DTensors; element-wise operations work on the shards."""
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return which DTensor or shard cannot be clipped."""
+        """Return a DTensor or a shard that cannot be clipped."""
         import torch
 
         with torch.no_grad():
             problem: tuple[int, str] | None = self.local.find_problem([x.to_local() for x in arrays], inplace)
-        # The strides of a DTensor are what it was told, not those of its shard.
+        # The strides of a DTensor are those given to it, not those of its shard.
         return problem or self.local.find_problem(arrays, inplace)
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
-        """Return the numbers of the shards, one row a process and way of sharding, on every process."""
+        """Return the numbers of the shards on every process, with one row for each process and sharding."""
         import torch
         from torch.distributed.tensor import DTensor, Replicate, Shard
 
         groups: dict[Any, list[Array]] = {}
         for array in arrays:
-            # Along a dimension of the mesh on which it is replicated, an array is counted once.
+            # Count an array once along a mesh dimension on which it is replicated.
             split = tuple(not placement.is_replicate() for placement in array.placements)
             groups.setdefault((array.device_mesh, split), []).append(array.to_local())
         rows = []
@@ -129,7 +130,7 @@ class Shards(_Blocks):
             local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
             placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
             everyone = DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
-            # Numbers travel between the devices of the mesh, also where shards are kept on the CPU.
+            # Send numbers between the devices of the mesh, even if shards are kept on the CPU.
             rows.append(everyone.reshape(-1, 4).to(arrays[0].device))
         return torch.cat(rows)
 
@@ -157,7 +158,7 @@ class Shards(_Blocks):
 
 
 class Devices(_Blocks):
-    """Plain tensors on several devices, of which no value is looked at; numbers of all of them are on the first."""
+    """The backend of plain tensors on several devices, which reads no values; common numbers are on the first."""
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of each device, on the first."""
@@ -186,17 +187,18 @@ def _to_tensors(powers: PowerSum, device: Any) -> list[Any]:
 
 
 def _wrap(x: Array, shard: Array) -> Array:
-    """Return a DTensor like another, of another shard."""
+    """Return a DTensor like another, with another shard."""
     from torch.distributed.tensor import DTensor
 
     place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
-    # Where the shard is, which need not be where the mesh is: FSDP2 may keep shards on the CPU.
+    # Use the device of the shard, which may differ from that of the mesh: FSDP2 may keep shards on the CPU.
     return _make_differentiable(DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride()).to(shard.device))
 
 
 def _make_differentiable(x: Array) -> Array:
-    # The derivative of `from_local` brings what arrives to the placements of its result by a step that is not
-    # differentiable itself; that of `redistribute`, which changes nothing here, by one that is.
+    # The derivative of `from_local` converts gradients to the placements of its result, and this step is not
+    # differentiable. The derivative of `redistribute`, which changes nothing here, converts them in a differentiable
+    # step.
     return x.redistribute(x.device_mesh, x.placements) if x.requires_grad else x
 
 

@@ -1,4 +1,6 @@
-"""The private APIs of torch that the reference needs: one function each, with a test each that fails when one goes.
+"""Wrap the private APIs of torch that the reference needs.
+
+Each has one function here, and one test that fails if torch removes it.
 
 Tried with torch 2.6 to 2.13.
 """
@@ -19,7 +21,7 @@ def is_transformed() -> bool:
 
 
 def list_levels(tensor: Tensor) -> set[int]:
-    """Return the levels of the transformations of torch.func that a tensor is inside of."""
+    """Return the levels of the torch.func transformations that contain a tensor."""
     import torch
 
     levels: set[int] = set()
@@ -30,7 +32,7 @@ def list_levels(tensor: Tensor) -> set[int]:
 
 
 def is_watched() -> bool:
-    """Return whether operations are transformed, differentiated in forward mode, or recorded to be done again."""
+    """Return whether operations are transformed, differentiated in forward mode, or recorded for replay."""
     import torch
     from torch.autograd import forward_ad
 
@@ -44,7 +46,7 @@ def is_view(tensor: Tensor) -> bool:
 
 
 def disable_autocast() -> contextlib.AbstractContextManager[Any]:
-    """Return a context without autocast, which on the CPU refuses to join float16."""
+    """Return a context without autocast, because autocast on the CPU cannot join float16 tensors."""
     import torch
 
     context: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()

@@ -1,7 +1,7 @@
-"""Sums, maxima and products over the memory of many arrays, by compiled loops where numba is installed and gains.
+"""Compute sums, maxima and products over the memory of many arrays, with numba's compiled loops if they are faster.
 
-Whoever calls is a `Memory`, which tells where arrays lie. Whether a loop is compiled depends on the number of arrays
-and elements alone, never on earlier calls, so that equal calls have equal results.
+The caller passes a `Memory`, which locates the arrays. The choice of a compiled loop depends only on the number of
+arrays and elements, never on earlier calls, so equal calls have equal results.
 """
 
 import ctypes
@@ -20,30 +20,30 @@ from gradclip_spec.kernels import plain, threads
 __all__ = ["Factor", "Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
 
 Array = Any
-#: A number `(high + low) * power`, where the last is a power of two.
+#: A number `(high + low) * power`, where `power` is a power of two.
 Factor = tuple[float, float, float]
 
-#: From so many elements on the compiled loops gain, however few the arrays are.
+#: The number of elements from which on compiled loops are faster, however few the arrays are.
 MANY_ELEMENTS = 1 << 14
-#: Elements below which starting threads takes longer than they save.
+#: The number of elements below which starting threads takes longer than they save.
 LARGE = 1 << 21
 
 
 class Memory(Protocol):
-    """Where arrays of one library lie."""
+    """The memory of the arrays of one library."""
 
-    #: The last list of arrays, and how it was shared out: a clip in place asks twice.
+    #: A cache of the chunks of the last list of arrays, because a clip in place needs them twice.
     shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
-    #: From so many arrays on the compiled loops gain, however few their elements are.
+    #: The number of arrays from which on compiled loops are faster, however few their elements are.
     many_arrays: int = 32
-    #: By what the number of threads is divided.
+    #: The divisor of the number of threads.
     threads_of_others: int = 1
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
 
     def view(self, arrays: Sequence[Array]) -> list[plain.View]:
-        """Return the arrays as `plain` takes them."""
+        """Return the arrays in the form that the module `plain` takes."""
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
         """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
@@ -57,13 +57,13 @@ def load_compiled() -> Any:
             return None
         from gradclip_spec.kernels import compiled
 
-        # What cannot be compiled for this machine fails here.
+        # Loops that cannot be compiled for this machine raise here.
         nothing = np.zeros(0, np.int64)
         compiled.find_largest(np.float16, nothing, nothing, nothing, 0, 0)
     except Exception as error:  # noqa: BLE001 - numba raises errors of many kinds, and the plain loops serve instead
         message = (
             f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
-            f"({type(error).__name__}: {error}); install a newer numba, or none"
+            f"({type(error).__name__}: {error}); install a newer numba, or uninstall it"
         )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
@@ -73,8 +73,8 @@ def load_compiled() -> Any:
 def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
     """Return the addresses of the first elements of NumPy arrays.
 
-    NumPy takes two microseconds to tell one. In CPython the address stands in the array's object, after the header that
-    all objects have (`PyArrayObject` of NumPy's C API).
+    NumPy takes two microseconds for each address. In CPython, the address is in the array's object, after the header of
+    all objects (`PyArrayObject` of NumPy's C API).
     """
     header, read = object.__basicsize__, ctypes.c_size_t.from_address
     if _objects_hold_addresses():
@@ -92,7 +92,7 @@ def _objects_hold_addresses() -> bool:
 
 
 class _Chunks:
-    """Chunks of arrays of one dtype that lie in one piece: where they start, how long they are, and whose they are."""
+    """Chunks of contiguous arrays of one dtype: their addresses, their sizes and their owners."""
 
     def __init__(self, name: str, pieces: list[tuple[int, int, int]]) -> None:
         self.kind = load_compiled().KINDS[name]
@@ -107,7 +107,7 @@ class _Chunks:
         self.large = sum(size for _, size, _ in pieces) >= LARGE
 
     def run(self, loop: str, divisor: int, *arguments: Any) -> None:
-        """Run a loop over all chunks, in as many threads as may work divided by a number."""
+        """Run a loop over all chunks, with the available threads divided by a number."""
         work = functools.partial(getattr(load_compiled(), loop), self.kind, self.starts, self.sizes, *arguments)
         if self.large:
             threads.spread(work, self.sizes, threads.count_available() // divisor)
@@ -115,14 +115,14 @@ class _Chunks:
             work(0, len(self.sizes))
 
     def overlap(self) -> bool:
-        """Return whether two threads might write to one element."""
+        """Return whether two threads might write to the same element."""
         order = np.argsort(self.starts)
         ends = self.starts + self.sizes * np.dtype(self.kind).itemsize
         return bool(np.any(ends[order][:-1] > self.starts[order][1:]))
 
 
 def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
-    """Return what compiled loops work on, and the indices of the other arrays that hold elements."""
+    """Return the chunks for compiled loops, and the indices of the other arrays that are not empty."""
     if memory.shared_out is not None and memory.shared_out[0] is arrays:
         return memory.shared_out[1:]
     sizes = memory.measure(arrays)
@@ -145,8 +145,8 @@ def sum_powers(
 ) -> list[list[float]]:
     """Return numbers that add up to the sum of all squares (`power` 2) or magnitudes (1), for `each` array or for all.
 
-    If `exact`, of the elements times `factor`, a power of two, and to `2**-60` of the sum; else to `2**-37`, of what is
-    narrower than float64.
+    If `exact`, sum the elements times `factor`, a power of two, with a relative error of `2**-60`. Otherwise the
+    elements are narrower than float64, and the relative error is `2**-37`.
     """
     compiled, rest = _share_out(memory, arrays)
     parts: list[list[float]] = [[] for _ in arrays] if each else [[]]
@@ -180,13 +180,13 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
 def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[Factor]) -> None:
     """Write each array times its factor into another, which may be itself.
 
-    Compiled, elements are off by at most 0.51 units in the last place. Else those of narrower arrays by 0.51 if there
-    are few elements, and by 1.5 if not; those of float64 by 1.5.
+    With compiled loops, the error of an element is at most 0.51 ulp. Without them, it is at most 0.51 ulp for few
+    elements of narrower arrays, and at most 1.5 ulp otherwise.
     """
     compiled, rest = _share_out(memory, sources)
     outs, others = _share_out(memory, targets) if compiled and targets is not sources else (compiled, rest)
     if others != rest:
-        # What does not lie in one piece has another layout than its target.
+        # An array that is not contiguous has another layout than its target.
         compiled, outs, rest = [], [], list(range(len(sources)))
     table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):

@@ -1,11 +1,11 @@
-"""Compiled loops over memory that is given by addresses, one call of a loop for a whole list of arrays.
+"""Compile loops over memory that is given by addresses; one call of a loop works on a whole list of arrays.
 
 Rules of this file:
 
 1. A loop is a plain function for numba. It is specialised by `kind`, a NumPy scalar type that stands for a dtype
    (`KINDS`); `_read` and `_write` convert an element to and from float64.
 2. Every loop works on a range of *chunks* (65,536 elements of one array, or the rest of it) and writes one result for
-   each chunk. Whoever calls it adds the results in order. So a result does not depend on the number of threads.
+   each chunk. The caller adds the results in order. So a result does not depend on the number of threads.
 3. Pointers are offset before a loop and indices start at 0. An index that may be negative keeps LLVM from vectorising.
 4. Sums of float64 in a plain loop may be reassociated, because the bound holds for every order. Compensated sums must
    not be: they are compiled without any fast-math flag.
@@ -25,23 +25,25 @@ from numba.extending import intrinsic
 
 __all__ = ["KINDS", "find_largest", "scale", "sum_exactly", "sum_plainly"]
 
-#: What stands for a dtype in the signature of a loop. NumPy has no bfloat16; its bits have the size of a uint16.
+#: The scalar type that represents each dtype in the signature of a loop. NumPy has no bfloat16; uint16 has the size of
+#: its bits.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
-#: Independent sums of a compensated loop: four vectors of eight, so that additions need not wait for one another.
+#: The number of independent sums in a compensated loop: four vectors of eight, so that additions need not wait for one
+#: another.
 LANES = 32
 
 
 @functools.cache
 def _tell_once() -> None:
     message = (
-        "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them anew, in some "
-        "seconds; NUMBA_CACHE_DIR names one that can be written into"
+        "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them again, in a few "
+        "seconds; set NUMBA_CACHE_DIR to a folder that can be written into"
     )
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call; keep the machine code on disk, or in memory if there is no folder."""
+    """Compile a function at its first call; cache the machine code on disk, or in memory if there is no folder."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
@@ -53,14 +55,14 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-#: Makes a function that returns a signature, and what generates the code, callable in loops.
+#: Makes a function that returns a signature and a code generator callable in loops.
 _emit: Callable[[Callable[..., Any]], Any] = intrinsic
-#: Compiles a function into whoever calls it.
+#: Inlines a function into its callers.
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 _I16, _I32 = ir.IntType(16), ir.IntType(32)
-#: How an element of each kind lies in memory.
+#: The representation of an element of each kind in memory.
 _STORED = {types.float16: _HALF, types.uint16: _I16, types.float32: _FLOAT, types.float64: _DOUBLE}
 
 
@@ -90,7 +92,7 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
 
 @_emit
 def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> Any:
-    """Write a float64 as an element, rounded to float32 first where the element is narrower."""
+    """Write a float64 as an element; round to float32 first if the element is narrower than that."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = arguments[3]
@@ -123,7 +125,7 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
 
 @_emit
 def _bits(context: Any, x: Any) -> Any:
-    """Return the bits of a float64. Those of magnitudes are in the order of the magnitudes, and NaN comes last."""
+    """Return the bits of a float64. The bits of magnitudes are ordered like the magnitudes, and NaN comes last."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
@@ -135,9 +137,9 @@ def _bits(context: Any, x: Any) -> Any:
 def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first: int, last: int) -> None:
     """Sum the squares (`power` 2) or magnitudes (1) of each chunk in float64, in any order.
 
-    Squares of float16, bfloat16 and float32 are exact in float64, and no term is negative. A sum of n terms is off by
-    at most `(n - 1) * 2**-53` of itself, whatever the order (Higham, Accuracy and Stability, section 4.2): of a chunk,
-    by less than `2**-37`.
+    Squares of float16, bfloat16 and float32 are exact in float64, and no term is negative. A sum of n terms has a
+    relative error of at most `(n - 1) * 2**-53`, whatever the order (Higham, Accuracy and Stability, section 4.2). For
+    a chunk, this is less than `2**-37`.
     """
     for chunk in range(first, last):
         address, size, total = starts[chunk], sizes[chunk], 0.0
@@ -158,9 +160,9 @@ def sum_exactly(
     """Sum the squares or magnitudes of the elements times a power of two; `sums + rests` is the sum of each chunk.
 
     TwoProduct and TwoSum (Ogita, Rump, Oishi, Accurate Sum and Dot Product, 2005, algorithm Dot2) give every rounding
-    error exactly, barring underflow. The errors are added up in float64. With n terms in a lane the result is off by at
-    most `n**2 * 2**-106` of itself (their theorem 5.5 without the last rounding, as no term is negative): 2,048 terms
-    in a lane and 32 lanes leave less than `2**-82`.
+    error exactly, barring underflow. The errors are added up in float64. With n terms in a lane, the relative error of
+    the result is at most `n**2 * 2**-106` (their theorem 5.5 without the last rounding, as no term is negative). With
+    2,048 terms in each of 32 lanes, it is less than `2**-82`.
     """
     high, low = np.zeros(LANES), np.zeros(LANES)
     for chunk in range(first, last):
@@ -169,7 +171,7 @@ def sum_exactly(
         low[:] = 0.0
         rows = size // LANES
         for row in range(rows):
-            # As many as the compiler is told: it unrolls these.
+            # The compiler knows this number, so it unrolls the loop.
             for lane in range(LANES):
                 high[lane], low[lane] = _add(
                     high[lane], low[lane], _read(kind, address, row * LANES + lane) * factor, power
@@ -206,17 +208,17 @@ def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, l
 
 @_loop()
 def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners: Any, first: int, last: int) -> None:
-    """Write the elements of each chunk, times the factor `(high + low) * power` of its owner, to where a target starts.
+    """Write the elements of each chunk, times the factor `(high + low) * power` of its owner, to its target.
 
-    Of narrower elements the product with `high` is made in float64 and rounded to float32, and then to the dtype. That
-    is off by `2**-53 + 2**-24` of itself beside half a unit of float16 and bfloat16, by `2**-53` beside half a unit of
-    float32. Of float64, `high + low` is the factor to `2**-106` and the product of two words is rounded once. (A
-    result that is subnormal in float64 is rounded twice, which may take it to 0.75 units.)
+    For narrower elements, the product with `high` is computed in float64, rounded to float32, and then to the dtype. In
+    addition to half an ulp, the relative error is `2**-53 + 2**-24` for float16 and bfloat16, and `2**-53` for float32.
+    For float64, `high + low` is the factor with a relative error of `2**-106`, and the product of two words is rounded
+    once. (A subnormal result in float64 is rounded twice, so its error may be 0.75 ulp.)
     """
     for chunk in range(first, last):
         start, target, size, owner = starts[chunk], targets[chunk], sizes[chunk], owners[chunk]
         if start == target:
-            # Told that both are one, the compiler need not expect that they overlap.
+            # In this branch the compiler knows that both are the same, so it need not handle partial overlap.
             _scale(kind, start, start, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
         else:
             _scale(kind, start, target, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
@@ -232,6 +234,6 @@ def _scale(kind: Any, source: int, target: int, size: int, high: float, low: flo
         x = _read(kind, source, index)
         product = x * high
         rest = _fma(x, high, -product) + x * low
-        # Beside an infinite product, the rest is NaN.
+        # If the product is infinite, the rest is NaN.
         y = product + rest if abs(product) < math.inf else product
         _write(kind, target, index, y * power)

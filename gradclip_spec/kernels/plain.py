@@ -1,6 +1,6 @@
-"""The loops of `compiled` in NumPy, for where numba is not installed, for few elements, and for any memory layout.
+"""Implement the loops of `compiled` in NumPy: for few elements, for any memory layout, and for use without numba.
 
-Arrays come as *views*: NumPy arrays of any layout and byte order; those of bfloat16 hold its bits as uint16.
+Arrays are passed as *views*: NumPy arrays of any layout and byte order; for bfloat16, they hold the bits as uint16.
 """
 
 import math
@@ -13,19 +13,19 @@ __all__ = ["CHUNK", "View", "find_largest", "find_unit", "scale", "sum_other_pow
 
 View = np.ndarray[Any, Any]
 
-#: Elements that are worked on at a time: in float64 they stay in a core's second cache.
+#: The number of elements that are processed at a time; in float64 they fit in a core's second-level cache.
 CHUNK = 1 << 16
-#: Elements of one dot product, so few that BLAS starts no threads.
+#: The number of elements in one dot product, small enough that BLAS starts no threads.
 _DOT = 1 << 10
-#: Elements of a row whose highest bits are summed without rounding, and how many bits these are of a square's root.
+#: The number of elements in a row whose highest bits are summed without rounding, and the number of these bits.
 _ROW = 1 << 8
 _BITS = (53 - 8) // 2
-#: Two to this is the smallest normal number of float32.
+#: The exponent of the smallest normal number of float32.
 _SMALLEST = 2.0**-126
 
 
 def split(*views: View) -> Iterator[tuple[View, ...]]:
-    """Yield views of parts of arrays of one shape, in a fixed order: flat ones if all lie in one piece alike."""
+    """Yield views of parts of arrays of one shape, in a fixed order; flat views if all are contiguous alike."""
     first = views[0]
     if first.size <= CHUNK:
         yield views
@@ -64,7 +64,7 @@ def pack(views: Sequence[View]) -> Iterator[list[View]]:
 def sum_powers(views: Sequence[View], power: int, exact: bool, factor: float = 1.0) -> list[float]:
     """Return numbers that add up to the sum of the squares (`power` 2) or magnitudes (1) of all elements.
 
-    If `exact`, of the elements times `factor`, a power of two.
+    If `exact`, sum the elements times `factor`, a power of two.
     """
     if not exact:
         return [sum_plainly(widen(parts), power) for parts in pack(views)]
@@ -74,8 +74,8 @@ def sum_powers(views: Sequence[View], power: int, exact: bool, factor: float = 1
 def sum_plainly(x: View, power: int) -> float:
     """Sum the squares (`power` 2) or magnitudes (1) of at most `CHUNK` float64 numbers, in any order.
 
-    No term is negative, and the squares of float16, bfloat16 and float32 are exact: the sum is off by less than
-    `2**16 * 2**-53` of itself, whatever the order (Higham, Accuracy and Stability, section 4.2).
+    No term is negative, and the squares of float16, bfloat16 and float32 are exact: the relative error of the sum is
+    less than `2**16 * 2**-53`, whatever the order (Higham, Accuracy and Stability, section 4.2).
     """
     if power == 1:
         return float(np.sum(np.abs(x)))
@@ -85,13 +85,13 @@ def sum_plainly(x: View, power: int) -> float:
 
 
 def sum_exactly(x: View, power: int) -> list[float]:
-    """Return numbers whose sum is that of the squares or magnitudes of float64 numbers, to `2**-60` of itself.
+    """Return numbers that add up to the sum of squares or magnitudes of float64 numbers, to within `2**-60` of it.
 
     In each row of 256 elements the highest 22 bits of the largest are split off every element (Rump, Ogita, Oishi,
     Accurate Floating-Point Summation, 2008, algorithm ExtractVector). The squares of these parts are multiples of one
-    number and fewer than `2**53` of it together: their sum is exact in any order. With q the last place of these parts,
-    the rests of all squares are at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm` together, that is `2**-16` of the
-    sum, and rounding takes `2**-45` of them. Magnitudes are split alike.
+    number and fewer than `2**53` of it together: their sum is exact in any order. If q is the last place of these
+    parts, the rests of all squares add up to at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm`. That is `2**-16` of
+    the sum, and rounding the rests has a relative error of `2**-45`. Magnitudes are split in the same way.
     """
     padded = np.zeros(-(-x.size // _ROW) * _ROW)
     padded[: x.size] = x if power == 2 else np.abs(x)
@@ -107,23 +107,24 @@ def sum_exactly(x: View, power: int) -> list[float]:
 
 
 def find_unit(power: float, largest: float) -> float:
-    """Return what magnitudes are divided by before they are raised to a power.
+    """Return the number by which magnitudes are divided before they are raised to a power.
 
-    A power of two near the largest, above zero, which divides without rounding, where no sum can overflow for that;
-    else the largest itself: the quotient's rounding is multiplied by `power`, and divided by it again by the root.
+    This is a power of two near the largest magnitude, which divides without rounding, if no sum can then overflow.
+    Otherwise it is the largest magnitude itself: the power multiplies the quotient's rounding error by `power`, and the
+    root divides it again.
     """
     return largest if power > 50 else math.ldexp(1.0, math.frexp(largest)[1] - 1)
 
 
 def sum_other_powers(views: Sequence[View], power: float, unit: float) -> list[float]:
-    """Return numbers whose sum is that of `(|x| / unit) ** power`, each power off by what NumPy's `power` is."""
+    """Return numbers that add up to the sum of `(|x| / unit) ** power`, with the error of NumPy's `power`."""
     return [number for parts in pack(views) for number in sum_exactly(np.power(np.abs(widen(parts)) / unit, power), 1)]
 
 
 def find_largest(x: View) -> float:
     """Return the largest magnitude of a view; NaN if an element is NaN."""
     if x.dtype == np.uint16:
-        # The bits of magnitudes are in the order of the magnitudes, and NaN comes last.
+        # The bits of magnitudes are ordered like the magnitudes, and NaN comes last.
         return float(widen([np.asarray([np.max(np.bitwise_and(x, 0x7FFF))], np.uint16)])[0])
     return float(np.maximum(np.max(x), -np.min(x))) + 0.0
 
@@ -131,15 +132,15 @@ def find_largest(x: View) -> float:
 def scale(source: View, target: View, high: float, low: float, power: float, precise: bool) -> None:
     """Write the elements of a view times `(high + low) * power` into another, which may be the same.
 
-    Elements are off by at most 1.5 units in the last place: half of one for rounding the product, and less than 0.98
-    for rounding the coefficient. A coefficient off by `e` of itself takes a product off by at most `e * 2**24` units of
-    float32 (`2**53` of float64), which have so many bits (Higham, Accuracy and Stability, section 2.1). Where `e` is
-    above `0.98 * 2**-24`, or float32 cannot hold the coefficient, or if `precise`, the product is made in float64, and
-    is off by half a unit; of float64, the rest of the coefficient is counted. Products of float16 and bfloat16 are made
-    in float32, with bits to spare.
+    The error of an element is at most 1.5 ulp: half an ulp for rounding the product, and less than 0.98 ulp for
+    rounding the coefficient. A relative error `e` of the coefficient changes a product by at most `e * 2**24` ulp of
+    float32 (`e * 2**53` of float64; Higham, Accuracy and Stability, section 2.1). If `e` is above `0.98 * 2**-24`, if
+    float32 cannot hold the coefficient, or if `precise` is true, the product is computed in float64, and its error is
+    half an ulp; for float64, the rest of the coefficient is included. Products of float16 and bfloat16 are computed in
+    float32, which has bits to spare.
     """
     if source.dtype == np.float64:
-        # Rounding the coefficient takes one unit at the most; where it takes nearly that, the rest is counted.
+        # Rounding the coefficient costs at most one ulp. If it costs nearly that, include the rest of the coefficient.
         if power == 1.0 and not abs(low) > 0.49 * np.spacing(high):
             np.multiply(source, high, target)
             return
@@ -163,7 +164,7 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
 
 
 def _round_to_bfloat16(x: View) -> View:
-    """Return the bits of float32 numbers rounded to bfloat16, to even."""
+    """Return the bits of float32 numbers rounded to bfloat16, ties to even."""
     bits = x.view(np.uint32)
     rounded = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))
     return (np.where(np.isnan(x), bits | np.uint32(1 << 22), rounded) >> 16).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""Work shared out among threads of Python, for loops that let go of its lock."""
+"""Distribute work among Python threads, for loops that release the interpreter lock."""
 
 import functools
 import itertools
@@ -14,9 +14,9 @@ __all__ = ["count_available", "spread"]
 
 
 def count_available() -> int:
-    """Return how many threads may work: one a core, fewer where `OMP_NUM_THREADS` or a container's quota says so.
+    """Return the number of threads to use: one per core, or fewer if `OMP_NUM_THREADS` or a container's quota says so.
 
-    A thread other than the main one gets 1: whoever started it has shared out the work already.
+    In a thread other than the main one, return 1: the program has already distributed its work among threads.
     """
     if threading.current_thread() is not threading.main_thread():
         return 1
@@ -30,7 +30,7 @@ def count_available() -> int:
 
 @functools.cache
 def _read_quota(file: Path) -> int:
-    """Return the cores that a control group (version 2) may use, rounded up; a large number where none are counted."""
+    """Return the number of cores of a control group (version 2), rounded up; a large number if there is no quota."""
     try:
         quota, period = file.read_text(encoding="ascii").split()
         return -(-int(quota) // int(period))
@@ -39,7 +39,7 @@ def _read_quota(file: Path) -> int:
 
 
 def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
-    """Call `work(first, last)` for ranges of parts that hold nearly as many elements each, one range a thread.
+    """Call `work(first, last)` for one range of parts per thread; the ranges have nearly equal numbers of elements.
 
     The first error of any thread is raised once all of them have ended.
     """
@@ -65,12 +65,12 @@ def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
                 helper.start()
                 helpers.append(helper)
             except RuntimeError:
-                # No memory for another thread, or the interpreter shuts down.
+                # There is no memory for another thread, or the interpreter is shutting down.
                 work_on(*part)
         work_on(*own)
     finally:
         for helper in helpers:
             helper.join()
     if errors:
-        # Taken out, because the traceback holds this frame, which would keep the error, and with it the arrays.
+        # Remove the error from the list: its traceback holds this frame, and the cycle would keep the arrays alive.
         raise errors.pop(0)

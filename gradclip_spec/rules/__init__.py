@@ -1,4 +1,4 @@
-"""Load the rule book: each rule as data, from the TOML files beside this one.
+"""Load the rule book: each rule as data, from the TOML files in this folder.
 
 Each file holds one theme. Each entry defines one rule for each of its operations. A rule id joins the operation and the
 rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused. `python -m gradclip_spec.rules` prints the
@@ -37,9 +37,9 @@ THEMES = (
 
 LEVELS = {
     "must": "the documents say it",
-    "should": "the documents do not say it, and a user can expect it",
-    "quality": "about accuracy: what the dtype's arithmetic explains is poor, not right; any other answer is a failure",
-    "unspecified": "nobody defines it: recorded, never judged",
+    "should": "the documents do not say it, but a user can expect it",
+    "quality": "about accuracy: an error that the dtype's arithmetic explains is poor, any other error is a failure",
+    "unspecified": "not defined anywhere: recorded, never judged",
 }
 
 _KEYS = {"id", "operations", "level", "statement", "formula", "source"}
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule that one operation has to keep."""
+    """A rule that one operation must keep."""
 
     id: str
     operation: str

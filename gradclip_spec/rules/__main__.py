@@ -6,5 +6,5 @@ import sys
 
 from .book import book
 
-# The book quotes Chinese, which a terminal's own encoding may not hold.
+# The book quotes Chinese, which a terminal's encoding may lack.
 sys.stdout.buffer.write(book().encode("utf-8"))

@@ -64,7 +64,7 @@ the bound is called documented.
 
 An answer has the status `quality` when it is not right and the dtype's arithmetic explains it. A coefficient that
 underflows gives zeros. A subnormal one has few digits, so that the result may be a quarter off. A long running sum
-loses its last digits. Such answers are poor, and gradients get lost by them. They are no failures, because plain code
+loses its last digits. Such answers are poor, because they lose gradients. They are not failures, because simple code
 gives them and no document forbids them.
 
 ## Documents

@@ -13,13 +13,13 @@ from . import THEMES
 
 __all__ = ["SEVERITIES", "Cause", "load_causes", "parse_causes"]
 
-#: Worst first.
+#: The severities, worst first.
 SEVERITIES = {
     "destroyed": "finite gradients become zero, NaN or infinite",
-    "unclipped": "what had to be clipped was not",
+    "unclipped": "gradients that must be clipped are not",
     "wrong": "a finite, plausible, wrong result",
     "silent": "NaN or infinity passes unseen",
-    "refused": "an error or a crash where an answer is due",
+    "refused": "an error or a crash in place of an answer",
     "form": "shape, dtype, order, None, or what is written to",
     "rounding": "poor accuracy that the dtype's arithmetic explains",
 }
@@ -30,14 +30,14 @@ class Cause:
     """One way to differ from the rules."""
 
     id: str
-    #: What a function with this cause does, in plain words.
+    #: The behaviour of a function with this cause, in plain words.
     title: str
-    #: The question that it answers.
+    #: The question that the behaviour answers.
     question: str
     severity: str
-    #: Why it matters.
+    #: The reason why it matters.
     why: str
-    #: The themes of the rules that it touches.
+    #: The themes of the rules that it affects.
     themes: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""The record format, and all reports that are made from records.
+"""Define the record format, and make all reports from records.
 
 `records` writes and reads records; `render` draws them.
 """

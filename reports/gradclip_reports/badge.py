@@ -14,7 +14,7 @@ __all__ = ["badge"]
 
 
 def badge(runs: Sequence[Run]) -> str:
-    """Return how many rules are kept, of those that were asked, and what spoils the runs."""
+    """Return the number of kept rules out of the tested ones, in the colour of the worst status."""
     matrix = matrix_of(runs)
     spoiling = [f"{count} {name}" for name, count in matrix.tally.counts.items() if STATUSES[name].spoils]
     counts = count_rules(runs)

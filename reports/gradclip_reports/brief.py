@@ -15,7 +15,8 @@ from .values import cells, counted, plain_line, readable, shortened
 
 __all__ = ["brief", "finding_block"]
 
-#: A finding that does not spoil the run has a line of its own, up to so many: then the report has 15 lines.
+#: The largest number of findings that do not fail the run and are listed in one line each, so that the report has 15
+#: lines.
 SHOWN = 5
 
 LABEL = 10
@@ -44,12 +45,12 @@ def _run(run: Run, width: int, several: bool) -> Iterator[str]:
     yield from _wrapped(f"{counts.sentence()}.", width, 2)
     if not several and counts.lacks:
         kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
-        yield from _wrapped(f"cells that could not be asked: {kinds}", width, 2)
+        yield from _wrapped(f"cells that could not be tested: {kinds}", width, 2)
     for group in not_run_groups([run]):
         yield from _wrapped(f"did not run: {cells(group.total)} of {plain_line(group.subject)}", width, 2)
-    # All that spoils the run is told; of the rest, the worst.
+    # Show everything that fails the run; of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
-    # A fault of the suite or of an adapter is no finding, and older records have none.
+    # An error of the suite or of an adapter is not a finding, and older records have no findings.
     for failed in failure_groups([_without_findings(run)]):
         rule, meaning = plain_line(failed.first.rule), failed.status.meaning
         told = f"{failed.status.value}: {rule} ({cells(len(failed.cells))}; {meaning})"
@@ -59,7 +60,7 @@ def _run(run: Run, width: int, several: bool) -> Iterator[str]:
     for one in (*spoiling, *shown):
         yield _cut(f"  {'✗' if one.spoils else '·'} {short_line(one)}", width)
     if rest[len(shown) :]:
-        yield f"  and {counted(len(rest) - len(shown), 'finding')} that spoil nothing"
+        yield f"  and {counted(len(rest) - len(shown), 'finding')} that fail no run"
 
 
 def finding_block(finding: Finding, run: Run, width: int = 80) -> list[str]:
@@ -106,7 +107,7 @@ def _verdict(runs: Sequence[Run], record: str) -> Iterator[str]:
         yield f"{counted(counts.without_reason, 'known failure')} without a reason."
     as_expected = not failure_groups(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
     yield "As expected." if as_expected else "Not as expected."
-    # The second line is never cut, to be copied.
+    # The second line is never wrapped, so that it can be copied.
     yield "The table of all rules comes with -v; every cell that did not pass by:"
     yield f"  gradclip summary --format json {record}"
 

@@ -1,4 +1,4 @@
-"""Count the rules of runs: kept, documented, broken, and not asked. Cells are never a percentage."""
+"""Count the rules of runs: kept, documented, broken, and not tested. Cells are never given as a percentage."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from .values import counted
 
 __all__ = ["RuleCounts", "count_rules"]
 
-#: Statuses that differ from a rule as the framework's own words or its adapter say.
+#: The statuses of answers that differ from a rule as the framework's documentation or its adapter says.
 SAID = frozenset({Status.DOCUMENTED, Status.DECLARED})
 
 
 @dataclass(frozen=True)
 class RuleCounts:
-    """The numbers of rules of one run or several, each rule of each run counted once."""
+    """The numbers of rules of one or several runs; each rule counts once for each run."""
 
     kept: int
     documented: int
     broken: int
-    #: Rules of which no cell could be asked.
+    #: The number of rules without a cell that could be tested.
     not_asked: int
     #: The findings that break rules, by severity, worst first.
     findings: dict[str, int]
     #: Known failures without a reason.
     without_reason: int
-    #: What the cells lack that could not be asked.
+    #: What is missing for the cells that could not be tested.
     lacks: dict[str, int]
 
     @property
     def asked(self) -> int:
-        """The number of rules of which a cell was judged."""
+        """The number of rules with at least one judged cell."""
         return self.kept + self.documented + self.broken
 
     def sentence(self) -> str:
         """Return the numbers in one sentence."""
         total = sum(self.findings.values())
-        parts = [f"rules kept {self.kept} of {self.asked} asked"]
+        parts = [f"rules kept {self.kept} of {self.asked} tested"]
         parts += [f"{self.documented} as documented"] if self.documented else []
         parts += [f"{self.broken} broken by {counted(total, 'finding')}"] if self.broken else []
-        parts += [f"{self.not_asked} could not be asked"] if self.not_asked else []
+        parts += [f"{self.not_asked} could not be tested"] if self.not_asked else []
         return "; ".join(parts)
 
 
@@ -60,7 +60,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
         totals.update(_word(found) for found in statuses.values())
     breaking = [one for run in runs for one in run.findings if _breaks(one.statuses)]
     severities = Counter(one.severity for one in breaking)
-    # A record may be of a suite that knows other severities.
+    # A record may come from a suite with other severities.
     order = [*SEVERITIES, *sorted(set(severities) - set(SEVERITIES))]
     return RuleCounts(
         totals["kept"],

@@ -17,7 +17,7 @@ _STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error"
 
 
 def ctrf(runs: Sequence[Run]) -> str:
-    """Return one report of all runs, one test a cell."""
+    """Return one report of all runs, with one test for each cell."""
     tests = [_describe_test(run, item) for run in runs for item in outcomes(run)]
     counts = Counter(test["status"] for test in tests)
     times = [milliseconds(run) for run in runs]
@@ -47,7 +47,7 @@ def ctrf(runs: Sequence[Run]) -> str:
 def _describe_environment(run: Run) -> dict[str, Any]:
     environment = {plain_line(key): plain_line(value) for key, value in run.header.environment.items()}
     framework = {key: plain_line(value) for key, value in run.header.framework.items()}
-    # What the suite knows itself comes last: an environment may hold any key.
+    # The suite's own entries come last, because an environment may hold any key.
     return {**environment, "adapter": plain_line(run.header.adapter), "framework": framework}
 
 

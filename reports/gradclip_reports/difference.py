@@ -13,7 +13,7 @@ from .values import plain_line
 
 __all__ = ["Compared", "Contrast", "Difference", "Side", "compare", "first_subjects"]
 
-#: What came back, in words; the words of `Cell.behaviour`.
+#: A description for each word of `Cell.behaviour`.
 BEHAVIOURS = {
     "unchanged": "the gradients come back unchanged",
     "all-nan": "the gradients become NaN",
@@ -30,7 +30,7 @@ RIGHT = "right, as the rule says"
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared: a run, and the entry points that are looked at, the first of each operation."""
+    """One of the two compared sides: a run, and one entry point for each operation."""
 
     name: str
     run: Run
@@ -45,7 +45,7 @@ class Contrast:
     first: str
     second: str
     cases: tuple[str, ...]
-    #: The smallest cell, of each.
+    #: The smallest cell of each side.
     cells: tuple[Cell, Cell]
 
     @property
@@ -74,7 +74,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """All differences, what only one can do, and how many cases are answered alike."""
+    """All differences, the rules that only one side supports, and the number of cases with equal answers."""
 
     names: tuple[str, str]
     differences: tuple[Difference, ...]
@@ -148,7 +148,7 @@ def _causes(side: Side) -> dict[tuple[str, str], Finding]:
 
 
 def _answer(cell: Cell, finding: Finding | None) -> str:
-    """Return what a framework does, in words that are the same for all cases of one cause."""
+    """Describe what a framework does, in the same words for all cases of one cause."""
     word = cell.behaviour.partition(":")[0]
     if cell.status == "pass":
         return RIGHT
@@ -171,7 +171,7 @@ def _rank(severity: str) -> int:
 
 
 def first_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the subjects that are named, or the one of each operation that answered most."""
+    """Return the named subjects, or for each operation the subject that answered most cases."""
     named = tuple(wanted)
     if named:
         return named

@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """The cells of one run, one rule and one status that spoil it; of several subjects only where all tell the same."""
+    """The cells of one rule and one status that fail a run; from several subjects only if their details agree."""
 
     header: Header
     cells: tuple[Cell, ...]
@@ -41,7 +41,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class NotRun:
-    """The cells of one subject that were planned and did not run: how many of each rule."""
+    """The number of cells of each rule that were planned for one subject and did not run."""
 
     header: Header
     subject: str
@@ -54,10 +54,10 @@ class NotRun:
 
 
 def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
-    """Return the groups, run by run, and in each run the worst first.
+    """Return the groups, run by run; in each run, the worst group comes first.
 
-    A group is one rule, one subject and one status, so that a crash hides no wrong answer; subjects whose first cell
-    has the same detail are told together.
+    A group is one rule, one subject and one status, so that a crash hides no wrong answer. Subjects whose first cell
+    has the same detail share a group.
     """
     severity = list(STATUSES)
     groups = []
@@ -94,7 +94,7 @@ def _group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, li
 
 
 def not_run_groups(runs: Sequence[Run]) -> list[NotRun]:
-    """Return what did not run, by run and subject."""
+    """Return the cells that did not run, by run and subject."""
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs

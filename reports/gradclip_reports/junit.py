@@ -16,7 +16,7 @@ _TAGS = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 def junit(runs: Sequence[Run]) -> str:
-    """Return one test suite a run, one test case a cell."""
+    """Return one test suite for each run, with one test case for each cell."""
     root = ElementTree.Element("testsuites", name="gradclip")
     totals: Counter[str] = Counter()
     for run in runs:

@@ -17,7 +17,7 @@ __all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "count
 
 
 class OverLimit(ValueError):
-    """Raised when a record exceeds a limit; the text names it."""
+    """A record exceeds a limit; the text names the limit."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Limit:
         Raises
         ------
         OverLimit
-            If more was found.
+            If the number found is larger.
         """
         if found > self.number:
             msg = f"{found} {self.what}, and the limit is {self.number} ({self.reason})"
@@ -42,7 +42,7 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "file": Limit("bytes in one record", 1 << 28, "all is kept in memory while it is checked"),
+    "file": Limit("bytes in one record", 1 << 28, "the whole record is kept in memory while it is checked"),
     "line": Limit(
         "bytes in one line", 1 << 24, "a line is parsed as a whole; a footer names each cell that did not run"
     ),
@@ -51,10 +51,10 @@ LIMITS: Mapping[str, Limit] = {
         "values in one record", 10_000_000, "each takes about 100 bytes of memory; published records have 230,000"
     ),
     "depth": Limit("levels of nesting", 32, "reports walk them by recursion; published records have 6"),
-    "digits": Limit("characters in one number", 40, "a float64 needs 24 at most"),
+    "digits": Limit("characters in one number", 40, "a float64 needs at most 24"),
     "text": Limit("characters in one text", 1 << 16, "reports wrap and escape every character"),
     "name": Limit("characters in one name", 1 << 9, "names are headings of tables and parts of identifiers"),
-    "axes": Limit("axes in one shape", 64, "NumPy has no more"),
+    "axes": Limit("axes in one shape", 64, "NumPy allows no more"),
     "subjects": Limit("subjects in one run", 256, "each is a column of a table"),
     "cells": Limit("cells in one run", 200_000, "each is a test of a report"),
     "findings": Limit("findings in one run", 10_000, "each is a block of a report"),
@@ -64,7 +64,7 @@ LIMITS: Mapping[str, Limit] = {
 #: The members of header and cell that are names: identifiers, and headings of tables.
 NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour", "cause", "severity")
 
-#: Possessive, because a pattern that may go back keeps a hundred bytes for each character of a text.
+#: The pattern is possessive, because a backtracking pattern keeps a hundred bytes for each character of a text.
 _TEXT_IN_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 
 
@@ -79,13 +79,13 @@ def check_line(line: str) -> None:
     LIMITS["line"].check(len(line))
     LIMITS["values"].check(count_values(line))
     limit = LIMITS["depth"]
-    # Most lines have too few brackets to be nested too deeply: only others are looked through.
+    # Most lines have too few brackets to be nested too deeply; examine only the others.
     if line.count("[") + line.count("{") > limit.number:
         limit.check(_measure_depth(line))
 
 
 def count_values(line: str) -> int:
-    """Return how many values a line of JSON may hold, which is at least as many as it holds."""
+    """Return an upper bound of the number of values in a line of JSON."""
     return line.count(",") + line.count("[") + line.count("{")
 
 
@@ -139,7 +139,7 @@ def _parse_float(digits: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     # Python reads NaN and Infinity; JSON has neither.
-    msg = f"{name} is no JSON number"
+    msg = f"{name} is not a JSON number"
     raise ValueError(msg)
 
 
@@ -148,13 +148,13 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        msg = f"the key {twice[:100]!r} stands twice in one object"
+        msg = f"the key {twice[:100]!r} occurs twice in one object"
         raise ValueError(msg)
     return members
 
 
 def check_members(members: Any, name: str = "") -> None:
-    """Check the members of a parsed line: lengths of texts and shapes, and that each text can be encoded.
+    """Check the members of a parsed line: the lengths of texts and shapes, and whether each text can be encoded.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _check_text(text: str, name: str) -> None:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return a text of at most this length: the beginning of a longer one, and how much is left out."""
+    """Return a text, cut if it is too long; the cut text says how long it was."""
     if len(text) <= length:
         return text
     rest = f" ... ({len(text)} characters in all)"

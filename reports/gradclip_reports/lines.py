@@ -13,21 +13,21 @@ from .statuses import STATUSES, UNJUDGED
 
 __all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
 
-#: The version of the record format that is written here, and the newest that is read.
+#: The version of the record format that this version writes and reads.
 SCHEMA = 1
 
 
 class RecordError(Exception):
-    """Raised for a record that is damaged, incomplete or contradicts itself; says where, what, and what to do."""
+    """A record is damaged, incomplete or contradicts itself; the text says where, what, and what to do."""
 
 
 def strict_json(value: Any) -> Any:
-    """Return the value as JSON can hold it and the reader takes it.
+    """Return the value in a form that JSON can hold and the reader accepts.
 
     Floats beyond JSON become "inf", "-inf" and "nan", lone surrogates become escapes, and long texts are cut.
     """
     if isinstance(value, str):
-        # A framework may have put anything into its message; UTF-8 refuses lone surrogates.
+        # A framework's message may hold any characters, and UTF-8 refuses lone surrogates.
         limit = LIMITS["text"].number
         return shorten(value[: 2 * limit].encode("utf-8", "backslashreplace").decode("utf-8"), limit)
     if isinstance(value, float) and not math.isfinite(value):
@@ -79,16 +79,16 @@ class Header(Line):
     framework: Mapping[str, str]
     #: At least "python" and "platform", and anything else that may change a result.
     environment: Mapping[str, str]
-    #: The subjects as they stand in the host's message `about`.
+    #: The subjects, as in the host's message `about`.
     subjects: Sequence[Mapping[str, Any]]
     #: The arguments of `gradclip` that made the run.
     command: Sequence[str]
-    #: When it began: ISO 8601, UTC, such as "2026-11-21T02:38:27Z".
+    #: The start time: ISO 8601, UTC, such as "2026-11-21T02:38:27Z".
     started: str
     seed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object; what a framework calls itself is cut to a name's length."""
+        """Return the line as a JSON object; cut the framework's name to the allowed length."""
         members = super().to_json()
         limit = LIMITS["name"].number
         members["framework"] = {key: shorten(value, limit) for key, value in members["framework"].items()}
@@ -119,11 +119,11 @@ class Cell(Line):
     status: str
     #: The largest distance from the expected value in units in the last place of that value.
     ulp: float | None = None
-    #: A sentence that stands alone; empty only for a cell that passed.
+    #: A complete sentence; empty only for a cell that passed.
     detail: str = ""
     expected: Any = None
     observed: Any = None
-    #: The framework's own words that document a difference, and where they stand.
+    #: The words of the framework's documentation that document a difference, and their place.
     quote: str | None = None
     url: str | None = None
     seconds: float = 0.0
@@ -131,15 +131,15 @@ class Cell(Line):
     theme: str = ""
     #: The suite's short word for the answer; known failures are pinned to it.
     behaviour: str = "none"
-    #: For `unsupported`: what is lacking, one of `statuses.LACKS`; absent in older records.
+    #: For `unsupported`: what is missing, one of `statuses.LACKS`; absent in older records.
     lacks: str | None = None
-    #: The rule that is broken, if it is another than that of the case.
+    #: The broken rule, if it is not the rule of the case.
     breaks: str | None = None
-    #: The input in a form short enough to be read, where something differs from the rule.
+    #: The input in a short form, if the answer differs from the rule.
     input: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object; a word for what came back is cut to a name's length."""
+        """Return the line as a JSON object; cut the word for the answer to the allowed length."""
         members = super().to_json()
         if members["breaks"] is None:
             del members["breaks"]
@@ -160,7 +160,7 @@ class Finding(Line):
 
     #: The cause's id in the catalogue of the suite; "unexplained" for cells of one rule that no cause explains.
     cause: str
-    #: What the framework does, in plain words.
+    #: The framework's behaviour, in plain words.
     title: str
     #: The question that the cause answers.
     question: str
@@ -168,15 +168,15 @@ class Finding(Line):
     severity: str
     why: str
     parameters: Mapping[str, Any]
-    #: The cases that it explains, by subject.
+    #: The cases that the cause explains, by subject.
     cells: Mapping[str, Sequence[str]]
-    #: How many of the cells each rule has.
+    #: The number of cells of each rule.
     rules: Mapping[str, int]
-    #: How many of the cells have each status.
+    #: The number of cells with each status.
     statuses: Mapping[str, int]
     #: The smallest cell: `subject`, `case`, `input`, `expected`, `observed` and `detail`.
     example: Mapping[str, Any]
-    #: The words that document it, or the reason why it is known, and where they stand.
+    #: The words that document the finding, or the reason why it is known, and their place.
     quote: str | None = None
     reason: str | None = None
     url: str | None = None
@@ -200,7 +200,7 @@ class Footer(Line):
 
     planned: int
     finished: int
-    #: How many cells have each status; a status without cells is left out.
+    #: The number of cells with each status; a status without cells is left out.
     counts: Mapping[str, int]
     plan_sha256: str
     incomplete: bool = False
@@ -215,7 +215,7 @@ class Run:
     header: Header
     cells: tuple[Cell, ...] = field(repr=False)
     footer: Footer
-    #: Worst first.
+    #: The findings, worst first.
     findings: tuple[Finding, ...] = ()
 
     @property

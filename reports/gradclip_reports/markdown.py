@@ -15,7 +15,7 @@ from .values import cells, readable, shortened
 
 __all__ = ["markdown"]
 
-#: A summary of a job may hold a megabyte; this many groups stay far below it.
+#: The largest number of groups: a summary of a job may hold a megabyte, and this stays far below it.
 _FAILURES = 50
 
 #: A framework's message may be a whole traceback.
@@ -23,7 +23,7 @@ _DETAIL_LENGTH = 4000
 
 
 def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
-    """Return versions and date of each run, the matrix, its legend and, unless told otherwise, the failures."""
+    """Return the versions and date of each run, the matrix, its legend and, by default, the failures."""
     matrix = matrix_of(runs)
     blocks = [_format_runs(runs)]
     blocks += [line for run in runs for line in _findings(run)] if failures else []

@@ -1,4 +1,4 @@
-"""Put texts that anybody may have written into Markdown and HTML, and lay out tables."""
+"""Put untrusted texts into Markdown and HTML, and lay out tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .values import plain_line
 
 __all__ = ["code", "code_in_html", "escape_html", "escape_markdown", "markdown_table"]
 
-#: What has a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
+#: Characters with a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
-#: The same in a text that is HTML already; an underscore inside a word has no meaning.
+#: The same in a text that is already HTML; an underscore inside a word has no meaning.
 _SPECIAL_BESIDE_HTML = re.compile(r"[\\`*{}\[\]|~]|(?<!\w)_|_(?!\w)")
 
-#: What has a meaning at the beginning of a line: lists, numbered or not, rules, and underlines of headings.
+#: Characters with a meaning at the beginning of a line: lists, numbered lists, rules, and underlines of headings.
 _AT_THE_BEGINNING = re.compile(r"^(\s*)([-+=])|^(\s*\d+)([.)])(?=\s|$)")
 
 
@@ -61,6 +61,6 @@ def code_in_html(text: str) -> str:
 
 
 def escape_html(text: str) -> str:
-    """Return the text on one line for HTML that Markdown may hold: what either knows becomes an entity."""
+    """Return the text on one line for HTML inside Markdown; special characters of either become entities."""
     escaped = html.escape(plain_line(text), quote=False)
     return _SPECIAL_BESIDE_HTML.sub(lambda found: f"&#{ord(found[0])};", escaped)

@@ -1,4 +1,4 @@
-"""Build the table that every report shows: rules down, adapters or subjects across."""
+"""Build the table that every report shows: a row for each rule, a column for each adapter or subject."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tally:
 
     @property
     def worst(self) -> Status:
-        """Return the most severe status; of an empty tally, `not-run`."""
+        """Return the most severe status; `not-run` for an empty tally."""
         return STATUSES[next(iter(self.counts), NOT_RUN)]
 
     @property
@@ -46,7 +46,7 @@ class Tally:
 class Column:
     """An adapter, where several runs are compared, or a subject of a single run."""
 
-    #: From 1, for tables too narrow for names.
+    #: The number of the column, from 1, for tables too narrow for names.
     number: int
     name: str
     version: str
@@ -63,13 +63,13 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Return the rule's id less the operation, which the table's heading says."""
+        """Return the rule's id without the operation, which is in the table's heading."""
         return self.rule.partition(".")[2] or self.rule
 
 
 @dataclass(frozen=True)
 class Section:
-    """The rules of one theme; the theme is empty where the record names none."""
+    """The rules of one theme; the theme is empty if the record names none."""
 
     theme: str
     rows: tuple[Row, ...]
@@ -99,9 +99,9 @@ class Matrix:
     columns: tuple[Column, ...]
     tables: tuple[Table, ...]
     tally: Tally
-    #: Whether nothing spoils any run, and something was judged in each.
+    #: Whether no run fails, and something was judged in each.
     is_as_expected: bool
-    #: How many unsupported cells lack what, by the words of `statuses.LACKS`; older records do not say.
+    #: The number of unsupported cells for each word of `statuses.LACKS`; older records do not have it.
     lacks: dict[str, int]
 
     def meaning_of(self, status: Status) -> str:
@@ -123,7 +123,7 @@ class _Entry(NamedTuple):
 def matrix_of(runs: Sequence[Run]) -> Matrix:
     """Build the matrix: one run gives a column for each subject, several give a column for each run.
 
-    Operations, themes and rules stand in the order in which the records first name them. In a matrix of one run, a
+    Operations, themes and rules are in the order in which the records first name them. In a matrix of one run, a
     table has the columns of its operation only.
     """
     names = _name_columns(runs)

@@ -1,4 +1,4 @@
-"""Turn the planned cells into tests of continuous integration, with the outcomes that such tools know."""
+"""Turn the planned cells into tests for continuous integration, with the outcomes that such tools support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["OUTCOMES", "Outcome", "milliseconds", "outcomes", "told"]
 #: A longer reason is cut: a report of tests repeats it for each cell.
 DETAIL = 4000
 
-#: What each status is to a tool that knows four outcomes. A deviation is known and pinned: skipped, with its reason.
+#: The outcome of each status, for a tool with four outcomes. A deviation is known and pinned, so it is skipped, with
+#: its reason.
 OUTCOMES = {
     "pass": "passed",
     "quality": "passed",
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
     outcome: str
     message: str
     seconds: float
-    #: None where the cell did not run.
+    #: None if the cell did not run.
     cell: Cell | None
     #: The finding that explains the cell.
     finding: Finding | None = None
@@ -66,7 +67,7 @@ def outcomes(run: Run) -> Iterator[Outcome]:
 
 
 def told(item: Outcome) -> str:
-    """Return input, expected and observed value of a cell, a line each, and its cause; empty where there is none."""
+    """Return the input, the expected and the observed value of a cell, one line each, and its cause."""
     cell = item.cell
     if cell is None:
         return ""
@@ -79,6 +80,6 @@ def told(item: Outcome) -> str:
 
 
 def milliseconds(run: Run) -> tuple[int, int]:
-    """Return when the run began, in milliseconds since 1970, and how long its cells took."""
+    """Return the start of the run, in milliseconds since 1970, and the total time of its cells."""
     started = datetime.fromisoformat(run.header.started)
     return round(started.timestamp() * 1000), round(1000 * sum(cell.seconds for cell in run.cells))

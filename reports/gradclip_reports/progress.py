@@ -1,4 +1,4 @@
-"""Show the progress of a run: a bar on a terminal, a line at each quarter elsewhere."""
+"""Show the progress of a run: a bar on a terminal, or otherwise a line at each quarter."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Progress", "progress_bar"]
 
 
 class Progress:
-    """The receiver of reports about a run; this one ignores them."""
+    """The receiver of progress reports about a run; this base class ignores them."""
 
     def started(self, adapter: str, heading: str, planned: int) -> None:
-        """Note that an adapter has started, what it calls its framework, and how many cells are planned."""
+        """Note that an adapter has started, with the name of its framework and the number of planned cells."""
 
     def finished(self, cell: Cell) -> None:
         """Note that a cell is finished."""
@@ -53,7 +53,7 @@ class _InLines(Progress):
 
 
 def _say(text: str) -> None:
-    """Print a line beside what is written to standard output; what a terminal obeys is escaped."""
+    """Print a line on standard error; escape control characters."""
     sys.stderr.write(f"{plain(text)}\n")
     sys.stderr.flush()
 
@@ -61,7 +61,7 @@ def _say(text: str) -> None:
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Show a bar on a terminal, or print lines elsewhere, while a run goes on."""
-    # Who uses the suite as a library needs no rich.
+    # Import rich only here, because the suite as a library does not need it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar

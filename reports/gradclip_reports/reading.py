@@ -37,14 +37,14 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     path
         The file, which may hold several runs, one after another. One whose name ends in `.gz` is decompressed.
     allow_incomplete
-        Whether a run that was broken off is returned; its footer names what did not run.
+        Whether to return an interrupted run, whose footer names the cells that did not run.
 
     Raises
     ------
     RecordError
         If the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
-        schema, holds no run, or when a run has no footer, a cell twice or not at all, or counts or a plan that its
-        cells contradict.
+        schema, or holds no run. If a run has no footer, a cell twice or not at all, or counts or a plan that its cells
+        contradict.
     ModuleNotFoundError
         If the package jsonschema is not installed.
     """
@@ -59,17 +59,17 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
                 header, cells, findings = found, [], []
             case Cell() as cell:
                 if header is None:
-                    place.refuse("a cell stands outside any run: its header is missing")
+                    place.refuse("a cell is outside any run: its header is missing")
                 cells.append(cell)
                 place.bound("cells", len(cells))
             case Finding() as finding:
                 if header is None:
-                    place.refuse("a finding stands outside any run: its header is missing")
+                    place.refuse("a finding is outside any run: its header is missing")
                 findings.append(finding)
                 place.bound("findings", len(findings))
             case Footer() as footer:
                 if header is None:
-                    place.refuse("a footer stands outside any run: its header is missing")
+                    place.refuse("a footer is outside any run: its header is missing")
                 _check(Run(header, tuple(cells), footer, tuple(findings)), place, allow_incomplete)
                 runs.append(Run(header, tuple(cells), footer, tuple(findings)))
                 place.bound("runs", len(runs))
@@ -89,11 +89,11 @@ class Place:
         self.number = 0
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the file, blank ones at its end left out; `number` follows them."""
+        """Yield the lines of the file without blank ones at its end, and keep `number` up to date."""
         text = self._read().rstrip()
         start, values = 0, 0
-        # One by one: a list of all lines would be the file a second time. Not str.splitlines: it also splits at
-        # characters that JSON strings may hold.
+        # Yield lines one by one, because a list of them would hold the file a second time. Do not use str.splitlines,
+        # which also splits at characters that JSON strings may hold.
         while start < len(text):
             end = text.find("\n", start)
             line = text[start : len(text) if end < 0 else end]
@@ -106,7 +106,7 @@ class Place:
         """Return the text of the file; a longer one than the limit is never held in memory."""
         limit = LIMITS["file"].number
         try:
-            # Not the size that the system tells: that of a pipe or a device is 0, and a compressed file grows.
+            # Do not trust the file size: it is 0 for a pipe or a device, and a compressed file grows.
             with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as stream:
                 content = stream.read(limit + 1)
             self.bound("file", len(content))
@@ -119,12 +119,12 @@ class Place:
         try:
             LIMITS[name].check(found)
         except OverLimit as error:
-            self.refuse(str(error), "It is no record that `gradclip check` wrote")
+            self.refuse(str(error), "It is not a record that `gradclip check` wrote")
 
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
         """Raise the one message about this place."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
-        # A record may hold control characters, which a terminal would obey.
+        # A record may hold control characters, which would act on a terminal.
         message = plain(f"{where}: {what}. {remedy}.")
         raise RecordError(message)
 
@@ -136,7 +136,7 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
     try:
         members = parse_json(line)
     except OverLimit as error:
-        place.refuse(str(error), "It is no record that `gradclip check` wrote")
+        place.refuse(str(error), "It is not a record that `gradclip check` wrote")
     except (ValueError, RecursionError) as error:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
@@ -153,14 +153,14 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
 
 
 def _refuse_other_schema(schema: Any, place: Place) -> None:
-    """Refuse a record of another schema by its number: members that are not known here would hide that."""
+    """Refuse a record of another schema first, because its unknown members would give a misleading error."""
     if type(schema) is int and schema != SCHEMA:
         what = f"written in record schema {schema}, and this version reads schema {SCHEMA} only"
         place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
 
 
 def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
-    """Yield what a JSON Schema cannot say: times that exist, numbers in range, each subject once."""
+    """Yield faults that a JSON Schema cannot express: invalid times, numbers out of range, repeated subjects."""
     if kind == "cell" and not members["seconds"] <= _SECONDS:
         yield f"$.seconds: {members['seconds']} seconds are more than a century"
     if kind != "header":
@@ -171,19 +171,19 @@ def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
         yield f"$.started: {error}"
     for name, times in Counter(subject["name"] for subject in members["subjects"]).items():
         if times > 1:
-            yield f"$.subjects: {name!r} stands there {times} times; each subject must stand there once"
+            yield f"$.subjects: {name!r} occurs {times} times; each subject must occur once"
     for subject in members["subjects"]:
         for norm_type in subject["norm_types"]:
             number = _parse_hex(norm_type)
             if number is None or not number > 0:
-                yield f"$.subjects: {_shorten(repr(norm_type))} is no order of a norm"
+                yield f"$.subjects: {_shorten(repr(norm_type))} is not an order of a norm"
         for value in (subject["formula"] or {}).values():
             if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
-                yield f"$.subjects: {_shorten(repr(value))} is no number of a formula"
+                yield f"$.subjects: {_shorten(repr(value))} is not a number of a formula"
 
 
 def _parse_hex(text: Any) -> float | None:
-    """Return a hexadecimal float, infinities and NaN included; None where it is not one of float64."""
+    """Return a hexadecimal float, including infinities and NaN; None if it is not a float64."""
     try:
         return float.fromhex(text)
     except (ValueError, OverflowError, TypeError):
@@ -223,7 +223,7 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
     finished = Counter((cell.subject, cell.case) for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:
-            yield f"has the cell {subject} {case} {times} times; it must stand there once"
+            yield f"has the cell {subject} {case} {times} times; it must have it once"
     if len(cells) < footer.finished:
         yield f"lacks cells: its footer says {footer.finished} finished, and {len(cells)} are there"
     counts = dict(Counter(cell.status for cell in cells))
@@ -241,7 +241,7 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
 
 
 def _wrong_findings(run: Run) -> Iterator[str]:
-    """Yield what the findings say of cells that the run does not have, or that another finding explains."""
+    """Yield faults of findings: cells that the run does not have, or that another finding explains."""
     statuses = {(cell.subject, cell.case): cell.status for cell in run.cells}
     explained: set[tuple[str, str]] = set()
     for finding in run.findings:

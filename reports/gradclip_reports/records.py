@@ -1,10 +1,9 @@
 """Read and write records: a record is a JSON Lines file, one line for each cell.
 
 A run is a header, its cells, its findings, and a footer; a file holds one run after another. The footer says what was
-planned, so that nothing can be missing unseen: :func:`read_runs` refuses a file that is cut short, edited or
-incomplete.
+planned, so missing lines are detected: :func:`read_runs` refuses a file that is cut short, edited or incomplete.
 
-Writing needs the standard library only. Reading checks each line against its JSON Schema (package jsonschema, in the
+Writing needs only the standard library. Reading checks each line against its JSON Schema (package jsonschema, in the
 extra `check`).
 """
 

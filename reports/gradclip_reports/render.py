@@ -1,4 +1,4 @@
-"""Render a report in any form, by its name."""
+"""Render a report in any format, given by its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FORMATS", "render"]
 
 
 def _render_terminal(runs: Sequence[Run]) -> str:
-    # Here, not above: rich is in the extra `check`, and the other forms do without.
+    # Import this only here, because rich is in the extra `check`, and the other formats do not need it.
     from .terminal import terminal
 
     return terminal(runs)
@@ -47,7 +47,7 @@ def render(runs: Sequence[Run], format: str) -> str:
     Raises
     ------
     ValueError
-        If there is no run, or no such format.
+        If there is no run, or if there is no such format.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."

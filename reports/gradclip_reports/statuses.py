@@ -1,8 +1,8 @@
 """Name the statuses of a cell, worst first, and say how each is shown.
 
-The order is the order of severity: where several cells share a place in a table, the worst one is shown. What spoils
-a run comes first; then what differs from the neutral rule with a reason; then what was not judged. `pass` comes last,
-so that a place shows as passed only when every cell in it passed.
+The order is the order of severity: if several cells share a place in a table, the worst one is shown. First come the
+statuses that fail a run; then differences from the neutral rule with a reason; then statuses that were not judged.
+`pass` comes last, so a place is shown as passed only if every cell in it passed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ __all__ = ["CELL_STATUSES", "DIFFERING", "LACKS", "NOT_RUN", "SEVERITIES", "SPOI
 
 
 class Status(StrEnum):
-    """A status, with its signs and its meaning; its text stands in records."""
+    """A status, with its signs and its meaning; records hold its text."""
 
-    #: One column wide, told apart without colour.
+    #: A sign of one column that is distinct without colour.
     glyph: str
-    #: For Markdown, where text has no colour of its own.
+    #: A sign for Markdown, where text has no colour.
     emoji: str
     #: A style of rich.
     style: str
-    #: Whether a run with such a cell is not as expected.
+    #: Whether a cell with this status fails its run.
     spoils: bool
     meaning: str
 
@@ -38,7 +38,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"
     FAIL = "fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"
     CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known failure whose answer has changed"
-    #: Stands in tables for a cell that was planned and did not run; no record has it.
+    #: The status in tables of a cell that was planned and did not run; no record has it.
     NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
     DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
     DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"
@@ -51,8 +51,8 @@ class Status(StrEnum):
         "differs by a formula that its adapter declares and no phrase documents",
     )
     QUALITY = "quality", "≈", "📐", "blue", False, "poor, not right: the dtype's arithmetic explains the answer"
-    UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; nobody defines it"
-    UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "cannot be asked"
+    UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; the right answer is not defined"
+    UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "cannot be tested"
     PASS = "pass", "✓", "✅", "green", False, "agrees with the rule"
 
 
@@ -64,17 +64,17 @@ STATUSES: dict[str, Status] = {status.value: status for status in Status}
 #: The statuses by which a run is not as expected.
 SPOILING = frozenset(status for status in Status if status.spoils)
 
-#: The statuses of cells about which nothing is said to be right or wrong.
+#: The statuses of cells that are judged neither right nor wrong.
 UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
 
 #: The statuses of cells in which something differs from the rule.
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
 
-#: What `unsupported` cells lack, by the words in records.
+#: The meaning of the words in records for what `unsupported` cells lack.
 LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", "adapter": "limit of the adapter"}
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)
 
-#: How severe a finding is, worst first.
+#: The severities of findings, worst first.
 SEVERITIES = ("destroyed", "unclipped", "wrong", "silent", "refused", "form", "rounding")

@@ -1,4 +1,4 @@
-"""Write the summary in JSON: counts of every place of the matrix, and every cell that did not pass."""
+"""Write the summary in JSON: the counts of every place in the matrix, and every cell that did not pass."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def summary(runs: Sequence[Run]) -> str:
     """Return one JSON object.
 
     `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
-    cell but those that passed, as it stands in the record, with the place of its run in `runs`), `passed`, `planned`,
-    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the place of
-    its run), and `as_expected`.
+    cell that did not pass, as in the record, with the index of its run in `runs`), `passed`, `planned`, `lacks` (what
+    the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the index of its run), and
+    `as_expected`.
     """
     matrix = matrix_of(runs)
     document = {

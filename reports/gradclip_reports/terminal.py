@@ -20,31 +20,31 @@ from .values import cells, plain, readable, shortened
 
 __all__ = ["report", "terminal"]
 
-#: So many failures are shown in full; the rest have a line each.
+#: The number of failures that are shown in full; the others get a line each.
 _IN_FULL = 12
 
 _VALUE_LENGTH = 320
 
-#: A screen or two: a framework's message may be a whole traceback.
+#: The largest length of a detail, a screen or two; a framework's message may be a whole traceback.
 _DETAIL_LENGTH = 4000
 
-#: Any height serves: without one, rich ignores the width of a terminal whose TERM is "dumb".
+#: An arbitrary height; without one, rich ignores the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 
 
 def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
-    """Return the report as text, with escape codes for colours if asked; `record` is the record's name in a shell."""
+    """Return the report as text, optionally with escape codes for colours; `record` is the record's name in a shell."""
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
     )
     console.print(report(runs, width, record), crop=False)
-    # Tables pad their last column: no reader of a log needs that.
+    # Tables pad their last column, which is useless in a log.
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
 
 def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> RenderableType:
-    """Return the report as something that rich prints: key, matrix, legend, failures, verdict."""
+    """Return the report in a form that rich prints: key, matrix, legend, failures, verdict."""
     matrix = matrix_of(runs)
     groups = failure_groups(runs)
     blocks: list[RenderableType] = [_draw_key(matrix, runs)]
@@ -57,7 +57,7 @@ def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> Render
 
 
 def _describe_run(header: Header) -> tuple[str, str]:
-    """Return the framework, and where and when it was checked."""
+    """Return the framework, with the machine and the date of the check."""
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
     return plain(header.heading), plain(where)
 
@@ -68,7 +68,7 @@ def _make_grid() -> Grid:
 
 
 def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
-    """Return the table of what each number stands for, with the counts of its statuses."""
+    """Return the table that explains each column number, with the counts of its statuses."""
     shown = list(matrix.tally.counts)
     grid = _make_grid()
     grid.show_footer = True
@@ -97,7 +97,7 @@ def _count(tally: Tally, name: str) -> Text:
 
 
 def _draw_grids(table: Table, width: int) -> Iterator[Grid]:
-    """Yield the table of one operation in the fullest form that fits; in halves where none does."""
+    """Yield the table of one operation in the fullest form that fits; split it in halves if none fits."""
     console = Console(width=10_000, height=_HEIGHT)
     for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
         grid = _draw_grid(table, names, detail)
@@ -147,12 +147,12 @@ def _draw_legend(matrix: Matrix) -> RenderableType:
         status = STATUSES[name]
         grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(matrix.meaning_of(status), "dim"))
     grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
-    how = "A number counts the cells of the status before it. The worst status stands first, or alone."
+    how = "A number counts the cells of the status before it. The worst status comes first, or is the only one shown."
     return Group(grid, Text(how, "dim"))
 
 
 def _draw_failure(group: FailureGroup, several: bool) -> Group:
-    """Return the first cell in full, and how many more are like it."""
+    """Return the first cell in full, and the number of others like it."""
     cell = group.first
     head = _add_sign(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
     if several:
@@ -212,8 +212,8 @@ def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureG
     tally = matrix.tally
     told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
     if told_elsewhere or {"deviation", "documented", "declared"} & tally.counts.keys():
-        how = "Each cell that did not pass is listed, with its reason and what came back, by:"
-        # On a line of its own and never cut, to be copied.
+        how = "This command lists each cell that did not pass, with its reason and its answer:"
+        # Put the command on a separate line that is never wrapped, so that it can be copied.
         yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)
     for run in runs:
         if run.cells and not run.is_judged:

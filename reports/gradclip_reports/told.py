@@ -1,4 +1,4 @@
-"""Tell a finding in lines of plain text, for every report that shows one."""
+"""Describe a finding in lines of plain text, for all reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .values import cells, counted, is_hex_float, plain_line, readable, shortene
 
 __all__ = ["finding_of", "heading", "lines_of", "short_line", "standing"]
 
-#: Longer values are cut: the record holds them whole.
+#: Longer values are cut; the record holds them in full.
 LENGTH = 300
 
 #: Parameters that serve to pin a cause, and that its example shows better.
@@ -23,7 +23,7 @@ HEX = 3
 
 
 def heading(finding: Finding) -> str:
-    """Return what the framework does, with its parameters."""
+    """Return a description of what the framework does, with its parameters."""
     title = plain_line(finding.title)
     told = {name: value for name, value in finding.parameters.items() if name not in FOR_MODELS}
     shown = ", ".join(f"{plain_line(str(name))} = {_number(value)}" for name, value in told.items())
@@ -67,7 +67,7 @@ def lines_of(finding: Finding, run: Run) -> list[tuple[str, str]]:
 
 
 def _value(value: Any) -> str:
-    """Return a value in decimals, with the first hexadecimal numbers beside it."""
+    """Return a value in decimals, followed by its first numbers in hexadecimal."""
     found = list(dict.fromkeys(_hex_floats(value)))
     shown = ", ".join(found[:HEX]) + (", ..." if found[HEX:] else "")
     text = shortened(readable(value), LENGTH)
@@ -90,13 +90,13 @@ def _needs_digits(number: float) -> bool:
 
 
 def _subjects(finding: Finding, run: Run) -> str:
-    """Name the subjects; those that answer alike are told together."""
+    """Name the subjects; group those with equal answers."""
     names = list(finding.cells)
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         alike.setdefault(tuple(sorted(finding.cells[name])), []).append(name)
     told = [
-        plain_line(group[0]) if len(group) == 1 else f"{plain_line(group[0])} and {len(group) - 1} that answer alike"
+        plain_line(group[0]) if len(group) == 1 else f"{plain_line(group[0])} and {len(group) - 1} with equal answers"
         for group in alike.values()
     ]
     if len(told) > 3:

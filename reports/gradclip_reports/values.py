@@ -1,4 +1,4 @@
-"""Show the values and texts of a record in a form to read."""
+"""Show the values and texts of a record in a readable form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECAS
 
 _NARROW: Mapping[str, type[np.float16 | np.float32]] = {"float16": np.float16, "float32": np.float32}
 
-#: What may be not printable; JSON itself escapes the control characters of ASCII but one.
+#: Characters that may not be printable; JSON itself escapes all but one of the control characters of ASCII.
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
 #: A list longer than this is shown by its beginning and its length.
@@ -23,10 +23,10 @@ _ITEMS = 8
 
 
 def plain(text: str) -> str:
-    """Return the text with escapes for what no terminal and no XML may hold; line breaks stay.
+    """Return the text with escapes for characters that are unsafe in a terminal or in XML; line breaks stay.
 
-    Frameworks put colour codes and worse into the messages of their exceptions. Characters that turn the direction of
-    a line, or separate lines for some readers only, are not printable either.
+    Frameworks put colour codes and other control characters into the messages of their exceptions. Characters that
+    reverse the direction of a line, or that only some programs read as line breaks, are escaped, too.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -39,7 +39,7 @@ def plain(text: str) -> str:
 
 
 def json_text(document: Any, indent: int | None = None) -> str:
-    """Return a document as JSON that a terminal may show: what is not printable becomes the escapes of JSON."""
+    """Return a document as JSON that is safe in a terminal: characters that are not printable become JSON escapes."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
     return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
@@ -60,7 +60,7 @@ def cells(count: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return the beginning of a text that is too long, and how much is left out."""
+    """Return a text; if it is too long, return its beginning and the length of the rest."""
     if len(text) <= length:
         return text
     return f"{text[:length]} ... ({len(text) - length} characters more)"
@@ -70,8 +70,8 @@ def readable(value: Any) -> str:
     """Return an input, expected or observed value on one line.
 
     Hexadecimal floats become the shortest decimal that reads back as the same float of their array's dtype, or as the
-    same float64 where there is none. An array (an object with members "dtype" and "shape") stands as
-    `float32[2] [3.0, 4.0]`.
+    same float64 where there is none. An array (an object with members "dtype" and "shape") is written as `float32[2]
+    [3.0, 4.0]`.
     """
     return _show(value, "float64")
 
@@ -134,5 +134,5 @@ def _format_decimal(hexadecimal: str, dtype: str) -> str:
         return repr(number)
     with np.errstate(over="ignore"):
         narrow = _NARROW[dtype](number)
-    # Only where the dtype holds the value: what is printed must read back as what was recorded.
+    # Shorten only values that the dtype holds, because the printed text must read back as the recorded value.
     return str(narrow) if float(narrow) == number else repr(number)

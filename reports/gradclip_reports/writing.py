@@ -1,4 +1,4 @@
-"""Write a record that can be trusted whatever interrupts the run."""
+"""Write a record that stays valid even if the run is interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RunWriter"]
 
 @contextlib.contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Put off Ctrl-C until the block has ended: a line is written and counted, or neither."""
+    """Delay Ctrl-C until the block has ended, so that a line is both written and counted, or neither."""
     previous = signal.getsignal(signal.SIGINT)
     # Only the main thread may set handlers, and only the main thread is interrupted.
     if previous is None or threading.current_thread() is not threading.main_thread():
@@ -36,19 +36,20 @@ def _hold_interrupts() -> Iterator[None]:
 
 
 class RunWriter:
-    """Writes one run to a text stream, its cells in the order of the plan.
+    """A writer of one run to a text stream, with the cells in the order of the plan.
 
-    A cell is written as soon as all cells before it in the plan are there: several jobs give the lines of one.
+    A cell is written as soon as all earlier cells of the plan are written, so the number of jobs does not change the
+    lines.
 
-    As a context manager it closes the run at the end of the block; when the block ends by an exception, Ctrl-C
-    included, the footer says that the run is incomplete and names what did not run.
+    As a context manager, it closes the run at the end of the block. If an exception, such as Ctrl-C, ends the block,
+    the footer says that the run is incomplete and names the cells that did not run.
 
     Parameters
     ----------
     stream
-        Where the lines go, in UTF-8; it stays open.
+        The stream for the lines, in UTF-8; it stays open.
     header
-        Written at once.
+        The header, which is written at once.
     plan
         (subject, case) for each cell that must run.
 
@@ -64,14 +65,14 @@ class RunWriter:
         self._plan = dict.fromkeys(pairs)
         self._finished: set[tuple[str, str]] = set()
         self._order = list(self._plan)
-        #: How many cells of the plan's beginning are written, and which later cells wait for them.
+        #: The number of cells that are written, and the later cells that wait for earlier ones.
         self._written = 0
         self._waiting: dict[tuple[str, str], Cell] = {}
         self._counts: Counter[str] = Counter()
         self._closed = False
         if len(self._plan) != len(pairs):
             twice = next(pair for pair, times in Counter(pairs).items() if times > 1)
-            message = f"The plan names the cell {' '.join(twice)!r} twice; each must stand in it once."
+            message = f"The plan names the cell {' '.join(twice)!r} twice; it must name each cell once."
             raise RecordError(message)
         self._write_line(header)
 
@@ -92,7 +93,7 @@ class RunWriter:
         Raises
         ------
         RecordError
-            If the cell is not in the plan, has been written already, or could not be read back; when the run is
+            If the cell is not in the plan, has been written already, or could not be read back; or if the run is
             closed.
         """
         pair = (cell.subject, cell.case)
@@ -119,7 +120,7 @@ class RunWriter:
             yield "not planned"
         if pair in self._finished:
             yield "written before"
-        # What the schema would refuse when the record is read, when the run cannot be had again.
+        # Refuse a cell now that the schema would refuse when the record is read, when the run is long over.
         if cell.status not in CELL_STATUSES:
             yield f"there is no status {cell.status!r}"
         if cell.status != "pass" and not cell.detail:
@@ -135,17 +136,17 @@ class RunWriter:
         findings
             The findings of the run, worst first.
         incomplete
-            Whether the run was broken off, so that cells may be missing.
+            Whether the run was interrupted, so that cells may be missing.
 
         Raises
         ------
         RecordError
-            If cells are missing and `incomplete` is false; no footer is written then. When the run is closed.
+            If cells are missing and `incomplete` is false (then no footer is written), or if the run is closed.
         """
         not_run = [pair for pair in self._plan if pair not in self._finished]
         if self._closed or (not_run and not incomplete):
             why = "it is closed already" if self._closed else f"{len(not_run)} planned cells were not written"
-            message = f"The run cannot be closed: {why}. A run broken off is closed with `incomplete=True`."
+            message = f"The run cannot be closed: {why}. Close an interrupted run with `incomplete=True`."
             raise RecordError(message)
         footer = Footer(
             planned=len(self._plan),

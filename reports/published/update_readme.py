@@ -30,7 +30,7 @@ def published_runs() -> list[Run]:
 
 def summarise(runs: list[Run]) -> str:
     """Return the README's table: one row a framework, with the numbers of rules and of findings."""
-    rows = [["framework", "date (UTC)", "rules asked", "kept", "as it documents", "broken", "by findings"]]
+    rows = [["framework", "date (UTC)", "rules tested", "kept", "as documented", "broken", "by findings"]]
     for run in runs:
         counts = count_rules([run])
         findings = ", ".join(f"{number} {severity}" for severity, number in counts.findings.items())

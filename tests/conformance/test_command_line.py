@@ -43,7 +43,7 @@ class TestExitCodes:
         result = run("check", RIGHT, *NARROW)
 
         assert result.exit_code == 0, result.output
-        assert "rules kept 1 of 1 asked." in result.stdout
+        assert "rules kept 1 of 1 tested." in result.stdout
 
     @pytest.mark.parametrize("seconds", ["inf", "1e300"])
     def test_infinite_time_limit_is_accepted(self, seconds: str) -> None:
@@ -87,7 +87,7 @@ class TestExitCodes:
 
         assert result.exit_code == 1
         assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
-        assert "rules kept 0 of 1 asked; 1 broken by 1 finding." in result.stdout
+        assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in result.stdout
 
     def test_mistake_of_the_adapter_is_3_for_smoke(self, tmp_path: Path) -> None:
         assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
@@ -507,7 +507,7 @@ class TestRecords:
         result = run("summary", good, bad)
 
         assert result.exit_code == 3
-        assert "rules kept 1 of 1 asked." in result.stdout
+        assert "rules kept 1 of 1 tested." in result.stdout
         assert "bad.jsonl" in result.stderr
 
 
@@ -627,7 +627,7 @@ class TestFormats:
         result = run("summary", record)
 
         assert result.exit_code == 1
-        assert "rules kept 0 of 1 asked; 1 broken by 1 finding." in result.stdout
+        assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in result.stdout
         assert "\x1b" not in result.stdout
 
     @pytest.mark.parametrize("format_", ["json", "ctrf", "badge"])

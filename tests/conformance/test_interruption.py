@@ -91,7 +91,7 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     shown, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
-    assert "rules kept 1 of 1 asked" in shown
+    assert "rules kept 1 of 1 tested" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
     assert read_lines(tmp_path / "hangs.jsonl")[-1]["incomplete"]

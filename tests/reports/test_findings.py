@@ -95,7 +95,7 @@ def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) 
 def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
     text = brief([failed_run])
 
-    assert "rules kept 0 of 1 asked; 1 broken by 1 finding." in text
+    assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in text
     block = text[text.index("✗ burns the toast (minutes = 2.5)\n") :]
     assert "why        Nobody can eat it." in block
     # Decimals are for reading, and the exact number stands beside them.
@@ -157,5 +157,5 @@ def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header:
 
     assert (counts.kept, counts.documented, counts.broken, counts.not_asked, counts.asked) == (1, 1, 2, 1, 4)
     assert counts.sentence() == (
-        "rules kept 1 of 4 asked; 1 as documented; 2 broken by 0 findings; 1 could not be asked"
+        "rules kept 1 of 4 tested; 1 as documented; 2 broken by 0 findings; 1 could not be tested"
     )

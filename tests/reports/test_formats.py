@@ -194,7 +194,7 @@ class TestMarkdown:
             "</details>\n"
             "\n"
             "❌ fail: breaks a rule, and nothing documents it; 🚫 not-run: planned, and did not run; "
-            "➖ unsupported: cannot be asked; ✅ pass: agrees with the rule; "
+            "➖ unsupported: cannot be tested; ✅ pass: agrees with the rule; "
             "blank: no case of this rule in this column.\n"
         )
 

@@ -29,11 +29,11 @@ identity-below      ∅1
 
 ✗ fail         breaks a rule, and nothing documents it
 ∅ not-run      planned, and did not run
-– unsupported  cannot be asked
+– unsupported  cannot be tested
 ✓ pass         agrees with the rule
 (blank)        no case of this rule in this column
-A number counts the cells of the status before it. The worst status stands
-first, or alone.
+A number counts the cells of the status before it. The worst status comes
+first, or is the only one shown.
 
 ✗ fail  norm.scaled-above  (must)
   clip

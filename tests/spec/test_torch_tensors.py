@@ -133,7 +133,7 @@ def test_masked_tensors_are_refused(clip: Any) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The PyTorch API of MaskedTensors is in prototype stage", UserWarning)
         masked = torch.masked.masked_tensor(torch.tensor([30.0, 40.0]), torch.tensor([True, False]))
-    with pytest.raises(TypeError, match="a masked tensor; fill what is masked"):
+    with pytest.raises(TypeError, match="a masked tensor; fill the masked elements"):
         clip([torch.tensor([30.0]), masked], 1.0)
 
 

@@ -216,7 +216,7 @@ def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
             sentences.append(f"The docstring of {claim.docstring} no longer says {claim.phrase!r}.")
         elif (digest := hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()) != claim.docstring_sha256:
             sentences.append(
-                f"The docstring of {claim.docstring} still says {claim.phrase!r}, but has changed elsewhere: read it again, "
-                f"and set docstring_sha256 to {digest}."
+                f"The docstring of {claim.docstring} still says {claim.phrase!r}, but has changed elsewhere: "
+                f"read it again, and set docstring_sha256 to {digest}."
             )
     return sentences

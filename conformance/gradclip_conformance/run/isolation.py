@@ -237,7 +237,7 @@ def parse_size(text: str | int) -> int:
     Raises
     ------
     ValueError
-        If the text is not a size, or the size is too small for a host to start.
+        If the text is not a size, or if the size is too small for a host to start.
     """
     matched = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
     if matched is None:

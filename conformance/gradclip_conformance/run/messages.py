@@ -50,7 +50,7 @@ def message_of(line: str) -> dict[str, Any]:
     return message
 
 
-#: The keys of each reply, and those that some have: lists of texts.
+#: The keys of every reply, and the optional keys, whose values are lists of texts.
 REPLY = {"message", "number", "gradients", "norm", "inputs", "same_object", "warnings"}
 TEXTS = {"warnings", "shared", "disturbed"}
 
@@ -128,7 +128,7 @@ def check_formulas(subjects: Iterable[Subject]) -> None:
     Raises
     ------
     ValueError
-        If one is no formula; the text names the subject.
+        If one is not a formula; the text names the subject.
     """
     for subject in subjects:
         if subject.formula is None:
@@ -136,7 +136,7 @@ def check_formulas(subjects: Iterable[Subject]) -> None:
         try:
             Formula.of(subject.formula)
         except ValueError as error:
-            msg = f"the subject {subject.name!r} declares no formula that can be judged by: {error}"
+            msg = f"the subject {subject.name!r} declares an invalid formula: {error}"
             raise ValueError(msg) from error
 
 

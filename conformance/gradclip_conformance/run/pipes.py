@@ -1,6 +1,6 @@
 """Write to the pipes of a host, and read from them within limits.
 
-Each pipe has a thread of its own, because a host may stop reading or writing. Output is read in pieces, so that a line
+Each pipe has its own thread, because a host may stop reading or writing. Output is read in pieces, so that a line
 without an end takes no more memory than the limit of a line.
 """
 
@@ -16,7 +16,7 @@ from typing import IO
 __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 
 PIECE = 1 << 16
-#: A host may send this many lines ahead of the calls.
+#: The number of lines that a host may send before they are requested.
 UNASKED_LINES = 16
 #: The amount of standard error that is kept, and the length of its lines that is shown.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
@@ -30,7 +30,7 @@ class PipeFlooded(Exception):
 
 
 class LineWriter:
-    """A writer of lines to a pipe, with a thread of its own."""
+    """A writer of lines to a pipe, with its own thread."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -56,7 +56,7 @@ class LineWriter:
 
 
 class LineReader:
-    """A reader of lines from a pipe, with a thread of its own and a limit for each line."""
+    """A reader of lines from a pipe, with its own thread and a limit for each line."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[str | PipeFlooded | None] = queue.Queue()
@@ -75,7 +75,7 @@ class LineReader:
         TimeoutError
             If no line is complete within the time.
         PipeFlooded
-            If the line is longer, or when there are too many lines that nobody has asked for.
+            If the line is longer, or if there are too many unrequested lines.
         """
         self._limit = limit
         try:
@@ -101,7 +101,7 @@ class LineReader:
                 if len(line) > self._limit:
                     return self._too_long()
                 if self._lines.qsize() >= UNASKED_LINES:
-                    return PipeFlooded(f"it wrote more than {UNASKED_LINES} lines that nobody has asked for")
+                    return PipeFlooded(f"it wrote more than {UNASKED_LINES} unrequested lines")
                 self._lines.put(line.decode("utf-8", "replace"))
             begun += rest
             if len(begun) > self._limit:
@@ -121,19 +121,19 @@ class Tail:
         self._kept = b""
         self._ended = threading.Event()
         self._left = ERROR_BYTES
-        #: What a host did that was ended for it; empty as long as it has done nothing.
+        #: The reason why the host was ended; empty if it was not ended.
         self.flooded = ""
 
     def start(self, stream: IO[bytes], end: Callable[[], None]) -> None:
-        """Begin to read a stream; `end` ends who writes more than the limit."""
+        """Begin to read a stream; `end` is called if more than the limit is written."""
         threading.Thread(target=self._run, args=(stream, end), daemon=True).start()
 
     def begin(self) -> None:
-        """Begin a new call, which may write as much as any."""
+        """Begin a new call, and count what it writes from zero."""
         self._left = ERROR_BYTES
 
     def last_lines(self, count: int) -> list[str]:
-        """Return the last lines that are not empty, each cut to its end if it is too long."""
+        """Return the last lines that are not empty; of a long line, return only the end."""
         # The last output of a process may arrive after its end.
         self._ended.wait(0.5)
         lines = [line.strip() for line in self._kept.decode("utf-8", "replace").splitlines()[-count:]]

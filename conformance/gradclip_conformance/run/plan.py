@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection of cells that a run is narrowed to; an empty field selects everything."""
+    """The cells that a run is restricted to; an empty field selects everything."""
 
     operations: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -55,7 +55,10 @@ class Ability:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One case for one subject; `missing` gives the reason if it cannot be asked, and `lacking` the abilities."""
+    """One case for one subject.
+
+    If the subject cannot take the case, `missing` says why, and `lacking` holds the abilities that it lacks.
+    """
 
     subject: Subject
     case: Case
@@ -64,7 +67,7 @@ class PlannedCell:
 
 
 def with_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
-    """Return the subjects with a formula that is declared for those that clip by a norm; None changes nothing."""
+    """Return the subjects; those that clip by a norm declare the given formula, unless it is None."""
     return [
         subject
         if formula is None or subject.operation == "clip_by_value"
@@ -84,12 +87,12 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
     ]
 
 
-#: The rule about leaving out `min`; a subject that requires `min` cannot be asked.
+#: The rule about leaving out `min`; it does not apply to a subject that requires `min`.
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
 def with_both_bounds(case: Case, subject: Subject) -> Case:
-    """Return the case with the default of `min` written out, if the subject requires `min`."""
+    """Return the case with an explicit `min` of `-max`, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})
@@ -104,8 +107,8 @@ def _missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, .
         told = "; ".join(f"{name} ({FEATURES[name]})" for name in lacking)
         return f"{subject.name} does not declare: {told}.", tuple(Ability("feature", name) for name in lacking)
     if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
-        return f"{subject.name} takes no call without `min`.", (Ability("feature", "requires_min"),)
-    # An order that is no norm is asked of every subject that takes orders: the answer is recorded.
+        return f"{subject.name} requires `min`.", (Ability("feature", "requires_min"),)
+    # An order of 0 or below is passed to every subject with `norm_type`, and the answer is recorded.
     if case.norm_type > 0 and case.norm_type not in subject.norm_types:
         text = f"{subject.name} declares no norm of the order {case.norm_type:g}."
         return text, (Ability("norm", f"{case.norm_type:g}"),)

@@ -1,10 +1,10 @@
 """Probe what a subject declares about itself before its cells are planned; `abilities` probes what it does not declare.
 
-A subject that declares `may_return_norm` is called once or twice. Two cases make the same calls, and get these answers,
-so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it in a call;
-otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other call.
+A subject that declares `may_return_norm` is called once or twice. Two cases make the same calls. They reuse these
+answers, so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it in a
+call; otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other call.
 
-A subject that hangs again and again is asked no more, because each of its thousand cells would take the time limit.
+A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ from ..oracle.formats import FORMATS, round_to
 
 __all__ = ["PROBED", "EarlyAnswers", "Patience", "settle_abilities"]
 
-#: The feature that asks for it.
+#: The feature that requests a probe for a returned norm.
 PROBED = "may_return_norm"
-#: The feature that it may become.
+#: The feature that replaces it if a norm is returned.
 FOUND = "returns_norm"
 
 #: The feature that excuses subnormal numbers that became zero.
 FLUSHES = "flushes_subnormals"
 
-#: Below and above 5, the norm of the gradients 3 and 4: some functions return the norm only if they clip.
+#: Thresholds below and above 5, the norm of the gradients 3 and 4, because some functions return the norm only if they
+#: clip.
 THRESHOLDS = (1.0, 8.0)
 
 
-#: After so many calls in a row that hung, a subject is asked no more: few if it has never answered, and more if it has,
-#: because one rule may have that many cases.
+#: The number of hanging calls in a row after which a subject gets no more calls. It is small for a subject that has
+#: never answered, and larger for others, because one rule may have that many cases.
 HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
 
 
 class Patience:
-    """What is known of each subject: how many of its last calls hung, and whether it has ever ended one."""
+    """For each subject, the number of its last calls that hung, and whether any call has ever ended."""
 
     def __init__(self) -> None:
         self._hung: Counter[str] = Counter()
         self._ended: set[str] = set()
 
     def ask(self, call: Call, ask: Callable[[], Answer]) -> Answer:
-        """Return the answer that `ask` gets, or the reason why it is not asked."""
+        """Return the answer of `ask`, or the reason why the subject gets no more calls."""
         subject = call.subject
         limit = HANGS_IN_A_ROW if subject in self._ended else HANGS_AT_FIRST
         if self._hung[subject] >= limit:
-            return TimedOut(0.0, f"It was not asked, because {limit} calls of {subject} in a row had hung.")
+            return TimedOut(0.0, f"The call was not made, because {limit} calls of {subject} in a row had hung.")
         answer = ask()
         if isinstance(answer, TimedOut):
             self._hung[subject] += 1
@@ -83,7 +84,8 @@ class EarlyAnswers:
 def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
     """Return the description after the calls that come before the plan.
 
-    `returns_norm` joins `may_return_norm` where a call shows it; `flushes_subnormals` is dropped where none does.
+    If a call returns a norm, `returns_norm` is added to `may_return_norm`. If no call flushes, `flushes_subnormals` is
+    dropped.
     """
     subjects = []
     for declared in description.subjects:
@@ -95,7 +97,7 @@ def settle_abilities(description: Description, ask: Callable[[Call], Answer], ea
 
 
 def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
-    """Return whether a call loses a subnormal number, or cannot show it because it is not answered.
+    """Return whether a call loses a subnormal number, or gets no answer.
 
     The first call clips: half the smallest normal number is the right result for each element. The second does not.
     """

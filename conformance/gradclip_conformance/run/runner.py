@@ -1,7 +1,7 @@
-"""Run the cells of one adapter: connect, plan, ask, judge, and write each cell as soon as it is finished.
+"""Run the cells of one adapter: connect, plan, call, judge, and write each cell as soon as it is finished.
 
-Connecting may raise `StartError`, and writing `OSError`. Asking does not raise, because the death or hang of a host is
-an answer. Judging does not raise, because a fault of the judge becomes the status `error`. A Ctrl-C ends the hosts,
+Connecting may raise `StartError`, and writing `OSError`. Calls do not raise, because the death or hang of a host is an
+answer. Judging does not raise, because an error in the judge becomes the status `error`. A Ctrl-C ends the hosts,
 closes the record as incomplete and raises `KeyboardInterrupt` again.
 """
 
@@ -53,13 +53,14 @@ __all__ = [
     "run_cell",
 ]
 
-#: Python sees a signal that comes just before a wait only when that wait ends, so no wait for the jobs is longer.
+#: The longest wait for the jobs: Python handles a signal that arrives just before a wait only after the wait.
 SIGNAL_SECONDS = 0.25
 
 RULES = {rule.id: rule for rule in rules.load()}
 
 
-#: These frameworks are asked the rows only by `--quick` and `--thorough`, until their known failures name them.
+#: The frameworks that get the rows only with `--quick` and `--thorough`, because their known failures do not cover the
+#: rows yet.
 NOT_YET_BY_DEFAULT = frozenset({"torch", "paddle", "paddle-fluid", "tensorflow"})
 
 
@@ -96,7 +97,7 @@ class RunRequest:
     jobs: int = 1
     command: Sequence[str] = ()
     seed: int | None = None
-    #: Cases beside those that every run has, such as those of a search.
+    #: Additional cases, such as the results of a search.
     extra_cases: Sequence[Case] = ()
     #: The formula that the subjects are meant to have, if the command line names one.
     formula: Formula | None = None
@@ -114,7 +115,7 @@ class _Judged:
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
     stopped: threading.Event = field(default_factory=threading.Event)
-    #: The cells that are not right, with their answers.
+    #: The wrong cells, with their answers.
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -180,7 +181,7 @@ def run_cell(
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Cell:
-    """Ask and judge one cell.
+    """Call the subject for one cell, and judge the answer.
 
     Parameters
     ----------
@@ -189,9 +190,9 @@ def run_cell(
     claims, known
         What documentation says, and the failures that are known.
     probes
-        Keeps what calls have shown about the abilities that subjects do not declare.
+        Holds the findings about abilities that subjects do not declare.
     evidence
-        Gets the answers of a cell that is not right, for the findings.
+        Receives the answers of a wrong cell, for the findings.
     """
     start = time.perf_counter()
     planned = replace(planned, case=planned.case.made())
@@ -270,12 +271,12 @@ def _ask_and_judge(
 def _run_all(
     request: RunRequest, state: _Judged, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
 ) -> None:
-    """Share the cells out among the jobs; each has a connection of its own."""
+    """Distribute the cells among the jobs; each job has its own connection."""
     jobs = max(1, min(request.jobs, len(planned)))
     shares = [planned[job::jobs] for job in range(jobs)]
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
     try:
-        # Inside the `try`, because a stop may come before all shares are submitted.
+        # This is inside the `try`, because a stop may come before all shares are submitted.
         futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
         waiting = set(futures)
         while waiting:
@@ -298,12 +299,12 @@ def _run_share(
     finish: Callable[[Cell], None],
     job: int,
 ) -> None:
-    # Each job is a thread with a context of its own.
+    # Each job is a thread with its own context.
     run_stopped.set(state.stopped)
     connection = state.connections[0] if job == 0 else request.connect()
     if job:
         state.connections.append(connection)
-        # If the run was stopped while this host started, nobody has ended it.
+        # If the run was stopped while this host started, the host is still running.
         if state.stopped.is_set():
             connection.kill()
             return

@@ -2,11 +2,11 @@
 
 For each subject, rule and dtype, hypothesis draws gradients, exclusions and thresholds from a seed. Many thresholds lie
 near the norm. It shrinks the first input that fails. The result becomes a case of its rule,
-`<rule>/deep-<hash>/<dtype>`, and the run that follows asks it like any other case. If nothing fails, the input with the
-largest distance becomes the case, so that the record shows how far the search went.
+`<rule>/deep-<hash>/<dtype>`, and the following run treats it like any other case. If nothing fails, the input with the
+largest distance becomes the case, so that the record shows that distance.
 
-Below the threshold, the numbers reach the ends of the range, where their squares leave it. Elsewhere no square of the
-numbers leaves the range: other rules and cases cover that.
+For norms below the threshold, the numbers reach the ends of the range, where their squares leave it. Otherwise no
+square leaves the range, because other rules and cases cover that.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ RULES = {
 #: these exponents scales all of them.
 SPREAD = 4
 SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
-#: The same below the threshold: squares leave the range, and the norm does not.
+#: The exponents for norms below the threshold: squares leave the range, but the norm does not.
 SCALES_BELOW = {"float16": 6, "bfloat16": 110, "float32": 110, "float64": 1000}
 #: The rules whose thresholds are above the norm.
 BELOW = ("norm.identity-below", "global-norm.identity-below")
@@ -74,7 +74,7 @@ BELOW = ("norm.identity-below", "global-norm.identity-below")
 class Searched:
     """The results of a search."""
 
-    #: The cases to be asked in the run: the smallest failing input, or the worst input that passes.
+    #: The cases for the run: the smallest failing input, or the worst input that passes.
     cases: list[Case] = field(default_factory=list)
     #: The cases that failed.
     failing: list[Case] = field(default_factory=list)
@@ -88,7 +88,7 @@ def search(
     ask: Callable[[PlannedCell], Cell],
     examples: int = EXAMPLES,
 ) -> Searched:
-    """Search all subjects of an adapter, each rule and dtype that is selected; `ask` asks and judges one cell.
+    """Search all subjects of an adapter, for each selected rule and dtype; `ask` runs and judges one cell.
 
     Raises
     ------

@@ -93,7 +93,7 @@ def parse_strictly(text: str, name: str) -> Any:
     """Return the JSON value of a text that must be strict JSON, without surrogates and without a key twice."""
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
-        require(len(dict(members)) == len(members), f"{name}: a key stands twice: {members}")
+        require(len(dict(members)) == len(members), f"{name}: a key occurs twice: {members}")
         return dict(members)
 
     def constant(value: str) -> Any:

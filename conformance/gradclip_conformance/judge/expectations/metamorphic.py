@@ -80,8 +80,9 @@ class Metamorphic(Expectation):
             worst, bound = distance, 2 * errors[i].clip_bound
             status = Status.QUALITY if distance <= bound else Status.FAIL
             detail = (
-                f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp from "
-                f"the value that follows from the first call; the budget is {budget:.3g}, twice the error bound {bound:.3g}."
+                f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp "
+                f"from the value that follows from the first call; the budget is {budget:.3g}, "
+                f"twice the error bound {bound:.3g}."
             )
         if status == Status.PASS:
             return Verdict(status, ulp=worst)

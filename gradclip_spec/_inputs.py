@@ -74,10 +74,10 @@ _WANTED = {
     "max": ("a number", ""),
     "min": ("a number", ""),
 }
-#: A bool is a number to Python; as a threshold it is a mistake, usually one argument too far to the left. A duration is
-#: a number to NumPy.
+#: Types that Python or NumPy counts as numbers. As a threshold, a bool is a mistake, usually a missing argument before
+#: it; NumPy's durations are not plain numbers either.
 _NO_NUMBERS = (bool, np.timedelta64)
-#: The first two are numbers.Real, too, and found much faster.
+#: The first two are also numbers.Real, but the check finds them much faster.
 _NUMBERS = (float, int, numbers.Real)
 
 

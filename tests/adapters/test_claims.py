@@ -54,7 +54,7 @@ def test_claim_is_well_formed(adapter: str, claim: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("adapter", "claim"), OF_DOCSTRINGS)
-def test_phrase_stands_in_the_installed_documentation(adapter: str, claim: dict[str, Any]) -> None:
+def test_phrase_is_in_the_installed_documentation(adapter: str, claim: dict[str, Any]) -> None:
     module_name, *names = claim["docstring"].split(".")
     try:
         with warnings.catch_warnings():

@@ -72,7 +72,7 @@ class Conversation:
         return message
 
     def greet(self) -> None:
-        """Say hello; before it runs anybody's code, the host says what it loads."""
+        """Send `hello`; the host answers with what it loads, before it runs foreign code."""
         self.say({"message": "hello", "protocol": wire.PROTOCOL})
         loading = self.hear()
         assert isinstance(self.process.args, list)
@@ -190,13 +190,13 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
         "",
     ],
 )
-def test_a_line_that_is_no_call_and_no_goodbye_is_refused(line: str) -> None:
-    """An answer to such a call could not be sent: no message has its number."""
+def test_line_that_is_neither_a_call_nor_bye_is_refused(line: str) -> None:
+    """Check that such a line ends the host, because no answer could have its number."""
     with pytest.raises(ValueError, match=r"no call with a number from 1 on|not JSON|not a JSON object"):
         host.read_request(line)
 
 
-def test_a_call_and_a_goodbye_are_told_apart() -> None:
-    """The host ends when the suite says goodbye."""
+def test_bye_ends_the_host() -> None:
+    """Check that the host ends when the suite sends `bye`."""
     assert host.read_request('{"message":"call","number":1}') == {"message": "call", "number": 1}
     assert host.read_request('{"message":"bye"}') is None

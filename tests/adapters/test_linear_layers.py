@@ -57,7 +57,7 @@ def test_row_sparse_gradient_gets_no_bias() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1, 2, 3)])
-def test_other_ranks_become_parameters_of_their_own(shape: tuple[int, ...]) -> None:
+def test_gradients_of_other_ranks_become_separate_parameters(shape: tuple[int, ...]) -> None:
     layers = build_linear_layers(make_gradients(shape, (3,)))
 
     assert layers == (LinearLayer("float32", 0, 0, weight=0, shape=shape), LinearLayer("float32", 1, 3, bias=1))

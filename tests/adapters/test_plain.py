@@ -1,4 +1,4 @@
-"""Check plain functions as adapters: the meaning of a signature, the arguments passed, the answers accepted."""
+"""Check plain functions as adapters: their signatures, their arguments, and the answers that are accepted."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TestSignature:
         assert "returns_norm" not in subject.features
 
     @pytest.mark.parametrize(("in_place", "feature"), [(True, "in_place"), (False, "functional")])
-    def test_in_place_is_judged_only_where_declared(self, in_place: bool, feature: str) -> None:
+    def test_in_place_is_judged_only_if_declared(self, in_place: bool, feature: str) -> None:
         (silent,) = PlainFunction(halve, "clip_by_norm").subjects()
         (declared,) = PlainFunction(halve, "clip_by_norm", in_place=in_place).subjects()
 
@@ -129,7 +129,7 @@ class TestWhatIsPassed:
 
         assert seen == {"clip_norm": 1.0, "norm_type": 0.5, "need_clip": [True, False]}
 
-    def test_flags_with_a_default_are_left_out_where_nothing_is_excluded(self) -> None:
+    def test_flags_with_a_default_are_left_out_if_nothing_is_excluded(self) -> None:
         seen = []
 
         def optional(grads: Any, *, clip_norm: float, need_clip: Any = "default") -> Any:
@@ -160,7 +160,7 @@ class TestWhatIsPassed:
         with pytest.raises(Unsupported, match="takes no parameter 'need_clip'"):
             PlainFunction(halve, "clip_by_norm").call(Call("fn", gradients, {"clip_norm": 1.0}))
 
-    def test_missing_min_is_never_invented(self) -> None:
+    def test_missing_min_is_not_filled_in(self) -> None:
         def clip(grads: Any, *, min: float, max: float) -> Any:
             return grads
 
@@ -349,7 +349,7 @@ class TestAnswer:
         assert [array.dtype for array in reply.gradients if array] == ["int64", "float64"]
         assert reply.same_object is None
 
-    def test_bfloat16_travels_as_its_bits(self) -> None:
+    def test_bfloat16_is_sent_as_its_bits(self) -> None:
         ml_dtypes = pytest.importorskip("ml_dtypes")
         values = np.array([3.0, -4.5], dtype=ml_dtypes.bfloat16)
 
@@ -443,8 +443,8 @@ class TestAnswer:
         assert raised.value.text == "(Unshowable cannot be shown: its text raised KeyError)"
 
 
-def test_a_list_of_huge_arrays_is_not_copied_to_be_looked_at() -> None:
-    """The arrays are views of one number: no memory is theirs before NumPy makes one array of them."""
+def test_list_of_huge_arrays_is_not_copied() -> None:
+    """Check that views of a single number, which take no memory, are not copied into one array."""
     huge = np.broadcast_to(np.zeros((), np.float64), (2**40,))
 
     with pytest.raises(ValueError, match="a list of arrays takes more than the 1,000 bytes"):
@@ -452,7 +452,7 @@ def test_a_list_of_huge_arrays_is_not_copied_to_be_looked_at() -> None:
 
 
 class EndlessList(list[Any]):
-    """A list that gives out items without an end."""
+    """A list that yields items without end."""
 
     def __iter__(self) -> Any:
         return itertools.repeat(1.0)
@@ -468,7 +468,7 @@ class Metaclass(type):
 
 
 class Nameless(Exception, metaclass=Metaclass):
-    """An exception of such a type."""
+    """An exception whose type has no readable name."""
 
 
 class Text(str):
@@ -481,21 +481,21 @@ class Text(str):
 
 
 class Unreadable(UserWarning):
-    """A warning, and an error, without a text."""
+    """A warning that is also an error, and whose text cannot be read."""
 
     def __str__(self) -> str:
         raise ZeroDivisionError
 
 
 class Long(Exception):
-    """An exception with a long text of such a kind."""
+    """An exception with a long text that lies about its length."""
 
     def __str__(self) -> str:
         return Text("x" * 1_000_000)
 
 
 class Sequence:
-    """A sequence of many numbers that are nowhere."""
+    """A sequence of many numbers that takes no memory."""
 
     def __len__(self) -> int:
         return 10**12
@@ -512,7 +512,7 @@ def hold_itself() -> list[Any]:
 
 
 class TestHostileResults:
-    """What a function returns and raises is its answer, whatever the methods of its classes do."""
+    """Check that whatever a function returns or raises becomes its answer, even if methods of the objects misbehave."""
 
     @pytest.mark.parametrize(
         ("result", "said"),
@@ -528,7 +528,7 @@ class TestHostileResults:
         ],
         ids=["endless", "endless-inside", "holds-itself", "sequence", "text", "nameless", "nameless-whole", "norm"],
     )
-    def test_value_is_read_within_limits(self, result: Any, said: str) -> None:
+    def test_hostile_value_is_read_within_limits(self, result: Any, said: str) -> None:
         reply = PlainFunction(lambda grads, clip_norm: result, "clip_by_norm").call(
             make_call(THREE_FOUR, clip_norm=1.0)
         )
@@ -545,7 +545,7 @@ class TestHostileResults:
         ],
         ids=["nameless", "long", "unreadable", "unsupported"],
     )
-    def test_exception_is_its_answer(self, raised: Exception, kind: str, said: str) -> None:
+    def test_hostile_exception_becomes_the_answer(self, raised: Exception, kind: str, said: str) -> None:
         def clip(grads: Any, clip_norm: float) -> Any:
             raise raised
 

@@ -99,7 +99,7 @@ def test_missing_framework_differs_from_a_missing_adapter(monkeypatch: pytest.Mo
         registry.resolve("nowhere")
 
 
-def test_function_becomes_an_adapter_with_the_dtypes_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_function_becomes_an_adapter_with_the_requested_dtypes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "some_clips.py").write_text("def clip(grads, *, clip_norm): return grads\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 

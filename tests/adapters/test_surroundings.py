@@ -1,4 +1,4 @@
-"""Check that a call which breaks what is looked at around it is answered, and that this shows."""
+"""Check that a call is answered, and the change reported, even if it breaks the state that the host watches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL = Call("fn", (Gradient("a", Array.of(np.array([3.0, 4.0], np.float32))),), 
     ],
     ids=["environment", "random", "numpys-random", "errors"],
 )
-def test_function_that_replaces_what_is_looked_at_has_an_answer(
+def test_function_that_replaces_watched_functions_gets_an_answer(
     place: Any, name: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Check calls from several threads at once: they overlap, and a single different answer is noticed."""
+"""Check calls from several threads at once: the calls overlap, and a single different answer is noticed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
 
 
 def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The calls that are interrupted come one or two at a time, and four would never meet.
+    # Interrupted calls come one or two at a time, so four would never meet at the barrier.
     monkeypatch.setattr(arrays, "_interrupted", lambda *_: iter(()))
     meeting = threading.Barrier(4, timeout=60)
     met = []
@@ -156,7 +156,7 @@ def test_error_of_one_thread_is_raised() -> None:
         in_threads(CALL, answer)
 
 
-def test_thread_that_never_calls_the_framework_does_not_block() -> None:
+def test_thread_that_does_not_call_the_framework_does_not_block() -> None:
     def answer(call: Call) -> Reply:
         if read_elements(call)[1] == 0:
             message = "no zeros"

@@ -15,7 +15,7 @@ MARK = "GRADCLIP_TEST_RUN"
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Mark the environment, which every process that the test starts inherits."""
+    """Mark the environment, which all processes that the test starts inherit."""
     mark = str(uuid.uuid4())
     monkeypatch.setenv(MARK, mark)
     return mark
@@ -23,16 +23,17 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def nothing_left_behind(mark: str) -> Iterator[None]:
-    """Check after the test that no process which it started still runs, directly or indirectly."""
+    """Check after the test that no process that it started, directly or indirectly, is still running."""
     yield
     left = end_marked_processes(mark)
-    assert not left, f"processes that are left behind: {left}"
+    assert not left, f"processes are still running: {left}"
 
 
 def end_marked_processes(mark: str) -> list[psutil.Process]:
     """Kill the marked processes that do not end by themselves, and return them."""
     left = marked_processes(mark)
-    # A killed process takes a moment to disappear, and longer on a busy machine. Only a failing test waits to the end.
+    # A killed process takes a moment to disappear, and longer on a busy machine. Only a failing test waits for the full
+    # time.
     for _ in range(1200):
         if not left:
             return []

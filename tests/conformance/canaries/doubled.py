@@ -1,4 +1,4 @@
-"""NumPy's clips with a defect that nobody makes by accident: the results are doubled."""
+"""Clip with NumPy, with a defect that does not occur by accident: the results are doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace the reference's functions by ones that double what they clip."""
+"""Replace the reference's functions by functions that double their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace the reference's functions by ones that do nothing."""
+"""Replace the reference's functions by functions that do nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace Paddle's clip classes and functions by NumPy code that doubles. Static programs keep their own clips."""
+"""Replace Paddle's clip classes and functions by NumPy code that doubles the results, except in static programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace fluid's clip classes by NumPy code that doubles. Static programs keep their own clips."""
+"""Replace fluid's clip classes by NumPy code that doubles the results, except in static programs."""
 
 from __future__ import annotations
 

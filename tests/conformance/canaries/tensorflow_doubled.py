@@ -1,4 +1,4 @@
-"""Replace TensorFlow's functions by NumPy code that doubles, in graphs too."""
+"""Replace TensorFlow's functions by NumPy code that doubles the results, in graphs too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace torch's functions by NumPy code that doubles. Of the pair norm and scaling, the norm is the wrong one."""
+"""Replace torch's functions by NumPy code that doubles the results. In the two-step clip, the norm is wrong."""
 
 from __future__ import annotations
 

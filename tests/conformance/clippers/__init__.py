@@ -1,4 +1,4 @@
-"""The suite's own exam: clippers with one defect each, and right clippers written in many ways."""
+"""Test the suite itself with clippers that have one defect each, and with right clippers written in many ways."""
 
 from __future__ import annotations
 

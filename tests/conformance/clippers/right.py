@@ -1,4 +1,4 @@
-"""Right clippers that are written differently from the reference. The suite must not blame any of them.
+"""Define right clippers that are written differently from the reference. The suite must accept all of them.
 
 The specification says what is right. A clipper that lacks an ability (norms of other orders, `error_if_nonfinite`) has
 no parameter for it, so no case asks for it.
@@ -29,20 +29,21 @@ class Right:
     function: Callable[..., Any]
     operation: str
     in_place: bool | None = None
-    #: The error of its norm grows with the number of elements: large tensors are of poor quality, but right.
+    #: Whether the error of its norm grows with the number of elements: for large tensors its quality is poor, but not
+    #: wrong.
     grows: bool = False
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
-#: This norm takes seconds for a million elements, the size of the largest float32 case.
+#: Norms that take seconds for a million elements, the size of the largest float32 case.
 SLOW = "decimal_digits"
-#: The library's matrix product computes these norms with a few running sums over the whole length.
+#: Norms that the library's matrix product computes with a few running sums over the whole length.
 GROWING = ("dot_product", "matrix_product")
 
 
 def _refuse_negative(clip_norm: float) -> None:
     if clip_norm < 0:
-        message = f"clip_norm is {clip_norm}, and must not be negative"
+        message = f"clip_norm is {clip_norm}, but must not be negative"
         raise ValueError(message)
 
 
@@ -97,7 +98,7 @@ def _p_norms(
     largest = np.max(np.abs(buffer), initial=np.longdouble(0))
     total = largest
     if math.isfinite(largest) and largest > 0 and norm_type != math.inf:
-        # If the sum of powers is exact in this format and has an exact root, this root is found.
+        # If the sum of powers is exact in this format and has an exact root, use this root.
         powers = np.sum(np.abs(buffer) ** np.longdouble(norm_type))
         total = np.sqrt(powers) if norm_type == 2 else powers ** (1 / np.longdouble(norm_type))
     total = np.float64(total)

@@ -1,7 +1,7 @@
-"""The norm over all elements of some tensors, computed in many right ways.
+"""Compute the norm over all elements of some tensors in many right ways.
 
-Right means: no square leaves the range, no sum is kept in half precision, and a norm that can be exact is exact. The
-last point matters at the threshold, where only one answer is right.
+A way is right if no square leaves the range, no sum is kept in half precision, and a norm that can be exact is exact.
+Exactness matters at the threshold, where only one answer is right.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
         integers = [int(m) for m in np.ldexp(mantissas, 53).tolist()]
         least = int(exponents.min(initial=0)) - 53
         total = sum((n << (int(e) - 53 - least)) ** 2 for n, e in zip(integers, exponents, strict=True))
-        # The root gets enough digits to round as the exact one would.
+        # The root gets enough digits to be rounded like the exact root.
         shift = max(0, 64 - total.bit_length() // 2)
         root = math.isqrt(total << (2 * shift))
         exact = Fraction(root) * Fraction(2) ** (least - shift)

@@ -1,4 +1,4 @@
-"""Right ways to scale a gradient whose norm is known: branches, coefficients, in place."""
+"""Scale a gradient whose norm is known in many right ways: by branches, by coefficients, in place."""
 
 from __future__ import annotations
 

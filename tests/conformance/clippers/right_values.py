@@ -1,4 +1,4 @@
-"""Right ways to limit elements to [low, high]. NaN stays NaN, zeros keep their signs, and the dtype stays."""
+"""Limit elements to [low, high] in many right ways. NaN stays NaN, zeros keep their signs, and the dtype stays."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Right clippers in steps. A wrong clipper overrides a single step and names the rule that must catch it.
+"""Define right clippers in steps. A wrong clipper overrides a single step and names the rule that must catch it.
 
-They are plain functions: called as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min, need_clip)`.
-They compute the norm in float64 from values scaled by a power of two. So no square leaves the range, and an exact
-norm stays exact.
+The clippers are called like plain functions: as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min,
+need_clip)`. The clippers compute the norm in float64 from values scaled by a power of two. So no square leaves the
+range, and an exact norm stays exact.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def multiply_by_power_of_two(value: float, exponent: int) -> float:
 class Clipper:
     """The steps that the three operations share: select the gradients to clip, and return the results."""
 
-    #: The operation's names in rule ids and in the contract; empty in classes that cover several operations.
+    #: The operation's name in rule ids, and its name in the contract; empty in classes that cover several operations.
     short: ClassVar[str] = ""
     operation: ClassVar[str] = ""
 
@@ -59,15 +59,15 @@ class Clipper:
         return [i for i, grad in enumerate(grads) if grad is not None and need_clip[i]]
 
     def hand_back(self, grad: Array, result: Any) -> Any:
-        """Return what the caller gets for one included gradient. `result` is right."""
+        """Return the result for one included gradient; here, the right `result`."""
         return result
 
     def leave(self, grad: Array) -> Any:
-        """Return what the caller gets for one excluded gradient."""
+        """Return the result for one excluded gradient."""
         return grad
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        """Return what the caller gets for the whole list. `results` is right."""
+        """Return the answer for the whole list; here, the right `results`."""
         return results
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
@@ -186,11 +186,11 @@ class NormClipper(Clipper):
         return scale_by_quotient(grad, clip_norm, norm)
 
     def choose_total(self, norms: Sequence[float]) -> float:
-        """Return the total norm, which is 0 over nothing."""
+        """Return the total norm, which is 0 if nothing is included."""
         return norms[0] if norms else 0.0
 
     def finish(self, results: Any, total: float, clip_norm: float) -> Any:
-        """Return what the caller gets in the end."""
+        """Return the final answer."""
         return results
 
 
@@ -224,7 +224,7 @@ class ByGlobalNorm(NormClipper):
         return results, self.report_norm(total, clip_norm)
 
     def report_norm(self, total: float, clip_norm: float) -> Any:
-        """Return the total norm that the caller gets."""
+        """Return the total norm to report."""
         return total
 
 

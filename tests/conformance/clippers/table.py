@@ -1,4 +1,4 @@
-"""The table of wrong clippers. It holds each wrong clipper once for each rule that must catch it."""
+"""Hold the table of wrong clippers: each wrong clipper occurs once for each rule that must catch it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Wrong:
     rule: str
     dtypes: tuple[str, ...] = ("float32",)
     in_place: bool | None = None
-    #: Makes an adapter of the function. Some functions have abilities that their signature does not show.
+    #: Makes an adapter from the function, for functions with abilities that their signature does not show.
     adapter: Callable[..., Adapter] = PlainFunction
-    #: The rule is about accuracy, but the dtype's arithmetic does not explain an error of this size.
+    #: Whether the error is too large for the dtype's arithmetic, although the rule is about accuracy.
     inexcusable: bool = False
 
     @property
@@ -61,7 +61,7 @@ def caught_by(
     """
 
     def register(mutation: Mutation) -> Mutation:
-        assert mutation.__doc__, f"{mutation.__name__} does not say what is wrong with it"
+        assert mutation.__doc__, f"{mutation.__name__} has no docstring that describes its defect"
         covered = next(parent for parent in mutation.__mro__ if parent.__module__ == Clipper.__module__)
         for name in names:
             found = [

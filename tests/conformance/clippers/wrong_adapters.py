@@ -1,4 +1,4 @@
-"""Clippers with defects that no signature shows: with iterators, in an optimizer, or when compiled."""
+"""Define clippers whose defects show only with iterators, in an optimizer, or when compiled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNSEEN = ("as_generator", "as_single", "compiled", *TRAINING)
 
 
 class WithAbilities(Adapter):
-    """Adapter of a plain function that has an ability which its signature does not show."""
+    """Adapter of a plain function with an ability that its signature does not show."""
 
     features: ClassVar[tuple[str, ...]]
 
@@ -31,7 +31,7 @@ class WithAbilities(Adapter):
         self._plain = functools.partial(PlainFunction, operation=operation, dtypes=dtypes, in_place=in_place)
 
     def about(self) -> About:
-        """Return what the plain function says about itself."""
+        """Return the description of the plain function."""
         return self._plain(self._function).about()
 
     def subjects(self) -> Sequence[Subject]:
@@ -60,7 +60,7 @@ class WithAbilities(Adapter):
 
 
 class TakesIterators(WithAbilities):
-    """Adapter that passes an iterator where a case asks for one."""
+    """Adapter that passes an iterator if a case asks for one."""
 
     features = ("generator",)
 
@@ -70,7 +70,7 @@ class TakesIterators(WithAbilities):
 
 
 class TakesOne(WithAbilities):
-    """Adapter that passes a single array where a case asks for one."""
+    """Adapter that passes a single array if a case asks for one."""
 
     features = ("single",)
 
@@ -85,7 +85,7 @@ class Descends(WithAbilities):
     features = ("optimizer", "learning_rate")
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Return what the step subtracts from the parameters."""
+        """Return the number that the step subtracts from each parameter."""
 
         def clip(passed: Gradients) -> Gradients:
             result = self._function(passed, **options)
@@ -139,7 +139,7 @@ class ReadsTwice(Clipper):
 
 @caught_by("any-iterable", adapter=TakesIterators)
 class ListsOnly(Clipper):
-    """Ask for the length of the gradients, which an iterator does not have."""
+    """Call `len` on the gradients, which fails for an iterator."""
 
     def take(self, grads: Any) -> Gradients:
         len(grads)
@@ -175,7 +175,7 @@ class RefusesOne(Clipper):
 
 
 class _Descent(Clipper):
-    """Base of the optimizers: return what is subtracted from the parameters."""
+    """Base of the optimizers, which return the amounts that they subtract from the parameters."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return [rate * grad for grad in clip(grads)]

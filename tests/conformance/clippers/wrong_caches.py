@@ -1,4 +1,4 @@
-"""Clippers that reuse the result of an earlier call that was not the same."""
+"""Define clippers that reuse the result of an earlier, different call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers whose defect shows only where several circumstances meet."""
+"""Define clippers whose defect shows only if several circumstances occur together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KeepsTheLastOfOddMatrices(Clipper):
 
 @caught_by("combinations-extreme")
 class ZeroesWhatOverflows(Clipper):
-    """Return zeros in place of gradients of several axes whose squares overflow."""
+    """Return zeros for gradients of several axes whose squares overflow."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         largest = np.max(np.abs(grad), initial=0.0)

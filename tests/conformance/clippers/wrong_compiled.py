@@ -1,4 +1,4 @@
-"""Clippers whose compiled form differs from the ordinary one."""
+"""Define clippers whose compiled form differs from the ordinary one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wrong_adapters import Compiles
 
 
 class _Compiled(Clipper):
-    """Base of all: the adapter sets which form is called."""
+    """Base of these clippers; the adapter chooses the form to call."""
 
     is_compiled = False
 
@@ -103,7 +103,7 @@ class FirstThreshold(NormClipper, _Compiled):
 
 @caught_by("compiled-agrees", adapter=Compiles)
 class BothBranches(NormClipper, _Compiled):
-    """Return NaN for a zero norm when compiled, because the branch that divides by it runs too."""
+    """Return NaN for a zero norm when compiled, because the branch that divides by the norm runs too."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad * np.float32(math.nan) if self.is_compiled and norm == 0 else super().clip(grad, clip_norm, norm)

@@ -1,4 +1,4 @@
-"""Clippers with defects in excluded or missing gradients."""
+"""Define clippers with defects in excluded or missing gradients."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class RaisesForNone(Clipper):
 
 @caught_by("none-stays-none")
 class StopsAtNone(Clipper):
-    """Return only what comes before the first missing gradient."""
+    """Return only the results before the first missing gradient."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return results[: next((i for i, grad in enumerate(grads) if grad is None), len(grads))]

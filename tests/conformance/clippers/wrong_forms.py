@@ -1,4 +1,4 @@
-"""Clippers that are right for short vectors and wrong for other gradients: matrices, scalars, long vectors."""
+"""Define clippers that are right for short vectors and wrong for other gradients: matrices, scalars, long vectors."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class LosesNonfiniteInDeepOnes(_LosesNonfinite):
     form = is_deep
 
 
-# `norm.nan-not-silent` cannot catch this one: a NaN scalar that is clipped by its own norm stays NaN anyway.
+# `norm.nan-not-silent` cannot catch this clipper: a NaN scalar that is clipped by its own norm stays NaN anyway.
 @caught_by("infinity-not-silent", "global-norm.nan-not-silent")
 class LosesNonfiniteInScalars(_LosesNonfinite):
     """Leave NaN and infinity in zero-dimensional gradients out of the norm."""
@@ -221,7 +221,7 @@ class MatricesInHalf(NormClipper):
             return float(np.sqrt(np.float64(np.add.accumulate(squares)[-1])))
 
 
-# What happens to the input.
+# Effects on the input.
 
 
 class _WritesBut(Clipper):

@@ -1,4 +1,4 @@
-"""Clippers that are wrong if the threshold is an integer."""
+"""Define clippers that are wrong if the threshold is an integer."""
 
 from __future__ import annotations
 

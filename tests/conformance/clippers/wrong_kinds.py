@@ -1,4 +1,4 @@
-"""Clippers that are wrong with arguments of a kind that is rarely passed, or with a tensor that stands twice."""
+"""Define clippers that are wrong with arguments of rare kinds, or with a tensor that occurs twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import caught_by
 
 @caught_by("repeated-tensor-in-place", in_place=True)
 class ScalesARepeatedTensorTwice(NormClipper):
-    """Write each result into its gradient, so that a tensor that stands twice is scaled twice."""
+    """Write each result into its gradient, so that a tensor that occurs twice is scaled twice."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         grad[...] = result
@@ -37,7 +37,7 @@ def _is_minus(threshold: float) -> bool:
 
 @caught_by("minus-zero-threshold")
 class RefusesMinusZero(NormClipper):
-    """Take -0.0 for a negative number, and refuse it."""
+    """Refuse -0.0 as if it were negative."""
 
     def check(self, clip_norm: float) -> None:
         super().check(-1.0 if _is_minus(clip_norm) else clip_norm)
@@ -45,7 +45,7 @@ class RefusesMinusZero(NormClipper):
 
 @caught_by("minus-zero-threshold")
 class MinusZeroIsNoBound(ByValue):
-    """Take a bound of -0.0 for no bound."""
+    """Treat a bound of -0.0 as no bound."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return grad if high == 0 and _is_minus(high) else super().clip(grad, low, high)
@@ -53,7 +53,7 @@ class MinusZeroIsNoBound(ByValue):
 
 @caught_by("infinite-threshold-nonfinite")
 class HidesNonfiniteUnderInfinity(NormClipper):
-    """Replace what is not finite by numbers if the threshold is infinite."""
+    """Replace NaN and infinity by finite numbers if the threshold is infinite."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.nan_to_num(grad) if math.isinf(clip_norm) else super().clip(grad, clip_norm, norm)
@@ -69,7 +69,7 @@ class FlagsMustBeTrueItself(Clipper):
 
 @caught_by("flag-kinds")
 class NumbersAreIndices(Clipper):
-    """Take flags that are numbers for the indices of the gradients to clip."""
+    """Read flags that are numbers as the indices of the gradients to clip."""
 
     def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         if all(type(flag) is int for flag in need_clip):
@@ -79,7 +79,7 @@ class NumbersAreIndices(Clipper):
 
 @caught_by("numpy-threshold")
 class FloatsAlone(NormClipper):
-    """Refuse a threshold that is no float of Python."""
+    """Refuse a threshold that is not a Python float."""
 
     def check(self, clip_norm: float) -> None:
         if not isinstance(clip_norm, float):
@@ -90,7 +90,7 @@ class FloatsAlone(NormClipper):
 
 @caught_by("value.numpy-threshold")
 class FloatsAloneAsBounds(ByValue):
-    """Refuse a bound that is no float of Python."""
+    """Refuse a bound that is not a Python float."""
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         if not isinstance(high, float):
@@ -101,7 +101,7 @@ class FloatsAloneAsBounds(ByValue):
 
 @caught_by("no-warnings")
 class WarnsOfExcluded(Clipper):
-    """Divide by zero for each gradient, and hide only the result."""
+    """Divide by zero for each gradient; hide the result, but not the warning."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         np.ones(1) / np.zeros(1)

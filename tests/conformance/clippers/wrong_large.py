@@ -1,4 +1,4 @@
-"""Clippers that are wrong only for large tensors, or only if an intermediate value leaves the dtype's range."""
+"""Define clippers that are wrong only for large tensors, or only if an intermediate value leaves the dtype's range."""
 
 from __future__ import annotations
 

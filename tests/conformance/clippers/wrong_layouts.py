@@ -1,4 +1,4 @@
-"""Clippers that are wrong for one memory layout, one length or one form of gradient."""
+"""Define clippers that are wrong for one memory layout, one length or one form of gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers that do not keep the list: its length, its order or its dtypes."""
+"""Define clippers that change the list: its length, its order or its dtypes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class OneDtypeOnly(Clipper):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class CountsOneDtype(ByGlobalNorm):
-    """Count only gradients of the first one's dtype in the norm."""
+    """Count only gradients of the first gradient's dtype in the norm."""
 
     def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
         return super().compute_global_norm([tensor for tensor in tensors if tensor.dtype == tensors[0].dtype], p)
@@ -110,7 +110,7 @@ class CountsOneDtype(ByGlobalNorm):
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class ClipsOneDtype(Clipper):
-    """Clip only gradients of the first one's dtype."""
+    """Clip only gradients of the first gradient's dtype."""
 
     def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().select_included(grads, need_clip)
@@ -207,7 +207,7 @@ class CountsTheFirstHundred(ByGlobalNorm):
 
 @caught_by("value.many-tensors")
 class OddOnesOnly(ByValue):
-    """Clip only every other gradient of a list of 50 or more."""
+    """Clip only every second gradient of a list of 50 or more."""
 
     def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         found = super().select_included(grads, need_clip)

@@ -1,4 +1,4 @@
-"""Clippers that are wrong for NaN or infinity."""
+"""Define clippers that are wrong for NaN or infinity."""
 
 from __future__ import annotations
 

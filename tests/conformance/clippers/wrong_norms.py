@@ -1,4 +1,4 @@
-"""Clippers by norm and by global norm that compute the wrong norm."""
+"""Define clippers by norm and by global norm that compute the wrong norm."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class LongOnesByTheirOwnNorm(ByGlobalNorm):
 
 
 class _SumsInOneDtype(ByGlobalNorm):
-    """Base of the clippers that convert all gradients to the dtype of one of them before computing the norm."""
+    """Base of the clippers that convert all gradients to one gradient's dtype before computing the norm."""
 
     taken_from: int
 

@@ -1,4 +1,4 @@
-"""Clippers that compute in too narrow a range or with too few digits."""
+"""Define clippers that compute with too narrow a range or with too few digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers that are right for the Euclidean norm and wrong for other orders of the norm."""
+"""Define clippers that are right for the Euclidean norm and wrong for other orders of the norm."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CountsTheExcludedInOtherOrders(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ReturnsTheNormOfAllInOtherOrders(ByGlobalNorm):
-    """Count excluded gradients in the returned norm if it is not the Euclidean one."""
+    """Count excluded gradients in the returned norm, unless it is the Euclidean norm."""
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         counted_norms = super().compute_norms(grads, counted, p)

@@ -1,4 +1,4 @@
-"""Clippers that guard against overflow and underflow in some places only."""
+"""Define clippers that guard against overflow and underflow only in some places."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AddsTheTensorsSquares(ByGlobalNorm):
 
 
 class _ScalesByOneTensor(ByGlobalNorm):
-    """Base of the clippers that divide all tensors by the largest magnitude of one of them."""
+    """Base of the clippers that divide all tensors by the largest magnitude of a single tensor."""
 
     place: int
 
@@ -75,21 +75,21 @@ class _ScalesByOneTensor(ByGlobalNorm):
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
 class ScalesByTheFirstTensor(_ScalesByOneTensor):
-    """Divide all tensors by the first one's largest magnitude, so that larger ones overflow."""
+    """Divide all tensors by the first tensor's largest magnitude, so that larger tensors overflow."""
 
     place = 0
 
 
 @caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
 class ScalesByTheLastTensor(_ScalesByOneTensor):
-    """Divide all tensors by the last one's largest magnitude, so that larger ones overflow."""
+    """Divide all tensors by the last tensor's largest magnitude, so that larger tensors overflow."""
 
     place = -1
 
 
 @caught_by("coefficient-underflow", dtypes=EVERY_DTYPE)
 class CoefficientOfFewDigits(NormClipper):
-    """Round clip_norm / norm to the gradient's dtype unless it becomes zero, so that a subnormal one loses digits."""
+    """Round clip_norm / norm to the gradient's dtype unless it becomes zero; a subnormal quotient loses digits."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         coefficient = grad.dtype.type(clip_norm / norm)

@@ -1,4 +1,4 @@
-"""Clippers that break a relation between two calls, or between a result and its input, for any numbers."""
+"""Define clippers that break a relation between two calls, or between a result and its input, for any numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import wrong_exclusion, wrong_norms, wrong_scaling, wrong_totals, wrong_v
 from .steps import Array, ByValue, Clipper, NormClipper
 from .table import caught_by
 
-# Clippers of other modules that these rules must catch too.
+# These rules must also catch clippers of other modules.
 for mutation, rules in (
     (wrong_scaling.WholeNumberThreshold, ("power-of-two-scaling",)),
     (wrong_value.WholeNumberBounds, ("value.power-of-two-scaling",)),
@@ -59,7 +59,7 @@ class ScalesToTwice(NormClipper):
 
 @caught_by("twice-is-once")
 class ClipsTheClipped(NormClipper):
-    """Scale to half of the threshold, or by 3/4 if nothing has to be clipped."""
+    """Scale to half of the threshold, or multiply by 3/4 if nothing must be clipped."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return self.scale(grad, clip_norm / 2 if norm > clip_norm else norm * 0.75, norm) if norm else grad

@@ -1,4 +1,4 @@
-"""Clippers by global norm that return the wrong norm."""
+"""Define clippers by global norm that return the wrong norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers by norm and by global norm that are wrong above, at or below the threshold."""
+"""Define clippers by norm and by global norm that are wrong above, at or below the threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers that do not keep the shape, the dtype or the layout."""
+"""Define clippers that change the shape, the dtype or the layout."""
 
 from __future__ import annotations
 

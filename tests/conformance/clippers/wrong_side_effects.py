@@ -1,4 +1,4 @@
-"""Clippers whose results are right, and that share memory, change the state around the call, or warn."""
+"""Define clippers with right results and side effects: they share memory, change state, or warn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import caught_by
 
 @caught_by("results-independent")
 class EqualResultsAreOne(Clipper):
-    """Return one array for all results that are equal."""
+    """Return the same array for all equal results."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         known: dict[Any, Any] = {}
@@ -35,7 +35,7 @@ class ResultsCannotBeWritten(Clipper):
 
 
 class _Pool(Clipper):
-    """Base of the clippers that keep memory for results from call to call."""
+    """Base of the clippers that reuse memory for results in later calls."""
 
     def __init__(self) -> None:
         self.kept: dict[Any, Array] = {}
@@ -56,7 +56,7 @@ class ResultsInOneBuffer(_Pool):
 
 @caught_by("surroundings-kept")
 class ErrorsAreIgnored(Clipper):
-    """Switch NumPy's floating-point errors off, and leave them so."""
+    """Switch NumPy's floating-point errors off, and do not restore them."""
 
     def take(self, grads: Any) -> Gradients:
         np.seterr(all="ignore")
@@ -74,7 +74,7 @@ class Seeds(Clipper):
 
 @caught_by("surroundings-kept")
 class DrawsANumber(Clipper):
-    """Draw a random number, so that the caller's next one is another."""
+    """Draw a random number, which changes the caller's next one."""
 
     def take(self, grads: Any) -> Gradients:
         random.random()

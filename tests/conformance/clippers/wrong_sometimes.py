@@ -1,4 +1,4 @@
-"""Clippers that write, return or raise wrongly in some situations only."""
+"""Define clippers that write, return or raise wrongly only in some situations."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _Counts(Clipper):
 
 @caught_by("global-norm.one-norm-over-all")
 class FirstCallDoesNothing(_Counts):
-    """Do not clip at the first call."""
+    """Do not clip in the first call."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return grad if self.calls == 1 else result

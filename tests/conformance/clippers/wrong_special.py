@@ -1,4 +1,4 @@
-"""Clippers that are wrong only for some norms or for some numbers of elements or gradients."""
+"""Define clippers that are wrong only for some norms or for some numbers of elements or gradients."""
 
 from __future__ import annotations
 

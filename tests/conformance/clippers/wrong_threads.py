@@ -1,4 +1,4 @@
-"""Clippers that share a value between threads."""
+"""Define clippers that share a value between threads."""
 
 from __future__ import annotations
 

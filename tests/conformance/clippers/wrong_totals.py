@@ -1,4 +1,4 @@
-"""Clippers that compute the norm of the wrong tensors or of the wrong order."""
+"""Define clippers that compute the norm of the wrong tensors or of the wrong order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LargestOfTheNorms(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class NormOfTheFirst(ByNorm):
-    """Clip each tensor by the first one's norm."""
+    """Clip each tensor by the first tensor's norm."""
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return super().compute_norms(grads, counted, p)[:1] * len(grads)
@@ -40,7 +40,7 @@ class NormOfTheFirst(ByNorm):
 
 @caught_by("norm.each-tensor-alone")
 class RunningNorm(ByNorm):
-    """Clip each tensor by the norm of all tensors up to it."""
+    """Clip each tensor by the norm of the tensors up to and including it."""
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         return [self.compute_norm([grads[j] for j in counted if j <= i], p) for i in range(len(grads))]

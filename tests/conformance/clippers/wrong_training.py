@@ -1,4 +1,4 @@
-"""Clippers with defects that show in training: in several steps, with weight decay, in groups, in derivatives."""
+"""Define clippers whose defects show in training: in several steps, with weight decay, in groups, in derivatives."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Trains(WithAbilities):
     features = ("optimizer", "learning_rate", "training", "groups")
 
     def make_dense(self, call: Call) -> tuple[Gradient, ...]:
-        """Return the gradients without what the function does not get."""
+        """Return the gradients without groups and cotangents, which the function does not take."""
         return tuple(replace(gradient, group=0, cotangent=None) for gradient in call.gradients)
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Return minus the parameters after the training."""
+        """Return the negated parameters after the training."""
         groups = [gradient.group for gradient in call.gradients]
         return self._function.train(grads, groups, call.options, lambda passed: self.clip(passed, options))
 
     def clip(self, grads: Gradients, options: dict[str, Any]) -> Gradients:
-        """Return the clipped gradients alone."""
+        """Return the clipped gradients without the norm."""
         result = self._function(grads, **{**options, "need_clip": [True] * len(grads)})
         return list(result[0] if isinstance(result, tuple) else result)
 
 
 class TrainsByGroup(Trains):
-    """The same adapter, whose documentation gives each group a norm of its own."""
+    """The same adapter, with a documentation that gives each group its own norm."""
 
     features = ("optimizer", "norm_per_group")
 
@@ -55,10 +55,10 @@ class PullsBack(Trains):
 
 
 class _Training(Clipper):
-    """Base of the optimizers, each step of which is right."""
+    """Base of the optimizers; each of its steps is right."""
 
     def train(self, grads: Gradients, groups: list[int], options: Any, clip: Clip) -> Gradients:
-        """Return minus the parameters."""
+        """Return the negated parameters."""
         parameters = [np.full_like(grad, options.get("start", 0.0)) for grad in grads]
         decay = options.get("weight_decay", 0.0)
         for step in range(options.get("steps", 1)):
@@ -72,7 +72,7 @@ class _Training(Clipper):
         return [passes * grad for grad in grads]
 
     def clip_step(self, step: int, grads: Gradients, decay: Gradients, groups: list[int], clip: Clip) -> Gradients:
-        """Return what one step subtracts."""
+        """Return the amounts that one step subtracts."""
         return [one + more for one, more in zip(clip(grads), decay, strict=True)]
 
 
@@ -138,7 +138,7 @@ class PassesThrough(_Derivatives):
 
 @caught_by("norm.derivative", "global-norm.derivative", adapter=PullsBack)
 class ForgetsTheNorm(_Derivatives):
-    """Take the coefficient for a constant, although the norm depends on the gradients."""
+    """Treat the coefficient as a constant, although the norm depends on the gradients."""
 
     def pull(self, grads: Gradients, pulled: Gradients, options: dict[str, Any]) -> Gradients:
         ones = [np.ones_like(grad) for grad in grads]

@@ -1,4 +1,4 @@
-"""Clippers by value that use wrong bounds or change elements within them."""
+"""Define clippers by value that use wrong bounds or change elements within the bounds."""
 
 from __future__ import annotations
 

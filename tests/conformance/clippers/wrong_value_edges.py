@@ -1,4 +1,4 @@
-"""Clippers by value that are wrong for special bounds, NaN, infinity or some shapes."""
+"""Define clippers by value that are wrong for special bounds, NaN, infinity or some shapes."""
 
 from __future__ import annotations
 

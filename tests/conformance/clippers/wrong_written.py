@@ -1,4 +1,4 @@
-"""Clippers that overwrite an input that they must keep, or do not write in place when they must."""
+"""Define clippers that overwrite an input that they must keep, or do not write in place when they must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clippers that are wrong if a norm or a threshold is zero."""
+"""Define clippers that are wrong if a norm or a threshold is zero."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EpsilonForZeros(NormClipper):
 
 @caught_by("global-norm.zero-gradient")
 class NanForZeroNorm(ByGlobalNorm):
-    """Return NaN for the norm if it is 0."""
+    """Return NaN in place of a norm of 0."""
 
     def report_norm(self, total: float, clip_norm: float) -> Any:
         return total if total else math.nan
@@ -61,7 +61,7 @@ class NanForZeroNorm(ByGlobalNorm):
 
 @caught_by("global-norm.zero-gradient")
 class EpsilonForZeroNorm(ByGlobalNorm):
-    """Return 1e-12 for the norm if it is 0."""
+    """Return 1e-12 in place of a norm of 0."""
 
     def report_norm(self, total: float, clip_norm: float) -> Any:
         return total or 1e-12

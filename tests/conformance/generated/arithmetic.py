@@ -1,4 +1,4 @@
-"""Range-safe arithmetic for right clippers: sums of powers, quotients and bounds, each in several ways."""
+"""Provide range-safe arithmetic for right clippers: sums of powers, quotients and bounds, each in several ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PowerSum:
         self.total = np.longdouble(0)
 
     def prepare(self, values: Array) -> Array:
-        """Return the magnitudes, in the format and scale in which they are raised to the power."""
+        """Return the magnitudes in the format and scale of the powers."""
         return np.abs(values.astype(np.longdouble))
 
     def add(self, values: Array) -> None:
@@ -31,7 +31,7 @@ class PowerSum:
         self.total += np.sum(magnitudes * magnitudes if self.p == 2 else magnitudes ** type(self.total)(self.p))
 
     def take(self, other: PowerSum) -> None:
-        """Add what another sum of the same scale holds."""
+        """Add another sum of the same scale."""
         self.total += other.total
 
     def root(self) -> float:
@@ -108,7 +108,7 @@ def multiply_by_coefficient(values: Array, coefficient: float | np.longdouble) -
     return np.asarray(values.astype(np.longdouble) * coefficient).astype(values.dtype)
 
 
-#: Ways to write c / n; all in the widest format, where it neither overflows nor underflows.
+#: Ways to compute c / n in the widest format, where it neither overflows nor underflows.
 QUOTIENTS: dict[str, Callable[[float, float], np.longdouble]] = {
     "quotient": lambda c, n: np.longdouble(c) / np.longdouble(n),
     "reciprocal": lambda c, n: np.longdouble(c) * (1 / np.longdouble(n)),

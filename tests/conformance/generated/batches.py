@@ -1,4 +1,4 @@
-"""Judge generated clippers in batches, and put the outcomes together for the score."""
+"""Judge generated clippers in batches, and combine the outcomes for the score."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .mutants import draw_mutants, find_witness
 
 __all__ = ["BATCHES", "LEAST_CAUGHT", "SIZE", "judge_batch", "list_faults", "score_batches", "write_lines"]
 
-#: The wrong clippers that a batch draws, and the number of batches that `nox -s exam -- --all` runs.
+#: The number of wrong clippers in a batch, and the number of batches that `nox -s exam -- --all` runs.
 SIZE, BATCHES = 50, 120
 #: The share of the proven ones that must be caught. It is raised as the cases grow, up to 0.99.
 LEAST_CAUGHT = 0.96
 
-#: What may become of a drawn clipper, and how it is said.
+#: The possible outcomes for a drawn clipper, with their descriptions.
 STATES = {
     "caught": "proven wrong and caught",
     "survives": "proven wrong and not caught",
-    "equivalent": "not proven wrong: on every input that was drawn it is right",
-    "impossible": "refused: no input was found for which its trigger holds",
+    "equivalent": "not proven wrong: right on every drawn input",
+    "impossible": "refused: no input was found that satisfies its trigger",
 }
 
 

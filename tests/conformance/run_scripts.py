@@ -1,7 +1,7 @@
 """Run scripts, each in its own process that already has the framework imported. Python 3.7 suffices.
 
-usage: run_scripts.py MODULE. It reads the paths of scripts from standard input, one a line. For each script it prints
-a line of JSON: its path, how it ended ("passes", "fails", "raises NAME" and so on) and what it printed.
+usage: run_scripts.py MODULE. It reads the paths of scripts from standard input, one in each line. For each script it
+prints a line of JSON: its path, how it ended ("passes", "fails", "raises NAME" and so on) and what it printed.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import sys
 
 
 class Outcome:
-    """Record how a script ends, and let no exception out."""
+    """Record how a script ends, and suppress its exception."""
 
     text = "passes"
     message = ""
@@ -48,7 +48,7 @@ def main(module):
         child = os.fork()
         if not child:
             print(json.dumps(run(path)), flush=True)
-            # `_exit` skips the framework's own clean-up, which a fork confuses.
+            # `_exit` skips the framework's own clean-up, which does not work after a fork.
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         if status:

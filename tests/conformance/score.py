@@ -1,8 +1,8 @@
 """Run the suite's own exam and print its score: wrong clippers caught, right ones blamed, hosts, canaries.
 
 `python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
-runs a part of the generated clippers only, always the same. With `--output` it writes the score to `mutants.json` and
-`mutants.md` in the folder. An exam that arguments have narrowed has no score. Exit code 1: something is wrong, or has
+runs only a fixed part of the generated clippers. With `--output` it writes the score to `mutants.json` and `mutants.md`
+in the folder. An exam that arguments have narrowed has no score. The exit code 1 means that something is wrong or has
 not run.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).resolve().parent
-# A script has to find the modules beside the tests by itself. In a test, pytest's `pythonpath` leads to them.
+# A script must find the modules next to the tests itself. In a test, pytest's `pythonpath` finds them.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
@@ -39,7 +39,7 @@ WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_clipper_is_not_blamed"
 BATCH_TEST = "test_generated_wrong_clippers_are_judged"
 MADE_TEST = "test_generated_right_clipper_is_not_blamed"
-CANARY_TEST = "test_subjects_turn_red_when_the_framework_is_replaced"
+CANARY_TEST = "test_subjects_fail_when_the_framework_is_replaced"
 
 #: The canaries under the names that the tests use.
 CANARIES = sorted(path.stem.replace("_", "-") for path in (HERE / "canaries").glob("*_*.py"))
@@ -144,7 +144,7 @@ def score_generated(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def score_hosts(outcomes: Outcomes) -> dict[str, Any]:
-    """Count the hosts that misbehave, and list those that were not recorded as they must be."""
+    """Count the hosts that misbehave, and list those with an unexpected record."""
     found = outcomes.select("test_hosts.py")
     unexpected = sorted(name for name, (outcome, _) in found.items() if outcome != "passed")
     return {"total": len(found), "as_expected": len(found) - len(unexpected), "unexpected": unexpected}
@@ -160,7 +160,7 @@ def score_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
 
 
 def score(outcomes: Outcomes) -> dict[str, Any]:
-    """Put the scores together, with the date and the versions."""
+    """Combine the scores, with the date and the versions."""
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
@@ -178,10 +178,10 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def list_faults(result: dict[str, Any]) -> list[str]:
-    """List the faults that spoil the score, one line each."""
+    """List the faults in the score, one line each."""
     wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
-    lines += [f"a rule that catches none: {rule}" for rule in wrong["rules_that_catch_none"]]
+    lines += [f"a rule that catches no clipper: {rule}" for rule in wrong["rules_that_catch_none"]]
     lines += [f"blamed, though right: {name}" for name in [*right["blamed"], *result["generated"]["blamed"]]]
     lines += batches.list_faults(result["generated"])
     lines += [f"a host that was not recorded as expected: {name}" for name in hosts["unexpected"]]
@@ -199,7 +199,7 @@ def write_markdown(result: dict[str, Any]) -> str:
         f"Made by `nox -s exam` on {result['date']} with {versions}.",
         "",
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
-        f"- Rules that catch none: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
+        f"- Rules that catch no clipper: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
         f"- Right clippers blamed: {len(right['blamed'])} of {right['total']}",
         f"- Generated wrong clippers caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
         f"- Generated right clippers blamed: {len(made['blamed'])} of {made['right']}",
@@ -241,7 +241,7 @@ def count_states(result: dict[str, Any]) -> Counter[str]:
 
 
 def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the lines of a table, and an empty one."""
+    """Return the lines of a table, followed by an empty line."""
     return [markdown_table([heads, *rows]), ""]
 
 
@@ -251,11 +251,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)
     outcomes = Outcomes()
-    # This script has imported the package, so that pytest cannot rewrite the assertions of its plugin, which has none.
+    # This script has already imported the package, so pytest warns that it cannot rewrite the plugin's assertions. It
+    # has none.
     quiet = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
     status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", "-W", quiet, *more], plugins=[outcomes])
     if missing := outcomes.list_not_run():
-        print(f"The exam is not whole and has no score: {len(missing)} did not run, first {missing[0]}.")
+        print(f"The exam is incomplete and has no score: {len(missing)} did not run, first {missing[0]}.")
         return 1
     result = score(outcomes)
     page = write_markdown(result)

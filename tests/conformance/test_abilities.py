@@ -1,4 +1,4 @@
-"""Test that abilities which a subject does not declare are probed: what is lacking, and what is there after all."""
+"""Test the probes of abilities that a subject does not declare: some are missing, and some exist after all."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Arrays = list[np.ndarray | None]
 
 
 def clip_values(gradients: Arrays, bound: float) -> Arrays:
-    """Clip by value; a parameter that is not here cannot be passed."""
+    """Clip by value, with only these parameters."""
     return [None if array is None else np.clip(array, -bound, bound) for array in gradients]
 
 
 class OfAnOutsider(Adapter):
-    """An adapter that declares little: one dtype, and no ability."""
+    """An adapter that declares only one dtype and no ability."""
 
     def __init__(self, *features: str) -> None:
         self.features = features
@@ -55,7 +55,7 @@ class OfAnOutsider(Adapter):
         return [Subject("fake.clip", "clip_by_value", ("float32",), self.features)]
 
     def call(self, call: Call) -> Reply:
-        """Pass everything on to the function."""
+        """Pass all options to the function."""
         self.calls.append(call)
         arrays = [None if gradient.array is None else gradient.array.numpy() for gradient in call.gradients]
         with framework_call():
@@ -68,7 +68,7 @@ class OfAnOutsider(Adapter):
 
 
 class WithoutKernels(OfAnOutsider):
-    """The framework has kernels for float32 only."""
+    """An adapter whose framework has kernels only for float32."""
 
     def call(self, call: Call) -> Reply:
         """Raise for other dtypes."""
@@ -80,7 +80,7 @@ class WithoutKernels(OfAnOutsider):
 
 
 class Declining(OfAnOutsider):
-    """The adapter itself refuses flags, in the words of the old contract."""
+    """An adapter that refuses flags, without a kind, as the old contract did."""
 
     def call(self, call: Call) -> Reply:
         """Refuse flags."""
@@ -101,7 +101,7 @@ def read_verdicts(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
     return {(cell.status, cell.lacks) for cell in cells}
 
 
-def test_a_parameter_that_the_framework_refuses_is_no_interface() -> None:
+def test_parameter_that_the_framework_refuses_is_a_missing_interface() -> None:
     cells = check(OfAnOutsider("none_grads"), "value.infinite-bounds")
     lacking = [cell for cell in cells if "min_max" in cell.detail]
 
@@ -109,14 +109,14 @@ def test_a_parameter_that_the_framework_refuses_is_no_interface() -> None:
     assert "raised TypeError: clip_values() got an unexpected keyword argument 'min'" in lacking[0].detail
 
 
-def test_a_dtype_without_a_kernel_is_told_with_its_message() -> None:
+def test_missing_kernel_is_reported_with_the_frameworks_message() -> None:
     cells = check(WithoutKernels(), "value.dtype-kept", dtype="float64")
 
     assert read_verdicts(cells) == {("unsupported", "kernel")}
     assert cells[0].detail.endswith("raised RuntimeError: NotFoundError: Operator clip has no kernel for this dtype.")
 
 
-def test_a_dtype_that_is_answered_after_all_is_the_adapters_error() -> None:
+def test_undeclared_dtype_that_works_is_an_error_of_the_adapter() -> None:
     cells = check(OfAnOutsider(), "value.dtype-kept", dtype="float64")
 
     assert read_verdicts(cells) == {("error", None)}
@@ -125,34 +125,34 @@ def test_a_dtype_that_is_answered_after_all_is_the_adapters_error() -> None:
     )
 
 
-def test_a_feature_that_is_answered_after_all_is_the_adapters_error() -> None:
+def test_undeclared_feature_that_works_is_an_error_of_the_adapter() -> None:
     cells = check(OfAnOutsider(), "value.none-stays-none")
 
     assert read_verdicts(cells) == {("error", None)}
     assert "the adapter must declare none_grads" in cells[0].detail
 
 
-def test_flags_that_are_ignored_are_no_interface() -> None:
+def test_ignored_flags_are_a_missing_interface() -> None:
     cells = check(OfAnOutsider("none_grads"), "value.all-excluded")
 
     assert read_verdicts(cells) == {("unsupported", "interface")}
     assert "answered as if it had not been asked" in cells[0].detail
 
 
-def test_an_answer_shows_nothing_of_a_layout() -> None:
+def test_answer_does_not_prove_that_a_layout_is_supported() -> None:
     cells = check(OfAnOutsider(), "value.any-iterable")
 
     assert read_verdicts(cells) == {("unsupported", "adapter")}
 
 
-def test_an_adapter_of_the_old_contract_has_a_limit() -> None:
+def test_refusal_without_a_kind_is_a_limit_of_the_adapter() -> None:
     cells = check(Declining("none_grads"), "value.all-excluded")
 
     assert read_verdicts(cells) == {("unsupported", "adapter")}
     assert "The adapter says: no flags here" in cells[0].detail
 
 
-def test_each_ability_is_asked_for_once() -> None:
+def test_each_ability_is_probed_once() -> None:
     adapter = WithoutKernels()
 
     cells = check(adapter, "value.bounds", "value.dtype-kept", dtype="float64")
@@ -164,13 +164,13 @@ def test_each_ability_is_asked_for_once() -> None:
     assert (len(cells) > 10, len(adapter.calls)) == (True, 2)
 
 
-def test_promises_about_the_inputs_are_not_demanded() -> None:
+def test_undeclared_effects_on_the_inputs_are_not_errors() -> None:
     cells = check(OfAnOutsider(), "value.in-place-written/clipped/*", "value.inputs-not-mutated/clipped/*")
 
     assert {cell.status for cell in cells} == {"unsupported"}
 
 
-def test_a_plain_functions_missing_parameter_needs_no_call() -> None:
+def test_missing_parameter_of_a_plain_function_needs_no_probe() -> None:
     calls = []
 
     def clip(grads: Arrays, *, max: float) -> Arrays:
@@ -185,22 +185,22 @@ def test_a_plain_functions_missing_parameter_needs_no_call() -> None:
 
 
 class Flushing(OfAnOutsider):
-    """The framework flushes subnormal numbers."""
+    """An adapter whose framework flushes subnormal numbers."""
 
     def reply(self, arrays: Arrays) -> Reply:
-        """Make them zero."""
+        """Return zeros for subnormal numbers."""
         tiny = np.finfo(np.float32).tiny
         return super().reply([None if a is None else np.where(np.abs(a) < tiny, 0, a).astype(a.dtype) for a in arrays])
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(OfAnOutsider, False), (Flushing, True)])
-def test_flushing_must_be_shown(kind: type[OfAnOutsider], kept: bool) -> None:
+def test_declared_flushing_must_show_in_a_call(kind: type[OfAnOutsider], kept: bool) -> None:
     connection = InProcess(kind("flushes_subnormals"))
 
     assert ("flushes_subnormals" in connection.description.subjects[0].features) is kept
 
 
-def test_the_kind_crosses_the_wire() -> None:
+def test_kind_of_unsupported_is_sent_over_the_wire() -> None:
     def clip(grads: Arrays, *, max: float) -> Arrays:
         return clip_values(grads, max)
 
@@ -211,12 +211,12 @@ def test_the_kind_crosses_the_wire() -> None:
     assert (message["message"], message["kind"]) == ("unsupported", "interface")
 
 
-def test_an_unknown_kind_is_a_mistake() -> None:
+def test_unknown_kind_of_unsupported_is_a_mistake() -> None:
     with pytest.raises(BadReply, match="there are interface, kernel, adapter"):
         Unsupported("no", "hardware")
 
 
-def test_the_report_tells_what_is_lacking() -> None:
+def test_report_says_what_is_missing() -> None:
     request = RunRequest("fake", lambda: InProcess(OfAnOutsider("none_grads")), Selection(dtypes=("float32",)))
 
     run = run_adapter(request, io.StringIO())

@@ -1,4 +1,4 @@
-"""Check the accuracy table: its exact numbers match the oracle's, and it shows the errors that a test makes."""
+"""Check the accuracy table: its exact numbers match the oracle's, and it shows the errors of known functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
-def test_norm_of_arrays_equals_the_oracles(name: str, dtype: str) -> None:
+def test_norm_of_arrays_equals_that_of_the_oracle(name: str, dtype: str) -> None:
     array = accuracy.INPUTS[name](1000, dtype, 3)
     ours, theirs = exact_arrays.exact_norm(array), exact.norm([decode(array.data, dtype)])
 
@@ -53,13 +53,13 @@ def draw_all_magnitudes(dtype: str, size: int) -> Array:
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("size", [0, 500, exact_arrays.PIECE + 500])
-def test_norm_of_all_finite_magnitudes_equals_the_oracles(size: int, dtype: str) -> None:
+def test_norm_of_all_finite_magnitudes_equals_that_of_the_oracle(size: int, dtype: str) -> None:
     array = draw_all_magnitudes(dtype, size)
 
     assert exact_arrays.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
 
 
-def test_norm_of_full_significands_equals_the_oracles() -> None:
+def test_norm_of_full_significands_equals_that_of_the_oracle() -> None:
     array = Array.of(np.full(2 * exact_arrays.PIECE, np.nextafter(2.0, 1.0)))
 
     assert exact_arrays.exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
@@ -78,7 +78,7 @@ def test_pieces_hold_every_number(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_error_of_elements_equals_the_judges(dtype: str) -> None:
+def test_error_of_elements_equals_that_of_the_judge(dtype: str) -> None:
     # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
     arrays = [accuracy.normal(400, dtype, 5)]
     arrays += [draw_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
@@ -178,7 +178,7 @@ def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure_row(clip_carefully).problem == "normal, seed 1, one tensor: no answer within 300 s"
 
 
-def test_swamped_input_swamps() -> None:
+def test_swamped_input_does_not_change_a_running_sum() -> None:
     for dtype in ("float16", "float32"):
         values = accuracy.swamped(100, dtype, 2).numpy()
         one = values.dtype.type(1)
@@ -235,7 +235,7 @@ class Hostile(Adapter):
 """
 
 
-def test_texts_of_a_framework_have_no_meaning_in_what_is_written(tmp_path: Path) -> None:
+def test_texts_of_a_framework_are_escaped_in_the_page(tmp_path: Path) -> None:
     (tmp_path / "hostile.py").write_text(HOSTILE, encoding="utf-8")
     arguments = ["accuracy", str(tmp_path / "hostile.py"), "--largest", "100", "-o", str(tmp_path / "accuracy")]
 
@@ -252,7 +252,7 @@ def test_texts_of_a_framework_have_no_meaning_in_what_is_written(tmp_path: Path)
     assert html.count("<td") == 6
 
 
-def test_folder_is_no_name_of_a_file() -> None:
+def test_folder_as_output_is_refused() -> None:
     result = CliRunner().invoke(gradclip, ["accuracy", "numpy", "-o", "."])
 
     assert result.exit_code == 2

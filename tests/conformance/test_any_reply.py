@@ -1,4 +1,4 @@
-"""Feed every expectation malformed replies. The judge must give a verdict and never fail with an error of its own."""
+"""Feed every expectation malformed replies. The judge must give a verdict and must not fail itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEATURES = ((), ("optimizer",), ("flushes_subnormals",), ("error_if_nonfinite",)
 
 
 def fill(shape: tuple[int, ...], dtype: str, value: float) -> Array:
-    """Return an array that holds the same number everywhere."""
+    """Return an array filled with one number."""
     if dtype == "bfloat16":
         bits = np.full(shape, value, np.float32).view(np.uint32) >> np.uint32(16)
         return Array.of(bits.astype(np.uint16), dtype)
@@ -95,7 +95,7 @@ def make_wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
 def sample_cases() -> list[Case]:
     """Return one case for each expectation, set of parameters and operation; prefer small ones."""
     chosen: dict[object, Case] = {}
-    # The first rows of the covering design are small, and ask as the others do.
+    # The first rows of the covering design are small, and test the same as the others.
     rows = [row.made() for row in all_rows()[::40] if row.levels["size"] in {"s2", "s4"}]
     cases = [case for case in (*all_cases(), *rows) if case.dtype in ("float32", "bfloat16", "float16+float32")]
     for case in sorted(cases, key=get_size):
@@ -163,6 +163,6 @@ def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
     second = Replied(change_reply(following, CHANGES["empty in another dtype"], lambda place: place in empty))
 
     assert empty
-    # The replies that are changed by hand have a norm, too, which is wrong.
+    # The changed replies also have a norm, which is wrong.
     broken = {"value": "value.dtype-kept", "global-norm": "global-norm.returned-norm"}[operation]
     assert judge(Context(single, Subject("anyone", single.operation, ("float32",))), [first, second]).breaks == broken

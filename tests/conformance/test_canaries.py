@@ -1,9 +1,9 @@
-"""Check that adapters call their frameworks: their cells turn red when the framework's functions are replaced.
+"""Check that adapters call their frameworks: their cells fail when the framework's functions are replaced.
 
 Each file of `canaries/` replaces functions of one framework before it imports the adapter. The replacement is the
-identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python
-that has the framework. Without it, this Python is used if it has the framework. A framework named in
-GRADCLIP_REQUIRE must be there; its absence is an error.
+identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python that
+has the framework. Without it, this Python is used if it has the framework. A framework named in GRADCLIP_REQUIRE must
+be installed; its absence is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gradclip_reports.statuses import SPOILING
 
 CANARIES = Path(__file__).with_name("canaries")
 
-#: NumPy is in every Python.
+#: NumPy is installed in every Python here.
 ALL_ADAPTERS = ["numpy", *ADAPTERS]
 WAYS = ("identity", "doubled")
 
@@ -72,7 +72,7 @@ SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": is_passed_through, "doub
 @pytest.mark.exam(sample=2 * len(ALL_ADAPTERS))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_subjects_turn_red_when_the_framework_is_replaced(
+def test_subjects_fail_when_the_framework_is_replaced(
     adapter: str, way: str, record_property: Callable[[str, object], None]
 ) -> None:
     run = run_target(adapter, str(CANARIES / f"{adapter.replace('-', '_')}_{way}.py"))
@@ -92,7 +92,7 @@ def test_subjects_turn_red_when_the_framework_is_replaced(
 
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_nothing_is_red_without_a_replacement(adapter: str) -> None:
+def test_no_cell_fails_without_a_replacement(adapter: str) -> None:
     run = run_target(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []

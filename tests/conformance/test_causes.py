@@ -1,4 +1,4 @@
-"""The models name the cause of a wrong answer, and no cause for an answer that none of them reproduces."""
+"""Check that the models name the cause of a wrong answer, and no cause for an answer that no model reproduces."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def clip_to_three_quarters(grads: Any, *, clip_norm: float) -> Any:
 
 
 def forget_last_element(grads: Any, *, clip_norm: float) -> Any:
-    """Show a defect that no model knows."""
+    """Clip with a defect for which there is no model."""
     norm = measure_norm(grads)
     clipped = scale(grads, clip_norm / norm if norm > clip_norm else 1.0)
     for given, got in zip(grads, clipped, strict=True):
@@ -120,12 +120,12 @@ ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_cause_of_ordinary_answers(fn: Clip, cause: tuple[Any, ...] | None) -> None:
-    # float64 has the digits that show the smallest numbers.
+def test_cause_of_wrong_answers_to_ordinary_calls(fn: Clip, cause: tuple[Any, ...] | None) -> None:
+    # float64 has enough digits to show the smallest epsilons.
     found = find_causes(fn, "clip_by_global_norm", ORDINARY, "float64")
 
     assert found.total() > 5
-    # Where the sum of squares of a call is the same as its root, the defect does not show.
+    # If the sum of squares of a call equals its root, the defect does not show.
     assert found.most_common(1)[0][0] == cause
     assert set(found) <= {cause, None}, found
 
@@ -159,7 +159,7 @@ def test_cause_of_arithmetic_that_leaves_the_range(rule: str, cause: str) -> Non
 def test_cause_whose_own_rule_is_kept_is_not_named() -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         norm = measure_norm(grads)
-        # Zeros for a norm beyond the range only: no sum of squares overflows.
+        # Return zeros only for a norm beyond the range, so that no sum of squares overflows.
         return scale(grads, 0.0 if norm > 3.4e38 else min(1.0, clip_norm / (norm or 1.0)))
 
     found = find_causes(

@@ -26,7 +26,7 @@ from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The module, imported by name because the package's attribute of this name is the command.
+#: The module is imported by its full name, because the package's attribute of this name is the command.
 COMMAND = importlib.import_module("gradclip_conformance.cli.expectations")
 
 TEXT = inspect.getdoc(np.clip) or ""
@@ -193,7 +193,7 @@ def test_line_breaks_in_a_phrase_do_not_matter() -> None:
     assert "no longer" not in drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0]
 
 
-def test_missing_phrase_and_changed_surroundings_are_noticed() -> None:
+def test_missing_phrase_and_changed_docstring_are_noticed() -> None:
     (gone,) = drift([change_claim(phrase="Anything goes.")], {"numpy.clip": TEXT})
     (other,) = drift([TRUE], {"numpy.clip": TEXT + " And more."})
 
@@ -216,7 +216,7 @@ def test_command_exits_with_1_on_drift(claim: Claim, code: int, monkeypatch: pyt
     assert ("As quoted: 1 claim." in result.output) == (code == 0)
 
 
-def test_command_says_when_the_framework_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_says_that_the_framework_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     claim = change_claim(docstring="no_such_framework.clip")
     monkeypatch.setattr(COMMAND, "load_claims", lambda adapter: (claim,))
 

@@ -31,7 +31,7 @@ NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
 def run(*arguments: str | Path) -> Result:
-    """Run a command in this process; its hosts still run in processes of their own."""
+    """Run a command in this process; its hosts still run in separate processes."""
     result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -39,7 +39,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 class TestExitCodes:
-    def test_all_as_expected_is_0(self) -> None:
+    def test_exit_code_is_0_if_all_is_as_expected(self) -> None:
         result = run("check", RIGHT, *NARROW)
 
         assert result.exit_code == 0, result.output
@@ -51,7 +51,7 @@ class TestExitCodes:
 
         assert result.exit_code == 0, result.output
 
-    def test_failure_is_1_and_is_shown_with_its_input(self) -> None:
+    def test_exit_code_is_1_for_a_failure_and_its_input_is_shown(self) -> None:
         result = run("check", WRONG, *NARROW)
 
         assert result.exit_code == 1
@@ -59,7 +59,7 @@ class TestExitCodes:
         assert "[6.0, 8.0]" in result.stdout
 
     @pytest.mark.parametrize("format_", ["terminal", "json", "badge", "markdown", "junit"])
-    def test_nothing_to_check_is_3_and_nowhere_as_expected(self, format_: str) -> None:
+    def test_exit_code_is_3_if_no_case_is_chosen(self, format_: str) -> None:
         result = run("check", RIGHT, "--rule", "value.bounds", "--format", format_, "--op", "clip_by_norm")
 
         assert result.exit_code == 3
@@ -67,7 +67,7 @@ class TestExitCodes:
         assert not re.search(r" As expected\.|\"as_expected\": true|brightgreen", result.stdout)
 
     @pytest.mark.parametrize("rule", ["value.min-above-max", "*.sparse-*"])
-    def test_nothing_judged_is_3_and_says_so(self, rule: str, tmp_path: Path) -> None:
+    def test_exit_code_is_3_if_nothing_is_judged(self, rule: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         arguments = ["check", HOSTS / "plain_values.py", "--rule", rule, "-o", record]
 
@@ -89,7 +89,7 @@ class TestExitCodes:
         assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
         assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in result.stdout
 
-    def test_mistake_of_the_adapter_is_3_for_smoke(self, tmp_path: Path) -> None:
+    def test_exit_code_of_smoke_is_3_for_a_mistake_of_the_adapter(self, tmp_path: Path) -> None:
         assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
     @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ class TestExitCodes:
 
     @pytest.mark.parametrize("verb", [["expectations", "update"], ["summary"], ["check", "numpy", "-o"]])
     @pytest.mark.parametrize("argument", ["\ud800", "a\0b"])
-    def test_argument_that_no_system_passes_is_refused(self, verb: list[str], argument: str) -> None:
+    def test_argument_with_an_impossible_character_is_refused(self, verb: list[str], argument: str) -> None:
         result = run(*verb, argument)
 
         assert result.exit_code == 2
         assert "holds a character that no file name can have" in result.stderr
 
     @pytest.mark.parametrize("adapter", ["", "a/b", "../../../x"])
-    def test_drift_of_what_is_no_name_is_refused(self, adapter: str) -> None:
+    def test_drift_refuses_an_invalid_name_of_an_adapter(self, adapter: str) -> None:
         result = run("expectations", "drift", adapter)
 
         assert result.exit_code == 2
@@ -146,7 +146,7 @@ class TestExitCodes:
         (one,) = read_runs("record.jsonl")
         assert [cell.status for cell in one.cells] == [status]
 
-    def test_mistake_of_the_adapter_is_3(self) -> None:
+    def test_exit_code_is_3_for_a_mistake_of_the_adapter(self) -> None:
         result = run("check", HOSTS / "raises.py", *NARROW)
 
         assert result.exit_code == 3
@@ -188,7 +188,7 @@ class TestExitCodes:
             (["check", "numpy", "--command", "no-such-launcher"], 3, "Name another Python, or another launcher"),
             pytest.param(
                 *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch in "),
-                # It reads every published record.
+                # This command reads every published record.
                 marks=pytest.mark.exam(sample=0),
             ),
             (["summary"], 2, "Missing argument"),
@@ -203,7 +203,7 @@ class TestExitCodes:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else None,
     )
-    def test_message_says_once_what_is_wrong(self, arguments: list[str], code: int, said: str) -> None:
+    def test_error_message_appears_exactly_once(self, arguments: list[str], code: int, said: str) -> None:
         result = run(*arguments)
 
         assert result.exit_code == code, result.output
@@ -211,7 +211,7 @@ class TestExitCodes:
         assert "Traceback" not in result.output
         assert not result.stdout
 
-    def test_rule_that_matches_nothing_is_wrong_usage(self) -> None:
+    def test_pattern_that_matches_no_rule_is_wrong_usage(self) -> None:
         result = run("check", RIGHT, "--rule", "norm.no-such-rule")
 
         assert result.exit_code == 2
@@ -228,7 +228,9 @@ class TestExitCodes:
         assert "torch" in result.stderr
         assert "'torch'. --venv makes" in result.stderr
 
-    def test_working_directory_shadows_no_module(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_module_in_the_working_directory_does_not_shadow_another(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "torch.py").write_text("raise RuntimeError", encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
@@ -244,16 +246,14 @@ class TestExitCodes:
             ("\x1b[2J",),
         ],
     )
-    def test_an_error_of_usage_shows_an_argument_that_a_terminal_obeys_with_escapes(
-        self, arguments: tuple[str, ...]
-    ) -> None:
+    def test_error_of_usage_escapes_control_characters(self, arguments: tuple[str, ...]) -> None:
         result = CliRunner().invoke(gradclip, arguments, color=True)
 
         assert result.exit_code == 2
         assert "\\x1b[" in result.stderr
         assert "\x1b" not in result.stderr
 
-    def test_error_of_usage_is_wrapped_for_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_error_of_usage_is_wrapped_only_for_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(80, 24): os.terminal_size((60, 24)))
         whole = run("check", "troch").stderr
 
@@ -264,7 +264,7 @@ class TestExitCodes:
         assert max(map(len, wrapped.partition("Error:")[2].splitlines())) <= 60
         assert wrapped.split() == whole.split()
 
-    def test_a_record_that_is_refused_may_be_called_anything(self, tmp_path: Path) -> None:
+    def test_refused_record_may_have_any_file_name(self, tmp_path: Path) -> None:
         path = tmp_path / "\x1b[2Jrecord.jsonl"
         path.write_text("{", encoding="utf-8")
 
@@ -312,19 +312,19 @@ class TestDoors:
 
         assert result.exit_code == 0, result.output
 
-    def test_several_pythons_by_name(self) -> None:
+    def test_python_is_named_for_each_adapter(self) -> None:
         result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}")
 
         assert result.exit_code == 0, result.output
 
-    def test_any_launcher_serves(self) -> None:
+    def test_launcher_may_be_any_command(self) -> None:
         command = f"{sys.executable} -m gradclip_adapters.host"
 
         assert run("check", "numpy", "--rule", "norm.at-threshold", "--command", command).exit_code == 0
 
 
 class TestRecords:
-    def test_one_file_holds_several_adapters_and_those_that_start_are_kept(self, tmp_path: Path) -> None:
+    def test_one_file_holds_all_adapters_that_start(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
 
         result = run("check", DEAD, RIGHT, HOSTS / "declines.py", *NARROW, "-o", record)
@@ -334,7 +334,7 @@ class TestRecords:
         assert f"{DEAD} does not start (no-host)" in result.stderr
         assert result.stdout.count("rules kept") == 2
 
-    def test_file_is_written_anew(self, tmp_path: Path) -> None:
+    def test_existing_file_is_replaced(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
 
         for _ in range(2):
@@ -342,7 +342,7 @@ class TestRecords:
 
         assert len(read_runs(record)) == 1
 
-    def test_file_is_kept_where_nothing_starts(self, tmp_path: Path) -> None:
+    def test_existing_file_is_kept_if_no_adapter_starts(self, tmp_path: Path) -> None:
         record, other = tmp_path / "record.jsonl", tmp_path / "other.jsonl"
         record.write_text("an earlier run", encoding="utf-8")
 
@@ -376,7 +376,7 @@ class TestRecords:
         assert f"{files[0]} and {files[1]} would both be written to clip.jsonl" in result.stderr
         assert not Path(folder).exists()
 
-    def test_functions_of_one_package_have_records_of_their_own(self, tmp_path: Path) -> None:
+    def test_functions_of_one_package_have_separate_records(self, tmp_path: Path) -> None:
         functions = ["no_such.module:clip", "no_such.other:clip"]
 
         result = run("check", *functions, "--op", "clip_by_norm", *NARROW, "-o", f"{tmp_path}/")
@@ -384,7 +384,7 @@ class TestRecords:
         assert result.exit_code == 3
         assert result.stderr.count("does not start") == 2
 
-    def test_place_that_cannot_be_written_is_3(self, tmp_path: Path) -> None:
+    def test_exit_code_is_3_if_the_record_cannot_be_written(self, tmp_path: Path) -> None:
         result = run("check", RIGHT, *NARROW, "-o", tmp_path / "no" / "such" / "folder.jsonl")
 
         assert result.exit_code == 3
@@ -404,7 +404,7 @@ class TestRecords:
         assert result.exit_code in (2, 3)
         assert "nowhere" in result.stderr
 
-    def test_accuracy_of_nothing_writes_nothing(self, tmp_path: Path) -> None:
+    def test_accuracy_without_measurements_writes_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "page.md").write_text("good", encoding="utf-8")
         result = run("accuracy", DEAD, "-o", tmp_path / "page")
 
@@ -413,7 +413,7 @@ class TestRecords:
         assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
         assert (tmp_path / "page.md").read_text(encoding="utf-8") == "good"
 
-    def test_pins_are_not_proposed_from_a_part(self, tmp_path: Path) -> None:
+    def test_pins_are_not_proposed_from_a_partial_record(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", WRONG, *NARROW, "-o", record)
         result = run("expectations", "update", record)
@@ -448,7 +448,7 @@ class TestRecords:
         assert not path.is_symlink()
         assert victim.read_text(encoding="utf-8") == "as it was"
 
-    def test_summary_of_a_run_without_judged_cells_is_3(self, tmp_path: Path) -> None:
+    def test_exit_code_of_summary_is_3_without_judged_cells(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", RIGHT, *NARROW, "-o", record)
         lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
@@ -481,7 +481,7 @@ class TestRecords:
         assert len(found[0]) > 20
 
     @pytest.mark.parametrize("cut", ["footer", "middle", "half a line", "empty"])
-    def test_record_cut_short_is_3(self, cut: str, tmp_path: Path) -> None:
+    def test_exit_code_is_3_for_a_record_that_is_cut_short(self, cut: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", RIGHT, *NARROW, "-o", record)
         lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -499,7 +499,7 @@ class TestRecords:
         assert "record.jsonl" in result.stderr
         assert "Traceback" not in result.output
 
-    def test_good_records_are_shown_beside_a_bad_one(self, tmp_path: Path) -> None:
+    def test_good_records_are_shown_despite_a_bad_one(self, tmp_path: Path) -> None:
         good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
         run("check", RIGHT, *NARROW, "-o", good)
         bad.write_text("{}\n", encoding="utf-8")
@@ -528,7 +528,7 @@ class TestKeptBesideAnAdaptersFile:
         return tmp_path
 
     def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
-        # Every rule of the operation but those of the covering design, whose many cells pins may lack.
+        # Check every rule of the operation except the covering design, whose many cells may lack pins.
         designed = ("value.combinations", "value.combinations-extreme")
         every_rule = [
             f"--rule={rule.id}" for rule in rules.load() if rule.id.startswith("value.") and rule.id not in designed
@@ -676,7 +676,7 @@ class TestOtherVerbs:
             (["check"], "  gradclip check my.module:clip --op clip_by_norm --deep --seed 7"),
         ],
     )
-    def test_help_keeps_examples_on_lines_of_their_own(self, verb: list[str], example: str) -> None:
+    def test_help_keeps_each_example_on_its_own_line(self, verb: list[str], example: str) -> None:
         assert example in run(*verb, "--help").stdout.splitlines()
 
     def test_version(self) -> None:
@@ -773,7 +773,7 @@ class TestOtherVerbs:
     def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
         assert "\n2 rules, " in run("rules", "at-threshold").stdout
 
-    def test_repro_of_a_rule_is_about_its_first_red_cell(self, tmp_path: Path) -> None:
+    def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
         function.write_text("def clip(grads, *, clip_norm):\n    return [g * g.dtype.type(0.75) for g in grads]\n")
         names = ("global-norm.scaled-above", "global-norm.empty-list")
@@ -789,7 +789,7 @@ class TestOtherVerbs:
         assert "Did you mean global-norm.scaled-above" in run("repro", record, "global-norm.scaled-abve").stderr
         assert "as expected" in run("repro", record, "global-norm.empty-list").stderr
 
-    def test_rules_lists_all_of_them_or_some(self) -> None:
+    def test_rules_lists_all_rules_or_a_selection(self) -> None:
         listed = run("rules").stdout
         some = run("rules", "value.*").stdout
         assert listed.endswith("Without a case: none. Cases without a rule: none.\n")
@@ -806,13 +806,13 @@ class TestOtherVerbs:
         assert {"numpy", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
         assert not re.search("-$", result.stdout, re.MULTILINE)
 
-    def test_smoke_asks_each_subject_one_question(self) -> None:
+    def test_smoke_runs_one_case_for_each_subject(self) -> None:
         result = run("smoke", "numpy")
 
         assert result.exit_code == 0, result.output
         assert "pass" in result.stdout
 
-    def test_smoke_of_an_adapter_that_does_not_start_is_3(self) -> None:
+    def test_exit_code_of_smoke_is_3_if_the_adapter_does_not_start(self) -> None:
         result = run("smoke", DEAD)
 
         assert result.exit_code == 3

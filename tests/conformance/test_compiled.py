@@ -1,4 +1,4 @@
-"""Check the rule on compiled forms: it accepts other roundings, and two errors agree."""
+"""Check the rule about compiled forms: other roundings are accepted, and two errors count as equal."""
 
 from __future__ import annotations
 

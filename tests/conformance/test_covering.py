@@ -1,4 +1,4 @@
-"""Check the covering design: what it asks, that it stays the same, and what it catches."""
+"""Check the covering design: it is complete, it stays the same, and it catches wrong functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_possible_pair_and_kernel_triple_is_asked(operation: str) -> None:
+def test_rows_hold_every_possible_pair_and_kernel_triple(operation: str) -> None:
     for kernel in (False, True):
         found = measure_coverage(operation, kernel=kernel)
         assert found.missing == []
@@ -49,13 +49,13 @@ def test_every_possible_pair_and_kernel_triple_is_asked(operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_measure_sees_what_is_missing(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coverage_shows_missing_combinations(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(operation)
     monkeypatch.setattr("gradclip_conformance.covering.measure.rows_of", lambda *_: rows[: len(rows) // 2])
     assert measure_coverage(operation, kernel=True).missing
 
 
-def test_pairs_are_counted_as_by_hand() -> None:
+def test_pairs_are_counted_correctly() -> None:
     """Count the pairs of one operation in another way: each row gives its own pairs."""
     asked = {pair for row in rows_of("norm") for pair in itertools.combinations(row, 2)}
     axes = axes_of("norm")
@@ -70,7 +70,7 @@ def test_pairs_are_counted_as_by_hand() -> None:
 
 @pytest.mark.exam
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_stored_rows_are_those_that_the_generator_makes(operation: str) -> None:
+def test_stored_rows_equal_generated_rows(operation: str) -> None:
     path = Path(sys.modules[design_text.__module__].__file__ or "").parent / "designs" / f"{operation}.json"
     assert path.read_text(encoding="utf-8") == design_text(operation)
 
@@ -182,14 +182,14 @@ def test_a_recipe_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize("items", [[], ["edges"], [1, 2, 3, 4, 5, 6], ["edges", 0, 0, 0, 0, 0.5]])
-def test_what_is_no_recipe_is_refused(items: list[Any]) -> None:
+def test_invalid_recipe_is_refused(items: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"recipe|unpack"):
         from_json(items)
 
 
 @pytest.mark.parametrize("row", [row for row in all_rows() if row.levels["size"] in {"s2", "s4", "s33"}][::60])
-def test_whole_calls_are_measured_as_element_by_element(row: RowCase) -> None:
-    """The results are the expected ones, rounded to float32 digits: both measures give the same distance."""
+def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCase) -> None:
+    """Check that both measurements give the same distance for expected results that are rounded to float32 digits."""
     case = row.made()
     prediction = predict(case)
     if case.operation == "clip_by_value" or None in prediction.norms[:1]:
@@ -204,7 +204,7 @@ def test_whole_calls_are_measured_as_element_by_element(row: RowCase) -> None:
     assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
 
 
-# Wrong functions, each wrong only where circumstances meet.
+# Wrong functions; each is wrong only if several circumstances occur together.
 
 
 def _clip(grads: Sequence[Any], clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0) -> tuple[Any, Any]:
@@ -270,7 +270,7 @@ WRONG = (
 
 
 def _statuses(function: Callable[..., Any], levels: dict[str, set[str]], limit: int) -> list[str]:
-    """Return the statuses of the first rows that have one of some levels of each axis."""
+    """Return the statuses of the first rows that have one of the given levels on each axis."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     (subject,) = connection.description.subjects
     cases = [
@@ -279,7 +279,7 @@ def _statuses(function: Callable[..., Any], levels: dict[str, set[str]], limit: 
     return [run_cell(connection, PlannedCell(subject, case, None), 30).status for case in cases[:limit]]
 
 
-#: Where each of them is wrong, so that few rows have to be asked.
+#: The levels for which each function is wrong, so that few rows need to run.
 WHERE = {
     "loses_the_last_partial_chunk": {"size": {"s65537"}, "data": {"edges", "numbers"}},
     "leaves_the_111th_tensor": {"number": {"n111"}, "relation": {"above"}},
@@ -290,14 +290,14 @@ WHERE = {
 
 
 @pytest.mark.parametrize("function", WRONG)
-def test_a_function_that_is_wrong_where_circumstances_meet_fails(function: Callable[..., Any]) -> None:
+def test_function_that_is_wrong_for_a_combination_fails(function: Callable[..., Any]) -> None:
     where = WHERE[function.__name__]
     assert "fail" in _statuses(function, where, 12)
     assert not {"fail", "error"} & set(_statuses(right, where, 12))
 
 
 @pytest.mark.exam
-def test_a_right_function_is_never_blamed() -> None:
+def test_right_function_passes_all_rows() -> None:
     assert set(_statuses(right, {}, 10_000)) <= {"pass", "quality"}
 
 
@@ -331,7 +331,7 @@ GOOD = {
         {"unknown": 1},
     ],
 )
-def test_the_quick_look_at_a_reply_accepts_no_more_than_the_schema(change: dict[str, Any]) -> None:
+def test_quick_check_of_a_reply_accepts_no_more_than_the_schema(change: dict[str, Any]) -> None:
     message = {**GOOD, **change}
     validator = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "reply.json").read_text(encoding="utf-8")))
     assert is_plain_reply(message) == validator.is_valid(message)

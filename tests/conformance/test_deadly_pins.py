@@ -1,4 +1,4 @@
-"""Test that a call that ends the process can be pinned, and that it gets a process of its own."""
+"""Test that a call that ends the process can be pinned, and that it gets a separate process."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CASE = "norm.scaled-above/three-four-five/float32"
 
 @dataclass
 class Scripted:
-    """A connection that gives one answer, and notes what happens to its process."""
+    """A connection that gives one answer, and records what happens to its process."""
 
     answer: Answer
     events: list[str] = field(default_factory=list)
     description: Description = field(default=Description("fake", "1.0", {}, (SUBJECT,)))
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Give the answer."""
+        """Return the answer."""
         self.events.append("asked")
         return self.answer
 
     def renew(self) -> None:
-        """Note it."""
+        """Record the request for a new process."""
         self.events.append("renewed")
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ def make_pin(observed: str) -> Deviation:
 
 
 def ask(answer: Answer, *pins: Deviation) -> tuple[Cell, list[str]]:
-    """Return the cell of one call, and what became of the process."""
+    """Return the cell of one call, and what happened to the process."""
     (planned,) = plan_cells([SUBJECT], all_cases(), Selection(cases=(CASE,)))
     connection = Scripted(answer)
     return run_cell(connection, planned, 1.0, known=pins), connection.events
@@ -74,7 +74,7 @@ def test_a_pin_excuses_the_answers_that_it_names(answer: Answer, observed: str, 
     assert cell.status == status
 
 
-def test_a_deadly_call_has_a_process_of_its_own() -> None:
+def test_deadly_call_gets_a_separate_process() -> None:
     assert ask(DIED, make_pin("raises:OSError | crash"))[1] == ["renewed", "asked", "renewed"]
 
 

@@ -92,7 +92,7 @@ def test_right_function_is_not_blamed_and_its_worst_input_is_kept(dtype: str) ->
     outcome = run_search(right, Selection(dtypes=(dtype,)))
 
     assert not outcome.failing
-    # The function returns no norm, so the search keeps no input for the rule about it.
+    # The function returns no norm, so the search keeps no input for the rule about the norm.
     assert {case.rule for case in outcome.cases} == {*deep.RULES["clip_by_global_norm"]} - {"global-norm.returned-norm"}
     assert outcome.tried >= deep.EXAMPLES
 

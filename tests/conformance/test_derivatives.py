@@ -1,4 +1,4 @@
-"""Test the cases of derivatives through a clip, on functions that are right and wrong."""
+"""Test the cases of derivatives through a clip with right and wrong functions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Arrays = Sequence[np.ndarray]
 
 
 class Differentiable(Adapter):
-    """The derivatives of a clip by global norm, in NumPy."""
+    """An adapter for the derivatives of a clip by global norm, in NumPy."""
 
-    #: The part of the derivative above the threshold that is taken at it.
+    #: At the threshold, the weight of the derivative from above.
     share = 0.0
 
     def about(self) -> About:
@@ -55,25 +55,25 @@ class Differentiable(Adapter):
 
 
 class FromAbove(Differentiable):
-    """At the threshold, the derivative from above."""
+    """At the threshold, take the derivative from above."""
 
     share = 1.0
 
 
 class Mean(Differentiable):
-    """At the threshold, the mean of both derivatives."""
+    """At the threshold, take the mean of both derivatives."""
 
     share = 0.5
 
 
 class OneQuarter(Differentiable):
-    """At the threshold, neither of both."""
+    """At the threshold, take another mixture of both derivatives, which is wrong."""
 
     share = 0.25
 
 
 class ForgetsTheNorm(Differentiable):
-    """The norm is taken for a constant."""
+    """Treat the norm as a constant."""
 
     def pull_back(self, values: Arrays, vectors: Arrays, threshold: float) -> Arrays:
         """Scale the vector only."""
@@ -82,7 +82,7 @@ class ForgetsTheNorm(Differentiable):
 
 
 class LosesZero(Differentiable):
-    """The derivative at a norm of zero is NaN."""
+    """Return NaN as the derivative at a norm of zero."""
 
     def pull_back(self, values: Arrays, vectors: Arrays, threshold: float) -> Arrays:
         """Divide zero by zero."""
@@ -92,7 +92,7 @@ class LosesZero(Differentiable):
 
 
 class OffByLittle(Differentiable):
-    """The derivatives have lost ten bits."""
+    """Return derivatives that have lost ten bits."""
 
     def pull_back(self, values: Arrays, vectors: Arrays, threshold: float) -> Arrays:
         """Scale by a little more than one."""
@@ -117,12 +117,12 @@ def check(kind: type[Adapter]) -> list[Cell]:
         (LosesZero, {"zero"}),
     ],
 )
-def test_each_wrong_derivative_is_told(kind: type[Adapter], failing: set[str]) -> None:
+def test_each_wrong_derivative_fails(kind: type[Adapter], failing: set[str]) -> None:
     cells = check(kind)
 
     assert {cell.status for cell in cells} <= {"pass", "fail"}
     assert {cell.case.split("/")[1] for cell in cells if cell.status == "fail"} == failing
 
 
-def test_the_tolerance_is_a_few_roundings() -> None:
+def test_tolerance_of_derivatives_is_a_few_roundings() -> None:
     assert {cell.status for cell in check(OffByLittle)} == {"fail"}

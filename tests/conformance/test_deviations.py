@@ -1,4 +1,4 @@
-"""Check known deviations: what a pin does to a cell, which pins are faulty, and which pins are proposed."""
+"""Check known deviations: the effect of a pin on a cell, faulty pins, and proposed pins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PIN = Deviation(
     first_seen="2.0",
     last_seen="2.3",
 )
-#: The text of a pin, without what was observed.
+#: The text of a pin without `observed`.
 BARE_PIN = """[[deviation]]
 subjects = ["*"]
 cases = ["*"]
@@ -81,7 +81,7 @@ class TestPinned:
         assert apply_pin(PIN, verdict).status == "changed"
 
     @pytest.mark.parametrize("status", ["documented", "unsupported", "unspecified", "crash", "timeout", "error"])
-    def test_other_statuses_stay(self, status: str) -> None:
+    def test_pin_does_not_change_other_statuses(self, status: str) -> None:
         assert apply_pin(PIN, Verdict(status)).status == status
 
     @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ class TestPinned:
             replace(PIN, until="2020-01-01"),
         ],
     )
-    def test_pin_of_something_else_excuses_nothing(self, other: Deviation) -> None:
+    def test_pin_of_another_cell_excuses_nothing(self, other: Deviation) -> None:
         assert apply_pin(other) == FAILED
 
     @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ class TestProposal:
 
 
 def _find_status(cell: Cell, pins: Sequence[Deviation]) -> str:
-    """Return the status of a cell under other pins."""
+    """Return the status of a cell under the given pins."""
     known = next((pin for pin in pins if pin.speaks_of(cell.case, cell.subject)), None)
     if known is None or cell.status in ("unsupported", "unspecified", "documented"):
         return "fail" if known is None and cell.status == "deviation" else cell.status

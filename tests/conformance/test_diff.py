@@ -1,4 +1,4 @@
-"""`gradclip diff` says in sentences what changes between two records, the severest difference first."""
+"""Check that `gradclip diff` describes the differences between two records in sentences, the severest first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the records of a right function and of one that never clips."""
+    """Return the records of a right function and of a function that never clips."""
     folder = tmp_path_factory.mktemp("records")
     selection = Selection(rules=("global-norm.scaled-above", "global-norm.single-tensor"), dtypes=("float32",))
     functions: dict[str, Callable[..., Any]] = {"right": clip_right, "never": never_clip}
@@ -49,7 +49,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def test_difference_is_told_with_question_answers_and_example(records: dict[str, Path]) -> None:
+def test_difference_is_shown_with_question_answers_and_example(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"])
 
     assert result.exit_code == 0, result.output
@@ -76,13 +76,13 @@ def test_fail_on_chooses_the_exit_code(records: dict[str, Path], severities: str
     assert run(records["right"], records["never"], "--fail-on", severities).exit_code == code
 
 
-def test_dtype_that_nothing_has_leaves_nothing(records: dict[str, Path]) -> None:
+def test_dtype_without_cells_gives_no_difference(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"], "--dtype", "float64")
 
     assert "The same in 0 cases." in result.stdout
 
 
-def test_markdown_tells_every_difference(records: dict[str, Path]) -> None:
+def test_markdown_shows_every_difference(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"], "--format", "markdown")
 
     assert result.stdout.startswith("### What happens above the threshold?")

@@ -12,7 +12,7 @@ import pytest
 
 from gradclip_conformance.run import environments
 
-#: Makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
+#: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
 MAKE = """
 import sys
 from pathlib import Path
@@ -45,7 +45,7 @@ def read_marks(process: subprocess.Popen[str]) -> str:
     return Path(python.strip()).with_name("marks").read_text()
 
 
-def test_folder_is_the_users_cache_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_in_the_users_cache_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRADCLIP_VENVS", raising=False)
     assert environments.environments_folder() == platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
 

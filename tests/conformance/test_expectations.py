@@ -75,7 +75,7 @@ MANUAL = Path(__file__).parents[2] / "docs" / "new-expectation.md"
 
 @dataclass(frozen=True)
 class Example:
-    """What the programs of docs/new-expectation.md define."""
+    """The definitions in the programs of docs/new-expectation.md."""
 
     kind: type[Expectation]
     case: Case
@@ -119,7 +119,7 @@ def test_new_expectation_is_one_file_and_catches_the_wrong_clipper(example: Exam
     assert (wrong.status, wrong.detail) == (example.wrong.caught_as, "The sum was 0 and is 1.41421.")
 
 
-def test_new_expectation_is_described_and_has_no_script_of_its_own(example: Example) -> None:
+def test_new_expectation_is_described_and_has_no_script(example: Example) -> None:
     connection = InProcess(PlainFunction(ByNorm(), "clip_by_norm"))
     (planned,) = plan_cells(connection.description.subjects, [example.case], Selection())
     script = Script(example.case, planned.subject, ScriptCall("", "", "", "", "", ""), raised=False)
@@ -129,12 +129,12 @@ def test_new_expectation_is_described_and_has_no_script_of_its_own(example: Exam
         expectation_of(example.case).write_script(script)
 
 
-#: Parameters and variables of the suite that hold an expectation, and the type of what `expect` returns.
+#: Names of parameters and variables that hold an expectation in the suite, and the type that `expect` returns.
 HOLDERS = {"expectation", "Expectation", "Expect", *(kind.__name__ for kind in EXPECTATIONS)}
 
 
 @pytest.mark.parametrize("path", sorted(SUITE.rglob("*.py")), ids=lambda path: path.relative_to(SUITE).as_posix())
-def test_no_module_takes_expectations_apart(path: Path) -> None:
+def test_no_module_depends_on_the_type_of_an_expectation(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         asked: list[ast.expr | ast.pattern] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":

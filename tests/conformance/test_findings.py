@@ -1,4 +1,4 @@
-"""A check names findings: causes with their cells, the worst first, and each with its smallest example."""
+"""Check that a run names findings: causes with their cells, worst first, each with its smallest example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import read_runs
 
-#: Enough rules to fit a formula, and few enough to be quick.
+#: Rules that are enough to fit a formula, and few enough to be quick.
 RULES = "global-norm.scaled-above"
 OPTIONS: dict[str, Any] = {"op": "clip_by_global_norm", "dtypes": ["float32"], "isolated": False, "rule": RULES}
 
@@ -79,7 +79,7 @@ def test_other_formula_than_the_declared_one_fails() -> None:
 
 
 @pytest.mark.parametrize("text", ["coefficient:", "coefficient:x", "coefficient:-1", "other:1", "coefficient:nan"])
-def test_text_that_is_no_formula_is_refused(text: str) -> None:
+def test_invalid_formula_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a formula such as 'coefficient:1e-6'"):
         Formula.parse(text)
 

@@ -1,4 +1,4 @@
-"""Compare the formats with NumPy's conversions, and the rounding with a search among all neighbours."""
+"""Compare the formats with NumPy's conversions, and the rounding with a search among neighbours."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_ulp_is_the_spacing_of_the_rounded_value(dtype: str) -> None:
     assert ulp(2 * form.smallest_normal, form) == 2 * smallest
     top = epsilon * power_of_two(form.maximum_exponent)
     assert ulp(form.largest, form) == top
-    assert ulp(2 * form.largest, form) == top, "beyond the range it stays that of the top binade"
+    assert ulp(2 * form.largest, form) == top, "beyond the range, the ulp is that of the top binade"
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -226,7 +226,7 @@ def test_distance_of_infinities_and_nan(dtype: str) -> None:
     assert distance(infinity, form.largest, form) == math.inf
     assert distance(infinity + 1, beyond, form) == math.inf
     middle = form.largest + ulp(form.largest, form) / 2
-    assert distance(infinity - 1, middle, form) == 0.5, "a finite answer is measured even where the exact one overflows"
+    assert distance(infinity - 1, middle, form) == 0.5, "a finite answer is measured even if the exact one overflows"
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

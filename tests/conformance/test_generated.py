@@ -1,4 +1,4 @@
-"""Check that generated wrong clippers are caught, and generated right ones are not blamed."""
+"""Check that generated wrong clippers are caught, and that generated right clippers are not blamed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_mutants_are_drawn_by_the_seed() -> None:
     assert len(set(drawn[0])) == 300
 
 
-def test_name_leads_back_to_the_mutant() -> None:
+def test_mutant_is_rebuilt_from_its_name() -> None:
     for mutant in itertools.islice(draw_mutants(5), 200):
         assert read_name(mutant.name) == mutant
 
@@ -95,13 +95,13 @@ def test_trigger_that_never_holds_is_refused() -> None:
 
 
 def test_mutant_that_is_right_is_not_proven_wrong() -> None:
-    # Below the threshold nothing is divided, so that the coefficient does not matter.
+    # Below the threshold nothing is divided, so the coefficient does not matter.
     mutant = read_name("clip_by_norm/loop.wide.quotient.copies/coefficient-squared/below-threshold")
 
     assert find_witness(mutant) == (None, True)
 
 
-def test_every_level_holds_for_an_input_that_it_asks_for() -> None:
+def test_every_level_holds_for_the_input_that_it_drafts() -> None:
     rng = random.Random(0)
     for level in LEVELS:
         operation = level.operations[-1]

@@ -32,7 +32,7 @@ MARK = "executed"
 CODE = "open(chr(101)+chr(120)+chr(101)+chr(99)+chr(117)+chr(116)+chr(101)+chr(100),chr(119))"
 CASE = "global-norm.scaled-above/three-four-five/float32"
 
-#: Replaces a framework: everything imported from it can be called and does nothing.
+#: This module replaces a framework: everything imported from it can be called and does nothing.
 STAND_IN = """
 class Anything:
     def __getattr__(self, name): return self
@@ -86,7 +86,7 @@ def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
 
 
 def test_script_with_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    """Show that the tests below can fail: the code makes the file that they look for."""
+    """Show that the tests below can fail: the injected code makes the file that they look for."""
     header, cell = parts
     text = script(header, cell)
     (tmp_path / "script.py").write_text(f"{text}\n", encoding="utf-8")
@@ -212,7 +212,7 @@ def test_template_is_never_loaded_by_a_path(spell: str, parts: tuple[Header, Cel
 
 
 def make_find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
-    """Return the record of a find with a changed input."""
+    """Return the record of a found case with a changed input."""
     header, cell = parts
     case = next(each for each in all_cases() if each.id == CASE)
     shown = readable_input(case)
@@ -220,7 +220,7 @@ def make_find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any
     return header, replace(cell, case="global-norm.scaled-above/deep-12345678/float32", input=shown)
 
 
-def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
+def test_unchanged_found_case_has_a_script(parts: tuple[Header, Cell]) -> None:
     header, cell = make_find(parts, lambda shown: None)
 
     assert re.search(r"clip_norm=[0-9.]+\)", script(header, cell))
@@ -246,7 +246,7 @@ def test_unchanged_find_has_a_script(parts: tuple[Header, Cell]) -> None:
     ],
     ids=map(str, range(14)),
 )
-def test_part_of_a_find_is_never_run_as_code(
+def test_part_of_a_found_case_is_never_run_as_code(
     change: Callable[[dict[str, Any]], Any], parts: tuple[Header, Cell], tmp_path: Path
 ) -> None:
     header, cell = make_find(parts, change)

@@ -1,4 +1,4 @@
-"""Check that each misbehaving host costs one cell, gets the status listed here, and leaves no process behind."""
+"""Check that each misbehaving host affects one cell, gets the status listed here, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: Three cells; the second has a threshold of 5.
+#: The cases of three cells; the second has a threshold of 5.
 SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
 
 #: The status that an adapter's bad call must get, and a phrase of the detail.
@@ -115,15 +115,15 @@ GREETINGS = {
 }
 
 
-#: Longer than any machine takes for a call that ends by itself.
+#: A limit in seconds, longer than any machine takes for a call that ends by itself.
 LONG = 200.0
 
 
 class _Patient(HostProcess):
-    """A host that has plenty of time for every call but the one that asks for a norm of 5."""
+    """A host with plenty of time for every call except the one with a threshold of 5."""
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Ask with the limit of the run for the second call alone."""
+        """Use the limit of the run for the second call only."""
         return super().ask(call, timeout if call.options["clip_norm"] == 5.0 else LONG)
 
 
@@ -184,7 +184,7 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     assert phrase in str(raised.value)
 
 
-def test_fault_in_a_declaration_shows_no_traceback() -> None:
+def test_error_in_a_declaration_shows_no_traceback() -> None:
     with pytest.raises(StartError) as raised:
         HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=LONG)
 
@@ -192,7 +192,7 @@ def test_fault_in_a_declaration_shows_no_traceback() -> None:
 
 
 def test_every_fake_host_has_an_expected_status() -> None:
-    # These are helpers, or other tests use them.
+    # The other files are helpers, or other tests use them.
     helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
@@ -231,7 +231,7 @@ def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: P
     assert "could not be started again" in run.cells[2].detail
 
 
-def test_several_jobs_have_hosts_of_their_own() -> None:
+def test_each_job_has_its_own_host() -> None:
     run = run_host([*host_command(), str(HOSTS / "exits.py")], jobs=2)
 
     assert sorted((cell.case.split("/")[1], cell.status) for cell in run.cells) == [

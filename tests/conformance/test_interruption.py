@@ -15,7 +15,7 @@ import pytest
 
 from gradclip_reports.records import RecordError, read_runs
 
-#: A limit in seconds for what ends by itself. It is far above the time that any machine needs.
+#: A limit in seconds for steps that end by themselves. It is far above the time that any machine needs.
 LONG = 200
 
 HOSTS = Path(__file__).with_name("hosts")
@@ -45,7 +45,7 @@ def wait_for_cells(record: Path, count: int) -> None:
         if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
             return
         time.sleep(0.05)
-    pytest.fail(f"{record} never held {count} cells")
+    pytest.fail(f"{record} did not reach {count} cells")
 
 
 def wait_for_progress(process: subprocess.Popen[str], words: str) -> None:
@@ -83,7 +83,7 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     assert [cell.status for cell in run.cells] == ["pass"]
 
 
-def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
+def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
     process = start(str(HOSTS / "right.py"), str(HOSTS / "hangs.py"), "-o", str(tmp_path) + "/")
     wait_for_cells(tmp_path / "hangs.jsonl", 1)
 
@@ -97,7 +97,7 @@ def test_runs_that_were_complete_are_kept_and_shown(tmp_path: Path) -> None:
     assert read_lines(tmp_path / "hangs.jsonl")[-1]["incomplete"]
 
 
-#: This adapter starts once. When it is started again, it leaves a mark and never gets ready.
+#: This adapter starts once. If it is started again, it leaves a mark and never gets ready.
 STARTS_ONCE = """
 import sys, time
 from pathlib import Path
@@ -123,7 +123,7 @@ def wait_for_file(path: Path) -> None:
     """Wait until a file exists."""
     deadline = time.monotonic() + LONG
     while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was never there"
+        assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.05)
 
 

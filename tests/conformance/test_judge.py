@@ -1,4 +1,4 @@
-"""Check the judge on hand-made answers: each expectation, each status, and what may excuse an answer."""
+"""Check the judge on hand-made answers: each expectation, each status, and each excuse for an answer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestValues:
 
         assert (found.status, found.ulp) == ("pass", 0.0)
 
-    def test_gradients_as_they_were_fail(self) -> None:
+    def test_unchanged_gradients_above_the_threshold_fail(self) -> None:
         found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array(TRIANGLE)])
 
         assert (found.status, found.behaviour) == ("fail", "unchanged")
@@ -162,7 +162,7 @@ class TestValues:
         assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
         assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
 
-    def test_coarse_coefficient_is_no_excuse_for_a_clip_by_own_norm(self) -> None:
+    def test_coarse_coefficient_does_not_excuse_a_clip_by_own_norm(self) -> None:
         gradients = [tensor([3.0, 4.0], "float16"), tensor([2.0, 1.0], "float64")]
         asked = case(
             "norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
@@ -207,7 +207,7 @@ class TestValues:
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
-    def test_behaviour_of_a_failure_says_how_far_it_is_off(self) -> None:
+    def test_behaviour_of_a_failure_includes_its_distance(self) -> None:
         asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
@@ -225,7 +225,7 @@ class TestValues:
 
         assert (found.status, found.ulp) == ("fail", inf)
 
-    def test_raise_fails(self) -> None:
+    def test_error_fails(self) -> None:
         found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
@@ -480,7 +480,7 @@ class TestNotSilent:
             (Raised("RuntimeError", "not finite"), "pass"),
         ],
     )
-    def test_answers(self, answer: Any, status: str) -> None:
+    def test_answers_to_a_nonfinite_norm(self, answer: Any, status: str) -> None:
         assert verdict(self.asked, answer).status == status
 
     def test_error_fails_if_there_is_an_option_for_it(self) -> None:
@@ -499,7 +499,7 @@ class TestRaises:
     unchanged = (array([nan]),)
 
     @pytest.mark.parametrize("atomic", [False, True])
-    def test_error_is_required_if_asked_for(self, atomic: bool) -> None:
+    def test_requested_error_is_required(self, atomic: bool) -> None:
         asked = make_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
 
         assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
@@ -520,7 +520,7 @@ class TestEffects:
     def reply(results: Array, inputs: Array | None) -> Replied:
         return Replied(Reply((results,), inputs=None if inputs is None else (inputs,)))
 
-    def test_inputs(self) -> None:
+    def test_inputs_must_be_unchanged(self) -> None:
         before, after = array(TRIANGLE), array([1.5, 2.0])
         kept = make_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
         written = make_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
@@ -532,7 +532,7 @@ class TestEffects:
         assert verdict(written, self.reply(after, before)).status == "fail"
         assert verdict(written, self.reply(after, None)).status == "unsupported"
 
-    def test_repetition(self) -> None:
+    def test_repeated_call_must_give_the_same_bits(self) -> None:
         asked = make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
         assert verdict(asked, [array([1.5, 2.0])], [array([1.5, 2.0])]).status == "pass"
@@ -625,8 +625,8 @@ class TestOwnFormula:
         assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # Below 2**-18 an ulp is half as large as above it. The answer is 2 of the smaller ulp away from the neutral
-        # result, and 1.24 away from the result of its own formula.
+        # Below 2**-18 an ulp is half as large as above it. The distance of the answer is 2 smaller ulps from the
+        # neutral result, and 1.24 from the result of its own formula.
         asked = make_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
@@ -718,7 +718,7 @@ class TestOwnEdges:
         assert found.status == "documented"
 
 
-def test_oracles_that_disagree_are_the_suites_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disagreement_of_the_oracles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = pytest.importorskip(
         "gradclip_conformance.oracle.balls", reason="the second oracle needs python-flint", exc_type=ImportError
     )

@@ -117,7 +117,7 @@ def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
-def test_relation_blames_no_right_clipper(name: str) -> None:
+def test_relation_accepts_right_clippers(name: str) -> None:
     cells = check_clipper(make_clip(compute_coefficient), "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]
@@ -141,7 +141,7 @@ def test_second_call_that_raises_fails() -> None:
 
     def clip(grads: Grads, *, clip_norm: float) -> Grads:
         calls.append(grads)
-        # Two calls come before those of the case: they find out whether a norm is returned.
+        # Two calls precede the calls of the case; they find out whether a norm is returned.
         if len(calls) == 4:
             msg = "once only"
             raise RuntimeError(msg)

@@ -77,7 +77,7 @@ def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tup
         ([0.0], 2.0, 0.0),
     ],
 )
-def test_clips_at_the_threshold_and_beside_it_agree(
+def test_clips_at_and_next_to_the_threshold_agree(
     values: list[float], p: float, norm: float, formula: dict[str, Any]
 ) -> None:
     for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
@@ -87,7 +87,7 @@ def test_clips_at_the_threshold_and_beside_it_agree(
 
 
 @pytest.mark.parametrize(("large", "p"), [(1.0, 2.0), (2.0**1000, 7.0)])
-def test_side_agrees_where_only_thousands_of_bits_tell(large: float, p: float) -> None:
+def test_side_agrees_if_only_thousands_of_bits_decide(large: float, p: float) -> None:
     values = decode_exactly([large, 2.0**-1000])
 
     assert exact.clip_by_norm(values, large, p).side == 1
@@ -122,7 +122,7 @@ def test_exclusion_and_none_agree() -> None:
 
 
 @pytest.mark.parametrize("p", [0.3, math.pi, 2.718, 17.25])
-def test_second_oracle_reaches_the_other_norms(p: float) -> None:
+def test_second_oracle_supports_other_norms(p: float) -> None:
     """Compare the second oracle's norm with the same sum in float64, and a clip with an exact value."""
     values = [3.0, -4.0, 0.5, 0.0]
 

@@ -1,4 +1,4 @@
-"""Check that shipped pins excuse the pinned answer and no other wrong answer in its place."""
+"""Check that a shipped pin excuses the pinned answer, but no other wrong answer."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ STATES = {
 
 
 def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
-    """Draw wrong clippers by a seed, prove them wrong, and return how many the suite catches, and which not."""
+    """Draw wrong clippers by a seed, prove them wrong, and return how many the suite catches, and which it misses."""
     counts: Counter[str] = Counter()
     survivors: dict[str, str] = {}
     errors: dict[str, str] = {}
@@ -64,7 +64,7 @@ def score_batches(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def list_faults(result: Mapping[str, Any]) -> list[str]:
-    """List what is wrong with the score of the batches."""
+    """List the faults of the score of the batches."""
     if result["share"] >= LEAST_CAUGHT:
         return []
     return [f"only {result['caught']} of {result['proven']} generated wrong clippers were caught"]
@@ -75,11 +75,11 @@ def write_lines(result: Mapping[str, Any]) -> Sequence[str]:
     lines = [
         "## Generated wrong clippers",
         "",
-        "Right clippers in ten styles, each with one fault that shows under up to three circumstances. A name says the",
+        "Right clippers in ten styles, each with one fault that shows under up to three circumstances. A name has the",
         "operation, the style, the fault and the circumstances. `tests/conformance/generated/` makes them.",
         "",
         *(f"- {words}: {result[state]}" for state, words in STATES.items()),
-        f"- Share that is caught: {100 * result['share']:.1f} %",
+        f"- Share of caught clippers: {100 * result['share']:.1f} %",
         "",
     ]
     if result["survivors"]:

@@ -1,4 +1,4 @@
-"""The skeleton of a clip function, which any style fills; right without a fault, wrong with one."""
+"""Define the skeleton of a clip function, which any style completes. It is right without a fault and wrong with one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Made", "list_right"]
 
 
 def _keep(step: str, i: int | None, value: Any, *more: Any) -> Any:
-    """Return the value of a step: the hook of a right clipper."""
+    """Return the value of a step unchanged; this is the hook of a right clipper."""
     return value
 
 
@@ -35,9 +35,9 @@ class Made:
     quotient: str = "quotient"
     in_place: bool = False
     fault: Fault | None = None
-    #: What a fault remembers from one call to the next.
+    #: The data that a fault keeps from one call to the next.
     memory: dict[str, Any] = field(default_factory=dict)
-    #: How often the fault has changed a step.
+    #: The number of steps that the fault has changed.
     fired: int = 0
 
     @property
@@ -77,14 +77,14 @@ class Made:
     def take(
         self, grads: Any, flags: Sequence[bool], threshold: float, p: float | None, error_flag: bool | None = None
     ) -> Work:
-        """Return a call of a clip by norm; None stands for what was left out."""
+        """Return a call of a clip by norm; None stands for an argument that was left out."""
         norm_type = 2.0 if p is None else float(p)
         work = Work(self.operation, list(grads), list(flags), threshold, norm_type=norm_type, error_flag=error_flag)
         work.norm_given = p is not None
         return work
 
     def run(self, work: Work) -> tuple[list[Any], Any]:
-        """Clip, with the fault where its trigger holds."""
+        """Clip, with the fault if its trigger holds."""
         work.in_place = self.in_place
         with np.errstate(all="ignore"):
             return self.clip(work, _keep if self.fault is None else self.fault.watch(self, work))
@@ -110,7 +110,7 @@ class Made:
     def find_changes(
         self, work: Work, counted: Sequence[int], clipped: Sequence[int], hook: Hook
     ) -> tuple[float, list[tuple[list[int], Change | None]]]:
-        """Return the norm, and groups of places with what is done to their elements; None: nothing."""
+        """Return the norm, and groups of places, each with the function to apply to its elements or None."""
         if work.operation == "clip_by_value":
             return 0.0, [([i], self.limit(work, hook("bounds", i, _bounds(work)))) for i in clipped]
         rows = {i: hook("values", i, work.grads[i].reshape(-1), work.grads[i]) for i in counted}
@@ -121,7 +121,7 @@ class Made:
         return 0.0, [([i], self.scale(i, norms[i], work, hook)) for i in clipped]
 
     def limit(self, work: Work, bounds: tuple[float, float]) -> Change:
-        """Return what a clip by value does to elements."""
+        """Return the function that a clip by value applies to elements."""
         return lambda row: LIMITS[self.arithmetic](row, *bounds)
 
     def measure(self, i: int | None, parts: list[Part], work: Work, hook: Hook) -> float:
@@ -130,17 +130,17 @@ class Made:
         return float(hook("norm", i, norm, parts))
 
     def scale(self, i: int | None, norm: float, work: Work, hook: Hook) -> Change | None:
-        """Return what a clip by norm does to elements. NaN counts as above the threshold."""
+        """Return the function that a clip by norm applies to elements. NaN counts as above the threshold."""
         above = hook("above", i, not norm <= work.threshold, norm, work.threshold)
         if not above:
             return None
-        # A fault may come here with a norm of zero.
+        # With a fault, the norm may be zero here.
         quotient = QUOTIENTS[self.quotient](work.threshold, norm)
         coefficient = hook("coefficient", i, quotient, np.longdouble(work.threshold), np.longdouble(norm))
         return lambda row: multiply_by_coefficient(row, coefficient)
 
     def write(self, work: Work, changes: Sequence[tuple[list[int], Change | None]], hook: Hook) -> list[Any]:
-        """Return the results in the shapes of the gradients, which stay what they are where nothing is done."""
+        """Return the results in the shapes of the gradients; gradients without a change are returned as they are."""
         results = list(work.grads)
         for places, change in changes:
             parts = [(i, work.grads[i].reshape(-1)) for i in places]
@@ -154,7 +154,7 @@ class Made:
         return results
 
     def finish(self, i: int, grad: Array | None, result: Any, clipped: Sequence[int], hook: Hook) -> Any:
-        """Return what the caller gets for one gradient."""
+        """Return the result for one gradient."""
         if grad is None:
             return hook("none", i, None)
         if i not in clipped:
@@ -173,7 +173,7 @@ def _bounds(work: Work) -> tuple[float, float]:
 
 
 def list_right() -> Iterator[Made]:
-    """Yield right clippers of every style, arithmetic and way to hand back."""
+    """Yield right clippers of every style, arithmetic and way to return results."""
     for operation in OPERATIONS:
         ways = LIMITS if operation == "clip_by_value" else SUMS
         for number, (style, (way, in_place)) in enumerate(

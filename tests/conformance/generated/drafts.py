@@ -1,4 +1,4 @@
-"""Draw inputs: a draft says what an input must have, and drawing fills in the rest.
+"""Draw inputs: a draft states the demands on an input, and drawing fills in the rest.
 
 The numbers are chosen so that exact arithmetic on them is cheap: a long gradient has few different values.
 """
@@ -19,7 +19,7 @@ __all__ = ["Draft", "draw_input"]
 
 DTYPES = ("float16", "float32", "float64")
 
-#: How far the norm is from the threshold: the threshold is the norm times a number between these.
+#: The ranges of threshold / norm for each relation between the two.
 RELATIONS = {
     "far below": (16.0, 64.0),
     "below": (1.2, 4.0),
@@ -33,7 +33,7 @@ RELATIONS = {
 
 @dataclass
 class Draft:
-    """The demands on an input. None: anything."""
+    """The demands on an input; None means no demand."""
 
     operation: str
     in_place: bool = False
@@ -44,7 +44,7 @@ class Draft:
     index: tuple[int, int] | None = None
     last: bool | None = None
     size: tuple[int, int] | None = None
-    #: A multiple that the size must not be, or an odd one.
+    #: A number of which the size must not be a multiple, or must be an odd multiple.
     uneven: int = 1
     shape: str | None = None
     layout: str | None = None
@@ -56,7 +56,7 @@ class Draft:
     norm_given: bool | None = None
     error_flag: bool | None = None
     min_given: bool | None = None
-    #: Whether the watched gradient is excluded, and which others are.
+    #: Whether the watched gradient is excluded, and which other gradients are.
     is_excluded: bool = False
     excluded: set[str] = field(default_factory=set)
     nones: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
     if draft.relation == "at" and draft.operation != "clip_by_value":
         draft = replace(draft, filling=draft.filling or "triangle")
     grads: list[Any] = []
-    # In a long list, gradients repeat themselves, so that it is drawn fast.
+    # A long list repeats gradients, so that it is drawn quickly.
     others = [_draw_other(draft, dtype, rng) for _ in range(min(number, 8))]
     for i in range(number):
         if i in absent:
@@ -87,7 +87,7 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
 
 
 def _set_options(work: Work, draft: Draft, rng: random.Random) -> None:
-    """Set what a clip by norm may be asked for."""
+    """Set the options of a clip by norm."""
     if work.operation == "clip_by_value":
         return
     work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
@@ -176,7 +176,7 @@ def _draw_shape(draft: Draft, rng: random.Random) -> tuple[int, ...]:
         return (size,) if kind in ("vector", "any") else (1, size)
     fitting = [width for width in widths[kind] if width <= max(size, 3)]
     width = rng.choice(fitting)
-    # Rounded so that the size stays on its side of the limits.
+    # Round so that the size stays on its side of the limits.
     rows = size // width if draft.size and size // width * width >= draft.size[0] else -(-size // width)
     if kind == "three axes":
         return (rng.choice((1, 2)), max(rows, 2), width)
@@ -208,13 +208,13 @@ def _draw_other(draft: Draft, dtype: str, rng: random.Random) -> Array:
     size = rng.choice((1, 1, 2, 3, 5))
     filling = "triangle" if draft.filling == "triangle" and draft.relation == "at" else rng.choice(("mixed", "digits"))
     values = np.zeros(size, dtype) if filling == "triangle" else fill(filling, size, dtype, rng)
-    # The other gradients do not drown the watched one.
+    # Keep the other gradients small, so that the watched one still matters.
     values = values / 8 if rng.random() < 0.5 else values
     return _scale(values.astype(dtype), draft.magnitude, dtype, rng)
 
 
 def lay_out(values: Array, layout: str) -> Array:
-    """Return a copy with this layout, where the shape allows it."""
+    """Return a copy with this layout, if the shape allows it."""
     if layout == "contiguous" or values.size < 2:
         return values.copy()
     if layout == "fortran":
@@ -229,7 +229,7 @@ def lay_out(values: Array, layout: str) -> Array:
 
 
 def _scale(values: Array, magnitude: str | None, dtype: str, rng: random.Random) -> Array:
-    """Bring the elements to the magnitude."""
+    """Scale the elements to the magnitude."""
     info = np.finfo(dtype)
     top = math.frexp(float(info.max))[1]
     bottom = math.frexp(float(info.tiny))[1]
@@ -272,6 +272,6 @@ def _wants_min(draft: Draft, rng: random.Random) -> bool:
 
 
 def _shorten(value: float) -> float:
-    """Return the number with ten digits in base two."""
+    """Return the number rounded to ten binary digits."""
     fraction, exponent = math.frexp(value)
     return math.ldexp(round(fraction * 1024), exponent - 10)

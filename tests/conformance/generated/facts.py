@@ -1,6 +1,6 @@
-"""Read off a call what a trigger may ask: facts of one gradient, and of the list that it stands in.
+"""Find the facts that a trigger may test: facts of one gradient, and of its list.
 
-The facts come from the arrays alone, so that they know nothing of the way in which cases are made.
+The facts come from the arrays alone, and do not depend on how cases are made.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Value = TypeVar("Value")
 
 
 class lazy(Generic[Value]):  # noqa: N801 - it is used as a decorator
-    """Find a value when it is first asked for, and keep it.
+    """Compute a value when it is first needed, and cache it.
 
-    `functools.cached_property` holds a lock, which would stop the calls that the suite puts between two lines.
+    `functools.cached_property` holds a lock, which would block the calls that the suite makes between two lines.
     """
 
     def __init__(self, find: Callable[[Any], Value]) -> None:
@@ -45,7 +45,7 @@ class Work:
     threshold: float
     low: float | None = None
     norm_type: float = 2.0
-    #: None: left out.
+    #: None if it was left out.
     error_flag: bool | None = None
     in_place: bool = False
     #: Whether the caller gives `norm_type`.
@@ -78,7 +78,7 @@ class Work:
 
     @lazy
     def total(self) -> float:
-        """Return the global norm, nearly."""
+        """Return the approximate global norm."""
         return _norm([self.grads[i] for i in self.present if self.flags[i]], self.norm_type)
 
     def list_facts(self) -> list[Facts | None]:
@@ -87,7 +87,7 @@ class Work:
 
 
 class Facts:
-    """The facts of one gradient. Each is found when it is first asked for, and kept."""
+    """The facts of one gradient. Each is computed when it is first needed, and cached."""
 
     def __init__(self, work: Work, index: int, array: Array) -> None:
         self.work, self.index, self.array = work, index, array
@@ -97,7 +97,7 @@ class Facts:
 
     @lazy
     def layout(self) -> str:
-        """Name the way in which the elements lie in memory."""
+        """Name the memory layout of the elements."""
         array = self.array
         if array.size < 2 or array.flags.c_contiguous:
             return "contiguous"
@@ -118,13 +118,13 @@ class Facts:
     @lazy
     def wide(self) -> Array:
         """Return the elements in float64."""
-        # A signalling NaN would warn.
+        # A signalling NaN would give a warning.
         with np.errstate(invalid="ignore"):
             return self.array.reshape(-1).astype(np.float64)
 
     @lazy
     def data(self) -> frozenset[str]:
-        """Return the words that fit the elements."""
+        """Return the words that describe the elements."""
         x = self.wide
         if not x.size:
             return frozenset()
@@ -134,7 +134,7 @@ class Facts:
 
     @lazy
     def ratio(self) -> float:
-        """Return the norm that counts for this gradient over the threshold; by value, the largest magnitude over it."""
+        """Return the norm divided by the threshold; for a clip by value, the largest magnitude divided by it."""
         work = self.work
         if work.operation == "clip_by_value":
             norm = float(np.max(np.abs(self.wide), initial=0.0))
@@ -147,7 +147,7 @@ class Facts:
         return norm / float(work.threshold) if work.threshold else math.inf
 
     def keep(self) -> None:
-        """Find all facts now, and drop the array."""
+        """Compute all facts now, and drop the array."""
         for name in ("layout", "odd_width", "data", "ratio"):
             getattr(self, name)
         self.__dict__.pop("wide", None)
@@ -195,7 +195,7 @@ def _list_range_words(x: Array, dtype: Any) -> list[tuple[str, Any]]:
 
 
 def _norm(arrays: Sequence[Array], p: float) -> float:
-    """Return the norm in the widest format, good enough to tell a relation to the threshold."""
+    """Return the norm in the widest format, which is accurate enough to compare it with the threshold."""
     with np.errstate(all="ignore"):
         parts = [np.abs(array.reshape(-1).astype(np.longdouble)) for array in arrays]
         if p == math.inf:

@@ -1,4 +1,4 @@
-"""A fault: an operator that changes one step of a right clipper, and the trigger that says when."""
+"""Define a fault: an operator that changes one step of a right clipper, and the trigger that says when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 ALL = ("clip_by_value", *NORMS)
 
-#: Gets the memory, the value of the step, and what the style tells.
+#: A function of the memory, the value of the step, and the details from the style.
 Edit = Callable[..., Any]
 
 
@@ -30,23 +30,23 @@ class Operator:
     edit: Edit
     side: str = "included"
     operations: tuple[str, ...] = ALL
-    #: The change does nothing where this does not hold; it counts as a level of the trigger.
+    #: A level without which the change does nothing; it counts as a level of the trigger.
     level: Level | None = None
-    #: True: only in place; False: only where results are returned.
+    #: True: only for in-place clippers. False: only for clippers that return results.
     in_place: bool | None = None
     styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An operator that acts where all levels of a trigger hold."""
+    """An operator that acts if all levels of a trigger hold."""
 
     operator: Operator
     trigger: tuple[Level, ...]
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels of the trigger, with the one that the operator brings along."""
+        """The levels of the trigger, including the operator's own level."""
         return self.trigger if self.operator.level is None else (self.operator.level, *self.trigger)
 
     def list_places(self, work: Work) -> set[int]:
@@ -60,7 +60,7 @@ class Fault:
 
     def watch(self, made: Made, work: Work) -> Hook:
         """Return the hook of one call."""
-        # Found before anything is written.
+        # Find the places before anything is written.
         places = self.list_places(work)
 
         def hook(step: str, i: int | None, value: Any, *more: Any) -> Any:
@@ -79,7 +79,7 @@ class Fault:
         return value
 
     def make_draft(self, draft: Draft) -> Draft:
-        """Return the draft of an input for which the trigger should hold."""
+        """Return the draft of an input that should satisfy the trigger."""
         for level in self.levels:
             draft = level.ask(draft)
         draft.is_excluded = self.operator.side == "excluded"

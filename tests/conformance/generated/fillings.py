@@ -1,4 +1,4 @@
-"""Draw the elements of a gradient, of a kind that has a name."""
+"""Draw the elements of a gradient, by the name of a kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .facts import Array
 
 __all__ = ["USUAL", "fill"]
 
-#: The kinds that are drawn where nothing is asked. Most put the weight where an edge would lose it.
+#: The kinds to draw if a draft demands none. Most put large elements where an error at an edge would lose them.
 USUAL = ("mixed", "mixed", "digits", "heavy last", "heavy first", "heavy somewhere", "powers")
 
 
@@ -20,7 +20,7 @@ Kind = Callable[[Array, random.Random, np.random.Generator], Array]
 
 
 def _set(place: Callable[[int, random.Random], int], value: Callable[[int, random.Random], float]) -> Kind:
-    """Return a kind in which one element is set."""
+    """Return a kind that sets one element."""
 
     def change(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
         x[place(x.size, rng)] = value(x.size, rng)
@@ -30,7 +30,7 @@ def _set(place: Callable[[int, random.Random], int], value: Callable[[int, rando
 
 
 def _heavy(size: int, rng: random.Random) -> float:
-    """Return a number that outweighs all others together."""
+    """Return a number that is larger than all others together."""
     return 8 * float(2 ** min(10, 2 + math.ceil(math.log2(size + 1)) // 2))
 
 
@@ -47,7 +47,7 @@ def _somewhere(size: int, rng: random.Random) -> int:
 
 
 def _draw_triangle(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
-    """Leave two elements, whose norm is exact: 5."""
+    """Keep two elements, whose norm is exactly 5."""
     x[:] = 0.0
     x[rng.randrange(x.size)], x[rng.choice((0, x.size - 1))] = 3.0, 4.0
     return x
@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {
 
 
 def fill(kind: str, size: int, dtype: str, rng: random.Random) -> Array:
-    """Return so many elements of a kind, with few different values."""
+    """Return a number of elements of a kind, with few different values."""
     base = np.random.default_rng(rng.getrandbits(32))
     x = base.choice(np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), size)
     return (KINDS[kind](x, rng, base) if size else x).astype(dtype)

@@ -1,7 +1,7 @@
-"""Ask the suite about a mutant, in this process, until the first cell turns red.
+"""Judge a mutant with the suite, in this process, until the first cell fails.
 
-Where its trigger does not hold, a mutant answers as the right clipper does that it was made of. So the cells in which
-it holds come first, and the others follow only where one cell makes several calls. The verdict is the suite's own.
+If its trigger does not hold, a mutant answers like the right clipper from which it was made. So the cells in which the
+trigger holds come first; of the others, only cells with several calls follow. The verdicts are those of the suite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["DTYPES", "judge_mutant", "judge_right"]
 
 DTYPES = ("float16", "float32", "float64")
 
-#: The statuses that a wrong clipper may get, and the one that says that the exam itself is at fault.
+#: The statuses that a wrong clipper may get, and the status of an error in the exam itself.
 RED, FAULTY = frozenset({"fail", "crash", "timeout"}), "error"
 
 RULES = {rule.id: rule for rule in rules.load()}
@@ -43,7 +43,7 @@ RULES = {rule.id: rule for rule in rules.load()}
 SEVERAL_CALLS = frozenset({"metamorphic"})
 
 
-#: The facts of the gradients of each case: the same whether results are written in place or not.
+#: A cache of the facts of each case's gradients, which are the same in place or not.
 FACTS: dict[str, tuple[Facts, ...]] = {}
 
 
@@ -55,7 +55,7 @@ class _Asked:
 
     @property
     def facts(self) -> tuple[Facts, ...]:
-        """Return the facts, which are found when a trigger first asks for them."""
+        """Return the facts, which are computed when a trigger first needs them."""
         case = self.planned.case
         if case.id not in FACTS:
             FACTS[case.id] = tuple(_find_facts(case))
@@ -63,7 +63,7 @@ class _Asked:
 
     @property
     def makes_several_calls(self) -> bool:
-        """Tell whether the cell makes calls whose facts are others."""
+        """Tell whether the cell makes further calls with other facts."""
         return RULES[self.planned.case.rule].theme in SEVERAL_CALLS
 
 
@@ -74,7 +74,7 @@ def connect(made: Made) -> InProcess:
 
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
-    """Return the cells that judge such a clip function, the small ones first."""
+    """Return the cells that judge such a clip function, small ones first."""
     made = Made(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]
@@ -88,9 +88,9 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
 
 
 def _estimate_size(cell: PlannedCell) -> int:
-    """Return the number of elements, nearly, with some more for each gradient."""
+    """Return the approximate number of elements, plus a constant for each gradient."""
     if isinstance(cell.case, RowCase):
-        # Its gradients are made when they are asked for.
+        # Its gradients are made when they are needed.
         size, number = (int(cell.case.levels[axis][1:]) for axis in ("size", "number"))
         return size + 20 * number
     return sum(20 + math.prod(each.array.shape) for each in cell.case.gradients if each.array is not None)
@@ -118,7 +118,7 @@ def _find_facts(case: Case) -> Iterator[Facts]:
     with np.errstate(all="ignore"):
         for facts in found:
             facts.keep()
-    # What triggers ask of the list itself is whether a gradient is there.
+    # For the list itself, triggers need only to know which gradients exist.
     work.grads = [None if grad is None else True for grad in work.grads]
     yield from found
 
@@ -129,7 +129,7 @@ def _build(gradient: Gradient) -> Array:
 
 
 def judge_mutant(mutant: Mutant) -> Cell | None:
-    """Return the first red cell of a mutant, or one that shows a fault of the exam; None: the mutant survives."""
+    """Return the first failing cell of a mutant, or a cell with an error of the exam; None if the mutant survives."""
     made = mutant.make()
     connection = connect(made)
     (subject,) = connection.description.subjects
@@ -144,14 +144,14 @@ def judge_mutant(mutant: Mutant) -> Cell | None:
 
 
 def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
-    """Tell whether the trigger holds in a call, as far as its gradients decide that."""
+    """Tell whether the trigger may hold in a call, judging by its gradients."""
     levels = [level for level in mutant.fault.levels if level.axis != "in place"]
     wanted = mutant.fault.operator.side == "included"
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
 def judge_right(made: Made, most: int | None = None) -> list[Cell]:
-    """Return the cells that blame a right clipper, among the first ones or all."""
+    """Return the cells that blame a right clipper, among the first cells or all."""
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))

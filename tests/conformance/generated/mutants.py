@@ -24,13 +24,13 @@ __all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
 
 #: The inputs that are drawn before a mutant counts as equivalent to a right clipper.
 TRIES = 16
-#: The number of inputs is smaller where each is long.
+#: The smaller number of inputs for triggers that need long ones.
 LONG, TRIES_IF_LONG = 10_000, 6
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong clipper before it is made."""
+    """The description of a wrong clipper."""
 
     operation: str
     style: str
@@ -41,14 +41,14 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The name that says it all: operation, style, operator and trigger."""
+        """The full name: operation, style, operator and trigger."""
         how = "in-place" if self.in_place else "copies"
         trigger = "+".join(level.name for level in self.fault.trigger) or "always"
         style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
         return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
 
     def make(self) -> Made:
-        """Make the clip function, which has seen no call."""
+        """Make a fresh clip function, which has not been called."""
         return Made(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
 
 
@@ -61,7 +61,7 @@ class Witness:
     reason: str
 
     def describe(self) -> str:
-        """Say what the input is like."""
+        """Describe the input."""
         work, grad = self.work, self.work.grads[self.index]
         facts = work.list_facts()[self.index]
         assert facts is not None
@@ -75,7 +75,7 @@ class Witness:
 
 
 def read_name(name: str) -> Mutant:
-    """Return the mutant of a name."""
+    """Return the mutant with a name."""
     operation, made, operator, trigger = name.split("/")
     style, arithmetic, quotient, how = made.split(".")
     levels = () if trigger == "always" else tuple(find_level(each) for each in trigger.split("+"))
@@ -83,7 +83,7 @@ def read_name(name: str) -> Mutant:
 
 
 def draw_mutants(seed: int) -> Iterator[Mutant]:
-    """Yield mutants without end, no two of one name."""
+    """Yield mutants without end, no two with the same name."""
     rng = random.Random(seed)
     seen: set[str] = set()
     while True:
@@ -100,7 +100,7 @@ def _draw(rng: random.Random) -> Mutant | None:
     in_place = rng.random() < 0.5 if operator.in_place is None else operator.in_place
     names = {level.name for level in trigger}
     in_place = True if "in-place" in names else False if "not-in-place" in names else in_place
-    # Two elements of a broadcast gradient share their memory, so that nothing can be written into it.
+    # Two elements of a broadcast gradient share memory, so it cannot be written in place.
     if operator.in_place not in (None, in_place) or (in_place and "broadcast" in names):
         return None
     arithmetic = rng.choice(tuple(LIMITS if operation == "clip_by_value" else SUMS))
@@ -110,16 +110,16 @@ def _draw(rng: random.Random) -> Mutant | None:
 
 
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
-    """Return up to three levels of kernel axes, or up to two of any, each of another axis."""
+    """Return up to three levels of kernel axes, or up to two levels of any axes; no axis occurs twice."""
     known = [level for level in LEVELS if operation in level.operations]
-    # The operator's own level is one of them.
+    # The operator's own level counts.
     of_kernels = rng.random() < 0.6
     most = (3 if of_kernels else 2) - (operator.level is not None)
     taken = {operator.level.axis} if operator.level else set()
     trigger: list[Level] = []
     for _ in range(rng.choice(range(most + 1)) if rng.random() < 0.4 else most):
         fitting = [lv for lv in known if lv.axis not in taken and (not of_kernels or lv.axis in KERNEL_AXES)]
-        # First the axis, so that one with many levels is not drawn more often.
+        # Draw the axis first, so that an axis with many levels is not drawn more often.
         axis = rng.choice(sorted({level.axis for level in fitting}))
         trigger.append(rng.choice([level for level in fitting if level.axis == axis]))
         taken.add(axis)
@@ -141,7 +141,7 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
             continue
         fired = True
         made = mutant.make()
-        # What a fault remembers comes from an earlier call of the same form.
+        # Make an earlier call of the same form, because some faults remember it.
         if "previous" in mutant.fault.operator.name:
             answer_to(made, draw_input(draft, rng)[0])
         answer = answer_to(made, work)
@@ -152,12 +152,12 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
 
 
 def _is_askable(work: Work) -> bool:
-    """Tell whether the rules say what is right: the arrays can be written to, and the norm has a relation."""
+    """Tell whether the rules define the right answer: arrays are writable, and the norm is comparable."""
     return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
 
 
 def answer_to(made: Made, work: Work) -> Answer:
-    """Call the clipper with copies of the input that lie in memory as the input does."""
+    """Call the clipper with copies of the input that have the same memory layout."""
     grads = [None if grad is None else _copy(grad) for grad in work.grads]
     keywords: dict[str, Any] = {"need_clip": work.flags}
     if work.operation == "clip_by_value":
@@ -175,7 +175,7 @@ def answer_to(made: Made, work: Work) -> Answer:
 
 
 def _copy(grad: Any) -> Any:
-    """Copy an array, with the memory around it if it is a view."""
+    """Copy an array, including the memory around it if it is a view."""
     if not grad.flags.writeable or grad.base is None:
         return grad if not grad.flags.writeable else grad.copy(order="K")
     base = grad

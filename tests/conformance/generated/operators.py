@@ -1,7 +1,7 @@
-"""All mutation operators by name.
+"""Collect all mutation operators by name.
 
-An operator names the step, the gradients that it is about ("included", "excluded"), and the change. A change gets a
-memory that lasts from call to call, the value of the step, and what else the style tells about it.
+An operator names the step, the gradients that it affects ("included", "excluded"), and the change. A change gets a
+memory that persists between calls, the value of the step, and other details from the style.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mutation operators on what is measured and what is computed with the norm."""
+"""Define the mutation operators on the measurement of the norm and on computations with the norm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["list_norm_operators"]
 
 
 def _read_base(row: Array, grad: Array) -> Array:
-    """Read the memory from where the gradient begins, as if it had no gaps."""
+    """Read the memory from the start of the gradient, as if it had no gaps."""
     if grad.flags.c_contiguous or grad.base is None:
         return row
     memory = np.asarray(grad.base).reshape(-1)
@@ -25,7 +25,7 @@ def _read_base(row: Array, grad: Array) -> Array:
 
 
 def _list_sums() -> Iterator[Operator]:
-    """Yield the ways to measure something else."""
+    """Yield operators that measure something else."""
 
     def of(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "values", edit, operations=NORMS, level=level)
@@ -64,7 +64,7 @@ def _list_sums() -> Iterator[Operator]:
 
 
 def _list_scalars() -> Iterator[Operator]:
-    """Yield the ways to compute something else with the norm."""
+    """Yield operators that compute something else with the norm."""
 
     def of(name: str, step: str, edit: Edit) -> Operator:
         return Operator(name, step, edit, operations=NORMS)

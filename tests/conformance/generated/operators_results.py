@@ -1,4 +1,4 @@
-"""The mutation operators on results, flags and forms."""
+"""Define the mutation operators on results, flags and forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_tail(row: Array, length: int) -> int:
 
 
 def narrow(value: Array) -> Array:
-    """Round to half of the digits or so, and keep the dtype."""
+    """Round to about half of the digits, and keep the dtype."""
     if value.dtype == np.float16:
         # Three digits fewer than float16 has.
         return (value.view(np.uint16) & np.uint16(0xFFF8)).view(np.float16)
@@ -40,7 +40,7 @@ def _keep_from(result: Array, given: Array, start: int) -> Array:
 
 
 def _list_results() -> Iterator[Operator]:
-    """Yield the ways to write something else."""
+    """Yield operators that write something else."""
 
     def of(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "result", edit, level=level)
@@ -75,7 +75,7 @@ def _list_results() -> Iterator[Operator]:
 
 
 def _list_bounds() -> Iterator[Operator]:
-    """Yield the ways to limit by something else."""
+    """Yield operators that limit by other bounds."""
     value = ("clip_by_value",)
     for name, edit in (
         ("no-lower-bound", lambda m, b: (-math.inf, b[1])),
@@ -90,7 +90,7 @@ def _list_bounds() -> Iterator[Operator]:
 
 
 def _turn(result: Any) -> Any:
-    """Put the elements into the order of columns."""
+    """Put the elements into column order."""
     return result.reshape(-1, order="F").reshape(result.shape) if isinstance(result, np.ndarray) else result
 
 
@@ -108,7 +108,7 @@ def _refuse(work: Work) -> None:
 
 
 def _list_forms() -> Iterator[Operator]:
-    """Yield the ways to hand back something else."""
+    """Yield operators that return something else."""
     wider = {"float16": np.float32, "float32": np.float64, "float64": np.float32}
     yield Operator("in-columns", "form", lambda m, r: _turn(r))
     yield Operator("other-dtype", "form", lambda m, r: r.astype(wider[r.dtype.name]), in_place=False)
@@ -133,7 +133,7 @@ def _list_forms() -> Iterator[Operator]:
 
 
 def _list_flags() -> Iterator[Operator]:
-    """Yield the ways to let others take part."""
+    """Yield operators that change which gradients take part."""
     no, yes = (lambda m, flag: False), (lambda m, flag: True)
     yield Operator("gradient-skipped", "clips", no)
     yield Operator("gradient-ignored", "counts", no, operations=NORMS)
@@ -171,7 +171,7 @@ def _list_flags() -> Iterator[Operator]:
 
 
 def _list_returned() -> Iterator[Operator]:
-    """Yield the ways to return another norm."""
+    """Yield operators that return another norm."""
     for name, edit in (
         ("returned-zero", lambda m, n, work: 0.0),
         ("returned-after", lambda m, n, work: min(n, work.threshold)),

@@ -1,8 +1,8 @@
 """Prove an answer wrong by exact arithmetic, which shares nothing with the suite's oracles.
 
-The sum of powers is a fraction. A norm is compared with the threshold through that sum, and gets so many digits that
-what they leave out is far below every tolerance. An answer is *proven wrong* only if no ordinary arithmetic explains
-it: beyond the error of a plain running sum over the elements that are not zero.
+The sum of powers is a fraction. A norm is compared with the threshold through that sum. It is computed to so many
+digits that its error is far below every tolerance. An answer is *proven wrong* only if no ordinary arithmetic explains
+it: its error exceeds that of a simple running sum over the nonzero elements.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .facts import Array, Work
 
 __all__ = ["Answer", "NotExactError", "find_wrong"]
 
-#: The digits of a computed root.
+#: The binary digits of a computed root.
 BITS = 160
 
 
 @dataclass
 class Answer:
-    """What a clipper answered: results and norm, or an error; and what became of the inputs."""
+    """A clipper's answer: results and norm, or an error; and the inputs after the call."""
 
     results: Any
     norm: float | None
@@ -43,7 +43,7 @@ class Norm:
 
     @property
     def value(self) -> Fraction:
-        """The norm, rounded down far behind all digits that matter."""
+        """The norm, rounded down at a digit far beyond those that matter."""
         return take_root(self.total, self.power)
 
     def compare(self, threshold: Fraction) -> int:
@@ -57,10 +57,10 @@ class NotExactError(Exception):
 
 
 def take_exact_root(value: Fraction) -> Fraction:
-    """Return the square root of a square."""
+    """Return the square root of a number that is a square."""
     root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
     if root * root != value:
-        message = f"{value} is no square"
+        message = f"{value} is not a square"
         raise NotExactError(message)
     return root
 
@@ -114,13 +114,13 @@ def compute_norm(arrays: Sequence[Array], p: float) -> Norm:
 
 
 def find_wrong(work: Work, answer: Answer) -> str | None:
-    """Say what is proven wrong in an answer to a call of finite or nonfinite elements; None: nothing."""
+    """Describe a proven error in an answer to a call with finite or nonfinite elements; None if there is none."""
     nonfinite = not all(np.isfinite(work.grads[i]).all() for i in work.present if work.flags[i])
     if answer.error is not None:
-        # A norm that is not finite may be refused.
+        # A clipper may refuse a norm that is not finite.
         return None if nonfinite and work.operation != "clip_by_value" else f"raised {answer.error}"
     if nonfinite and work.error_flag:
-        return "raised no error, although it was asked to"
+        return "raised no error, although one was requested"
     if (found := _find_wrong_form(work, answer)) is not None:
         return found
     included = [i for i in work.present if work.flags[i]]
@@ -142,7 +142,7 @@ def _find_wrong_form(work: Work, answer: Answer) -> str | None:
         return "the number of results differs"
     for i, (grad, result, left) in enumerate(zip(work.grads, answer.results, answer.inputs, strict=True)):
         if (grad is None) != (result is None):
-            return f"gradient {i} is or is not None"
+            return f"gradient {i} is None, or wrongly exists"
         if grad is None:
             continue
         if not isinstance(result, np.ndarray) or result.dtype != grad.dtype or result.shape != grad.shape:
@@ -210,7 +210,7 @@ def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str |
     threshold = Fraction(work.threshold)
     relation = norm.compare(threshold)
     near = abs(value - threshold) <= tolerance * value
-    # Few terms, as 3, 4 and 5, have an exact norm in every arithmetic.
+    # Few terms with an exact norm, such as 3 and 4, have that norm in every arithmetic.
     if (relation < 0 and not near) or (relation == 0 and norm.terms <= 4):
         return _find_changed(work, group, answer, "not above the threshold")
     factor = threshold / value if value and (relation > 0) else Fraction(1)
@@ -238,10 +238,10 @@ def unit_of(dtype: Any) -> Fraction:
 
 
 def _tolerate_norm(norm: Norm, unit: Fraction) -> Fraction:
-    """Return the relative error that a plain running sum may make, in float32 for half precision."""
+    """Return the largest relative error of a simple running sum, in float32 for half precision."""
     summing = min(unit, unit_of(np.float32))
     factor = 1 if norm.power == 2 else 8
-    # A norm of half precision may be returned in it.
+    # The norm of half-precision gradients may be returned in half precision.
     return factor * (norm.terms + 16) * summing + 2 * unit
 
 
@@ -262,8 +262,8 @@ def _find_wrong_nonfinite(work: Work, group: Sequence[int], answer: Answer) -> s
         if np.isfinite(got[~finite]).any():
             return f"an element of gradient {i} that was not finite is finite"
         if not has_nan and (np.isfinite(got[finite]) & (got[finite] != 0)).any():
-            return f"an element of gradient {i} is neither zero nor NaN beside infinity"
+            return f"an element of gradient {i} is neither zero nor NaN although the norm is infinite"
         both = has_nan and bool(np.isinf(everything).any())
         if has_nan and not both and np.isfinite(got[finite]).any():
-            return f"an element of gradient {i} is finite beside NaN"
+            return f"an element of gradient {i} is finite although the norm is NaN"
     return None

@@ -1,7 +1,7 @@
-"""Ten styles in which people write clip functions. A style says how the elements are walked, to measure and to write.
+"""Define ten common styles of clip functions. A style says in which order and grouping it measures and writes elements.
 
-Every style announces its steps to a *hook*, which returns what the step goes on with. The hook of a right clipper
-returns what it gets.
+Every style passes the value of each step to a *hook*, and continues with the value that the hook returns. The hook of a
+right clipper returns the same value.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .facts import Array
 
 __all__ = ["STYLES", "Change", "Hook", "Part", "Style", "Sums"]
 
-#: Is told the name of a step, the place of the gradient (None: the whole call), the value, and more that matters.
+#: A function of the name of a step, the place of the gradient (None: the whole call), the value, and further details.
 Hook = Callable[..., Any]
-#: The place of a gradient and its elements in one row.
+#: The place of a gradient, and its elements as a one-dimensional array.
 Part = tuple[int, Array]
 #: Turns elements into clipped elements.
 Change = Callable[[Array], Array]
 Sums = type[PowerSum]
 
-#: The elements that a bucket or a chunk holds at most.
+#: The largest number of elements in a bucket or a chunk.
 BUCKET, CHUNK, LANES = 4096, 65_536, 8
 
 
@@ -37,7 +37,7 @@ def find_largest(rows: Sequence[Array]) -> float:
 
 
 def announce(hook: Hook, i: int, result: Array, given: Array) -> Array:
-    """Return what the hook makes of the result for one gradient."""
+    """Return the result for one gradient after the hook."""
     return np.asarray(hook("result", i, result, given))
 
 
@@ -81,7 +81,7 @@ def measure_one(row: Array, p: float, sums: Sums) -> float:
 
 
 class Buckets(Style):
-    """Join gradients of one dtype in buckets, which end after so many elements."""
+    """Join gradients of one dtype in buckets of limited size."""
 
     name = "buckets"
 
@@ -110,7 +110,7 @@ class Buckets(Style):
             changed = change(np.concatenate([row for _, row in bucket]))
             ends = itertools.accumulate(row.size for _, row in bucket)
             for (i, row), end in zip(bucket, ends, strict=True):
-                # A copy, so that no two results share memory.
+                # Copy, so that no two results share memory.
                 done[i] = announce(hook, i, changed[end - row.size : end].copy(), row)
         return [done[i] for i, _ in parts]
 
@@ -143,7 +143,7 @@ class Chunked(Style):
 
 
 class PerDtype(Style):
-    """Treat the gradients of one dtype after those of another."""
+    """Process the gradients dtype by dtype."""
 
     name = "per-dtype"
 
@@ -192,7 +192,7 @@ class TwoPass(Style):
 
 
 class Scaled(Style):
-    """Measure each gradient in a scale of its own, and bring the norms to one scale in the end."""
+    """Measure each gradient in its own scale, and convert the norms to one scale at the end."""
 
     name = "scaled"
 
@@ -211,7 +211,7 @@ class Scaled(Style):
 
 
 class InPlace(Style):
-    """Write into arrays that are there already."""
+    """Write into existing arrays."""
 
     name = "in-place"
 
@@ -225,12 +225,12 @@ class InPlace(Style):
 
 
 class Policy(Style):
-    """Collect the gradients in an object, one after another, and ask it in the end."""
+    """Collect the gradients in an object, one after another, and ask it for the norm at the end."""
 
     name = "policy"
 
     class Collected:
-        """What was seen so far."""
+        """The gradients that were seen so far."""
 
         def __init__(self, p: float, sums: Sums) -> None:
             self.p, self.sums, self.rows = p, sums, list[Array]()
@@ -241,7 +241,7 @@ class Policy(Style):
 
         @property
         def norm(self) -> float:
-            """The norm over all that was seen."""
+            """The norm of all gradients that were seen."""
             total = self.sums(self.p, find_largest(self.rows))
             for row in self.rows:
                 total.add(row)
@@ -255,7 +255,7 @@ class Policy(Style):
 
 
 def over_every_gradient(one: Callable[[Array, Change], Array]) -> Callable[..., list[Array]]:
-    """Make a function of one array into one of a list."""
+    """Convert a function of one array into a function of a list."""
 
     @functools.wraps(one)
     def of_list(parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:

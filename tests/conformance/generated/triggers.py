@@ -1,7 +1,7 @@
-"""The levels from which triggers are made: when a fault shows.
+"""Define the levels from which triggers are made; a trigger says when a fault shows.
 
-A level holds or not for one gradient of a call, as its facts say. It also says which input to draw so that it holds.
-Those of *kernel* axes meet inside kernels; triggers of three levels are made of them alone.
+The facts of a gradient decide whether a level holds. The level also says which input to draw so that it holds. Levels
+of *kernel* axes matter together inside kernels; only these form triggers of three levels.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in pla
 
 NORMS = OPERATIONS[1:]
 
-#: No element overflows when it is squared, and the sum of so many does.
+#: The magnitude at which no square overflows, but the sum of many squares does.
 SUMMED: dict[str, Any] = {"filling": "constant", "size": (12, 40)}
 
-#: What kernels cut at.
+#: The sizes at which kernels cut arrays.
 LENGTHS = (8, 16, 32, 64, 512, 1024, 2048, 4096, 16_384, 32_768, 65_536, 2**17, 2**18)
 COUNTS = (1, 2, 32, 64, 110, 128, 256, 320, 1000, 1024)
 
@@ -38,12 +38,12 @@ class Level:
     name: str
     holds: Callable[[Facts], Any]
     ask: Callable[[Draft], Draft]
-    #: The operations that know it.
+    #: The operations for which the level exists.
     operations: tuple[str, ...] = OPERATIONS
 
 
 def asking(**demands: Any) -> Callable[[Draft], Draft]:
-    """Return a function that puts these demands into a draft."""
+    """Return a function that adds these demands to a draft."""
     return lambda draft: replace(draft, **demands)
 
 
@@ -193,7 +193,7 @@ def _list_rest() -> Iterator[Level]:
     for p in (1.0, 2.0, 3.0, 4.0, math.inf):
         yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, asking(norm_type=p), NORMS)
     for p in (0.5, 1.5, 2.5):
-        # The powers of squares are exact.
+        # The powers of square numbers are exact.
         ask = asking(norm_type=p, filling="squares")
         yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, ask, NORMS)
     yield Level("norm type", "norm-type-given", lambda f: f.work.norm_given, asking(norm_given=True), NORMS)

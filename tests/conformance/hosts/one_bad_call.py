@@ -1,4 +1,4 @@
-"""Base of the fake adapters: clip by norm in NumPy, right except for one call, the one with a threshold of 5."""
+"""Define the base of the fake adapters: clip by norm in NumPy, right except for the call with a threshold of 5."""
 
 import math
 

@@ -1,6 +1,6 @@
 """Speak the protocol without the library's host, and break it in one way: `raw_host.py WAY`.
 
-Every answer is right except the one to the call with a threshold of 5.
+Every answer is right, except the answer to the call with a threshold of 5.
 """
 
 import json

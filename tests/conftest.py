@@ -1,8 +1,8 @@
 """Select the tests that belong to this session, and print how many tests other sessions run.
 
-Left out are tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them), and all
-but a sample of the exam (`nox -s exam` runs it whole). Tests that are named on the command line, by `-k` or by their
-id, always run as far as their framework is installed.
+It leaves out tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them). Of the
+exam it runs only a sample (`nox -s exam` runs all of it). Tests that the command line names, by `-k` or by their id,
+always run if their framework is installed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from frameworks import has_framework, has_library, is_required
 from hypothesis import settings
 
-# By default, Hypothesis fails examples that take longer than 0.2 s, as any may on a busy machine, and draws different
-# examples in each run.
+# By default, Hypothesis fails examples that take longer than 0.2 s, which may happen on a busy machine, and it draws
+# different examples in each run.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
 
@@ -84,7 +84,7 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the counts of a worker of pytest-xdist; all workers collect the same tests."""
+    """Use the counts of one worker of pytest-xdist, because all workers collect the same tests."""
     if counts := getattr(node, "workeroutput", {}).get("left_out"):
         node.config.stash[LEFT_OUT] = Counter(counts)
 

@@ -1,4 +1,4 @@
-"""Check the structure of the project: imports, public names, agreement of its parts, supported Pythons."""
+"""Check the structure of the project: imports, public names, lists that must agree, supported Pythons."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_module_imports_only_allowed_packages(module: str) -> None:
 
     # The suite locates the folder of that package with a bare `import gradclip_adapters`.
     bad = [name for name in ours if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)]
-    assert not bad, f"{module} imports {bad}, and may import {allowed}"
+    assert not bad, f"{module} imports {bad}, but may import only {allowed}"
 
 
 def test_oracles_do_not_import_each_other() -> None:
@@ -104,9 +104,9 @@ def test_oracles_do_not_import_each_other() -> None:
     assert not re.search(r"^from .*\bintegers\b", texts["balls"], re.MULTILINE)
 
 
-# Circles in any package, and the floors of the suite.
+# Circular imports in any package, and the order of the suite's folders.
 
-#: Each room may import the rooms before it, and itself.
+#: Each folder may import the folders before it, and itself.
 FLOORS = (
     ("oracle",),
     ("cases",),
@@ -145,7 +145,7 @@ def list_edges(module: str) -> set[str]:
 
 
 def find_room(module: str) -> str:
-    """Return the suite's room in which a module lies, or an empty text if it lies in none."""
+    """Return the suite's folder that holds a module, or an empty text if there is none."""
     parts = module.split(".")
     return parts[1] if len(parts) > 2 or (SUITE[module].name == "__init__.py" and len(parts) > 1) else ""
 
@@ -233,7 +233,7 @@ def test_packages_import_only_public_names(module: str) -> None:
         submodules = {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == node.module}
         hidden += [alias.name for alias in node.names if alias.name in bound - set(exported) - submodules]
 
-    assert not hidden, f"{module} imports {hidden} of another package, which are not in __all__ there"
+    assert not hidden, f"{module} imports {hidden} of another package, but its __all__ does not list them"
 
 
 def test_reference_exports_its_four_functions() -> None:
@@ -317,7 +317,7 @@ def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:
     for where in registry.BUILT_IN.values():
         module, _, attribute = where.partition(":")
         exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
-        assert attribute in bound, f"{where} is not there"
+        assert attribute in bound, f"{where} does not exist"
         assert attribute in exported, f"{where} is not in __all__"
 
 
@@ -337,7 +337,7 @@ def test_schema_is_valid_and_closed(path: Path) -> None:
     schema = json.loads(path.read_text(encoding="utf-8"))
 
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["additionalProperties"] is False, "a misspelt member must not pass"
+    assert schema["additionalProperties"] is False, "a misspelt member must be refused"
 
 
 def test_every_message_has_a_schema() -> None:

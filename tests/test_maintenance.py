@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOWS = ROOT / ".github" / "workflows"
 
-# A source distribution does not hold the files for maintainers.
+# A source distribution does not contain the files for maintainers.
 pytestmark = pytest.mark.skipif(not WORKFLOWS.is_dir(), reason="a checkout is missing")
 
 

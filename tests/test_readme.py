@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-#: A link to a file of the project, and perhaps to a heading in it.
+#: A link to a file of the project, with an optional heading in it.
 LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
 
 
@@ -86,7 +86,9 @@ def find_commands() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("line", sorted(set(find_commands())))
-def test_command_takes_what_a_page_shows(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_accepts_the_arguments_that_a_page_shows(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The files that commands read, so that click accepts their names.
     monkeypatch.chdir(tmp_path)
     for name in ("my_adapter.py", "torch.jsonl", "record.jsonl"):

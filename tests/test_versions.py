@@ -35,7 +35,7 @@ def test_requirements_with_a_version_are_written_once() -> None:
 
 
 def test_versions_are_pinned_only_in_the_table() -> None:
-    # A new release of a linter finds new faults in old code, so the linters are pinned as well.
+    # A new release of a linter finds new faults in old code, so the linters are pinned, too.
     linters = PYPROJECT["dependency-groups"]["lint"]
     pinned = [requirement for requirement in list_requirements() if "==" in requirement and requirement not in linters]
 

@@ -1,4 +1,4 @@
-"""Check what the wheel holds. `nox -s build` runs this program where only the built wheel is installed.
+"""Check the contents of the wheel. `nox -s build` runs this program in an environment that has only the built wheel.
 
 This is not a test module, because pytest would import the checkout instead of the wheel.
 """
@@ -38,14 +38,16 @@ def find_problems() -> list[str]:
     """List the files that the installed distribution lacks, and those that it should not hold."""
     installed = distribution("gradclip-spec")
     files = [PurePosixPath(str(file)) for file in installed.files or ()]
-    # The installation makes byte code, and puts scripts outside of the packages.
+    # The installation adds byte code, and puts scripts outside of the packages.
     held = [file for file in files if file.suffix != ".pyc" and ".." not in file.parts]
     top = {file.parts[0] for file in held if not file.parts[0].endswith(".dist-info")}
     found = [f"nothing matches {pattern}" for pattern in DATA if not any(file.match(pattern) for file in held)]
-    found += [f"{name} is missing at the top" for name in sorted(PACKAGES - top)]
-    found += [f"{name} does not belong at the top" for name in sorted(top - PACKAGES)]
+    found += [f"{name} is missing at the top level" for name in sorted(PACKAGES - top)]
+    found += [f"{name} does not belong at the top level" for name in sorted(top - PACKAGES)]
     found += [
-        f"{file} does not belong there" for file in held if file.parts[0] in PACKAGES and file.suffix not in ENDINGS
+        f"{file} does not belong in the wheel"
+        for file in held
+        if file.parts[0] in PACKAGES and file.suffix not in ENDINGS
     ]
     found += [f"{name} is not a package in the wheel" for name in sorted(PACKAGES) if not _is_installed(name)]
     if not any(file.match("*.dist-info/licenses/LICENSE") for file in files):

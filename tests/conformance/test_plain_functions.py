@@ -46,7 +46,7 @@ def return_unchanged(grads: list[Any], *, clip_norm: float) -> list[Any]:
 
 
 def interrupt(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Raise what Ctrl-C raises."""
+    """Raise KeyboardInterrupt, like Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -122,7 +122,7 @@ def returns_much(grads, *, clip_norm):
 
 @pytest.fixture
 def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a module of functions that do what a process cannot catch."""
+    """Import a module of functions with effects that a process cannot catch."""
     (tmp_path / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("misbehaving")
@@ -168,7 +168,7 @@ def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, m
 
     assert {result["status"] for result in results} == {"timeout"}
     said = Counter(result["detail"] for result in results)
-    # Two calls find out whether the norm is returned; here they are not those of a case that is asked.
+    # Two calls find out whether the norm is returned; no chosen case makes the same calls.
     asked = 3 if operation == "clip_by_norm" else 1
     assert said["No answer within 1 s; the suite ended the host process."] == asked
     assert len(results) > asked
@@ -184,13 +184,13 @@ def test_signal_without_a_name_is_shown_by_its_number(misbehaving: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_time_limit_that_is_none_is_refused(timeout: float) -> None:
+def test_invalid_time_limit_is_refused(timeout: float) -> None:
     with pytest.raises(ValueError, match="`timeout` is a number of seconds above 0"):
         check_clipper(return_unchanged, "clip_by_norm", timeout=timeout)
 
 
 @pytest.mark.parametrize(("answers", "asked"), [("hhhhh", 3), ("hahhhhh", 7), ("a" + "h" * 30, 21), ("hahahah", 7)])
-def test_subject_that_hangs_again_and_again_is_asked_no_more(answers: str, asked: int) -> None:
+def test_subject_that_hangs_repeatedly_gets_no_more_calls(answers: str, asked: int) -> None:
     patience, calls = Patience(), []
 
     def ask() -> Answer:
@@ -340,10 +340,10 @@ print(sorted({result["status"] for result in results}), np.geterr() == strict)
 
 
 def test_function_may_make_floating_point_errors_raise() -> None:
-    # This needs a process of its own, because a process builds the cases once.
+    # This needs a new process, because a process builds the cases only once.
     command = [sys.executable, "-W", "error", "-c", STRICT]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
-    # The function changes the settings, and breaks a rule by it; the next call and the caller find theirs.
+    # The function changes the settings, which breaks a rule. The next call and the caller find their own settings.
     assert done.stdout == "['fail', 'unspecified'] True\n", done.stderr

@@ -35,7 +35,7 @@ def make_case(*arrays: Array, operation: str = "global-norm", **options: Any) ->
 
 
 def compute_naive_norm(arrays: list[Any], p: float) -> Any:
-    """Compute the norm in the dtype itself, with running sums: first of each tensor, then over these norms."""
+    """Compute the norm in the dtype itself with running sums, first of each tensor, then over these norms."""
     kind = arrays[0].dtype.type
     norms: list[Any] = []
     for values in [*arrays, None]:
@@ -54,7 +54,7 @@ class TestErrorBounds:
         generator = np.random.default_rng(8)
         largest = 0.0
         for count in (1, 3, 30, 60) * 8:
-            # All elements have one sign and one binade, so that the rounding errors of the running sum add up.
+            # All elements have the same sign and binade, so that the rounding errors of the running sum add up.
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
             asked = make_case(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
             exact = predict(asked).norms[0]
@@ -138,7 +138,7 @@ class TestNarrowest:
 
         assert narrowest(asked) == "float64"
 
-    def test_narrowest_dtype_of_no_gradients_is_the_cases(self) -> None:
+    def test_narrowest_dtype_of_no_gradients_is_that_of_the_case(self) -> None:
         asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
 
         assert narrowest(asked) == "float16"
@@ -188,7 +188,7 @@ class TestOracles:
         assert expected.fractions() == [Fraction(min(max(value, low), high)) for value in values]
 
 
-#: The cases that have an answer: a norm of order 0 or below must be refused.
+#: The cases with a defined answer; a norm of order 0 or below has none.
 ANSWERED = [each for each in all_cases() if each.norm_type > 0]
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest on the installed suite in a process of its own, in an empty folder."""
+    """Run pytest on the installed suite in a new process, in an empty folder."""
     # These tests do not need Hypothesis' plugin, which takes longer to import than everything else.
     plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]

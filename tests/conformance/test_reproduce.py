@@ -161,7 +161,7 @@ def test_each_published_failure_has_a_script(adapter: str) -> None:
 
 @pytest.mark.exam(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_each_known_deviation_is_there(adapter: str) -> None:
+def test_each_known_deviation_has_a_cell(adapter: str) -> None:
     python, pins = python_with(adapter), load_deviations(adapter)
     patterns = {pattern for pin in pins for pattern in pin.cases}
     cases = tuple(case.id for case in all_cases() if any(matches(pattern, case.id) for pattern in patterns))
@@ -207,7 +207,7 @@ CASES = [
     "global-norm.twice-is-once/clipped",
     "global-norm.norm-bounded/clipped",
 ]
-# The rules of these cases, and two whose cells have no script.
+# The rules of these cases, and two rules whose cells have no script.
 RULES = sorted(
     {case.split("/")[0] for case in CASES} | {"global-norm.repeated-tensor", "global-norm.error-if-nonfinite"}
 )
@@ -447,7 +447,7 @@ def test_script_leaves_out_the_same_arguments_as_the_suite(tmp_path: Path, monke
 
 
 def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
-    """Check that the script shows the elements that the record shows: here flushed subnormal numbers."""
+    """Check that the script shows the elements that the record shows; here, these are flushed subnormal numbers."""
     case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
 
     def script_of(function: Callable[..., Any]) -> str:

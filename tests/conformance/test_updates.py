@@ -1,4 +1,4 @@
-"""Test the cases of several groups, several steps and weight decay, on optimizers that are right and wrong."""
+"""Test the cases of several groups, several steps and weight decay, with right and wrong optimizers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Descent(Adapter):
         return [Subject("fake.SGD", "clip_by_global_norm", ("float32",), self.features)]
 
     def call(self, call: Call) -> Reply:
-        """Return minus the parameters after all steps."""
+        """Return the negated parameters after all steps."""
         options = call.options
         gradients = [gradient.array.numpy() for gradient in call.gradients if gradient.array]
         parameters = [np.full_like(gradient, options.get("start", 0.0)) for gradient in gradients]
@@ -45,7 +45,7 @@ class Descent(Adapter):
         return Reply(tuple(Array.of(-parameter) for parameter in parameters))
 
     def update(self, call: Call, gradients: Arrays, parameters: Arrays, step: int) -> Arrays:
-        """Return what a step subtracts."""
+        """Return the amounts that a step subtracts."""
         summed = [call.options.get("accumulate", 1) * gradient for gradient in gradients]
         clipped = self.clip(call, summed)
         decay = np.float32(call.options.get("weight_decay", 0.0))
@@ -58,7 +58,7 @@ class Descent(Adapter):
 
 
 class DecaysFirst(Descent):
-    """Weight decay is added to the gradients before they are clipped."""
+    """An optimizer that adds weight decay to the gradients before it clips them."""
 
     def update(self, call: Call, gradients: Arrays, parameters: Arrays, step: int) -> Arrays:
         """Clip the sum of gradient and decay."""
@@ -68,7 +68,7 @@ class DecaysFirst(Descent):
 
 
 class ClipsOnce(Descent):
-    """Only the first step clips."""
+    """An optimizer that clips only in the first step."""
 
     def update(self, call: Call, gradients: Arrays, parameters: Arrays, step: int) -> Arrays:
         """Forget the clip after the first step."""
@@ -76,7 +76,7 @@ class ClipsOnce(Descent):
 
 
 class ClipsEachPass(Descent):
-    """Each backward pass is clipped by itself."""
+    """An optimizer that clips each backward pass separately."""
 
     def update(self, call: Call, gradients: Arrays, parameters: Arrays, step: int) -> Arrays:
         """Add clipped gradients."""
@@ -86,7 +86,7 @@ class ClipsEachPass(Descent):
 
 
 class ClipsEachGroup(Descent):
-    """Each group is clipped by a norm of its own."""
+    """An optimizer that clips each group by its own norm."""
 
     def clip(self, call: Call, gradients: Arrays) -> Arrays:
         """Clip group by group."""
@@ -96,13 +96,13 @@ class ClipsEachGroup(Descent):
 
 
 class DocumentsGroups(ClipsEachGroup):
-    """Each group is clipped by a norm of its own, and the documentation says so."""
+    """An optimizer that clips each group by its own norm, and the documentation says so."""
 
     features = ("norm_per_group", "optimizer")
 
 
 class DocumentsGroupsAndSharesANorm(Descent):
-    """The documentation gives each group a norm of its own, and one norm is taken."""
+    """An optimizer with one norm for all groups, although its documentation gives each group its own norm."""
 
     features = ("norm_per_group", "optimizer")
 
@@ -131,7 +131,7 @@ def test_each_wrong_optimizer_breaks_one_rule(kind: type[Adapter], broken: set[s
     assert find_failures(kind) == broken
 
 
-def test_group_and_cotangent_cross_the_wire() -> None:
+def test_group_and_cotangent_are_sent_over_the_wire() -> None:
     array = Array.of(np.ones(2, np.float32))
     gradient = Gradient("g", array, group=3, cotangent=array)
 

@@ -1,4 +1,4 @@
-"""Check that its rule catches each wrong clipper, and that each rule catches one."""
+"""Check that each wrong clipper is caught by its rule, and that each rule catches a wrong clipper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradclip_spec import rules
 
 
 def run_cells(wrong: Wrong) -> list[Cell]:
-    """Return the cells of the one rule that must catch it."""
+    """Return the cells of the rule that must catch the clipper."""
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
     selection = Selection(rules=(wrong.rule,))
@@ -26,7 +26,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
     cells = [
         run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
     ]
-    # A thousand rows meet in one rule: the first that catches is enough.
+    # One rule has a thousand rows: the first row that catches the clipper is enough.
     for cell in plan_rows(subjects, selection):
         cells.append(run_cell(connection, cell, 1.0))
         if cells[-1].status == wrong.caught_as:
@@ -37,7 +37,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
 @pytest.mark.exam(sample=60)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
-    # No wrong clipper holds a lock, so that the call between two lines always ends, even on a busy machine.
+    # No wrong clipper holds a lock, so the call between two lines always ends, even on a busy machine.
     monkeypatch.setattr(arrays, "PATIENCE", 60.0)
     cells = run_cells(wrong)
 

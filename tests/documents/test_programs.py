@@ -1,7 +1,7 @@
 """Run every program that the documents print, and check that it does what the document states.
 
 A variable such as GRADCLIP_PYTHON_PADDLE names a Python that has the framework. Without it, this Python is used if
-it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its absence is an error.
+it has the framework. A framework named in GRADCLIP_REQUIRE must be installed; its absence is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make the package `fuzzing`, which stands beside the tests, importable."""
+"""Make the package `fuzzing`, which is in the folder of the tests, importable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
 
-Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means a find: a file
-holds its smallest example. Move the file to `tests/fuzz/found/TARGET/`, under a name that describes it: from then on it
-is a test.
+Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means that an example
+failed; a file holds the smallest one. Move the file to `tests/fuzz/found/TARGET/`, under a name that describes it: from
+then on it is a test.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ def main() -> int:
 def parse_options() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long in all (1)")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="what the examples come from")
-    parser.add_argument("--target", action="append", choices=NAMES, help="only this one; may be given again")
-    parser.add_argument("--turn", type=int, help="only this turn of the first target named, as a find prints it")
-    parser.add_argument("--resume", action="store_true", help="go on with the run that was stopped")
-    parser.add_argument("--keep-on", action="store_true", help="do not stop at the first find")
+    parser.add_argument("--minutes", type=float, default=1.0, help="the total time (1)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="the seed of the examples")
+    parser.add_argument("--target", action="append", choices=NAMES, help="only this target; may be repeated")
+    parser.add_argument("--turn", type=int, help="only this turn of the first named target, as printed for a failure")
+    parser.add_argument("--resume", action="store_true", help="continue the run that was stopped")
+    parser.add_argument("--keep-on", action="store_true", help="do not stop at the first failure")
     return parser.parse_args()
 
 
 def report(found: Found | None) -> int:
-    """Print a find, keep its example in a file, and return the exit code."""
+    """Print a failure, write its example to a file, and return the exit code."""
     if found is None:
         return 0
     what = found.what.strip().splitlines()

@@ -1,4 +1,4 @@
-"""Prove that each target can find faults: without one escape, limit or check, a few turns find it."""
+"""Prove that each target can find faults: if one escape, limit or check is removed, a few turns find that."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answer_without_care(adapter: Any, message: Any) -> Any:
 
 @contextlib.contextmanager
 def call_without_care(inputs: Any) -> Iterator[SimpleNamespace]:
-    """Let exceptions of a function pass."""
+    """Let exceptions of a function propagate."""
     del inputs
     yield SimpleNamespace(warnings=())
 

@@ -1,4 +1,4 @@
-"""Check a few examples of each target, and every example that was ever a find; `run.py` checks many more."""
+"""Check a few examples of each target, and every example that ever failed; `run.py` checks many more."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ EXAMPLES = 8
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_example_found_once_is_found_no_more(path: Path) -> None:
-    """Check that an example that was a find passes now."""
+def test_example_that_once_failed_passes(path: Path) -> None:
+    """Check that an example that failed in the past passes now."""
     kept = json.loads(path.read_text(encoding="utf-8"))
 
     check_example(load_target(path.parent.name), kept["example"])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_target_finds_nothing_in_a_few_examples(name: str) -> None:
+def test_few_examples_of_a_target_pass(name: str) -> None:
     """Check that a short turn with a fixed seed finds nothing."""
     checked, found = run_turn(name, seed=0, turn=0, examples=EXAMPLES)
 

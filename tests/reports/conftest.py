@@ -45,7 +45,7 @@ def build_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequ
 
 
 def build_cell(**changed: Any) -> Cell:
-    """Return a cell that passed, except for these members."""
+    """Return a cell that passed, with some members replaced."""
     members: dict[str, Any] = {
         "subject": "clip",
         "operation": "clip_by_norm",

@@ -1,4 +1,4 @@
-"""Findings that contradict the cells of their record are refused, and unknown causes are shown by their words."""
+"""Check that findings that contradict their record are refused, and unknown causes shown in their own words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_finding(run: Run, **changes: Any) -> Finding:
 
 @pytest.fixture
 def failed_run(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> Run:
-    """Return a run of one cell that fails, with a finding of a cause that nobody knows."""
+    """Return a run of one failing cell, with a finding of an unknown cause."""
     expected = {"gradients": [{"dtype": "float32", "shape": [1], "values": ["0x1.99999ap-4"]}]}
     run = make_run(make_header(), [make_cell(status="fail", detail="It is black.", expected=expected)])
     example = {**make_finding(run).example, "expected": expected}
@@ -98,7 +98,7 @@ def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
     assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in text
     block = text[text.index("✗ burns the toast (minutes = 2.5)\n") :]
     assert "why        Nobody can eat it." in block
-    # Decimals are for reading, and the exact number stands beside them.
+    # Decimals are shown for reading, followed by the exact number.
     assert "0.1" in block
     assert "0x1.99999ap-4" in block
     assert block.index("Nobody can eat it.") < block.index("Not as expected.")

@@ -1,4 +1,4 @@
-"""Check that each format parses as what it claims to be, and that all formats count alike."""
+"""Check that each format is valid, and that all formats give the same counts."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class TestHostileTexts:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
             text = render(runs, format)
             assert "\x1b" not in text
-            # The JSON summary holds the texts unchanged, because JSON escapes what it must.
+            # The JSON summary holds the texts unchanged, because JSON has its own escapes.
             if format != "json":
                 assert [character for character in text if not character.isprintable() and character != "\n"] == []
 
@@ -306,7 +306,7 @@ class TestHostileTexts:
     def test_code_in_a_table_has_no_bar(self, text: str) -> None:
         assert "|" not in code(text, in_table=True)
 
-    def test_number_beyond_float64_is_shown_as_it_stands(self) -> None:
+    def test_number_beyond_float64_is_shown_unchanged(self) -> None:
         assert readable({"dtype": "float32", "shape": [1], "values": ["0x1p+99999"]}) == "float32[1] [0x1p+99999]"
 
 

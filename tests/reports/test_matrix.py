@@ -34,7 +34,7 @@ class TestTally:
         assert tally.worst.value == status
         assert tally.passed == 2
 
-    def test_spoiling_statuses_are_worse_than_others(self) -> None:
+    def test_statuses_that_fail_a_run_are_worse_than_others(self) -> None:
         spoiling = [status.spoils for status in STATUSES.values()]
 
         assert spoiling == sorted(spoiling, reverse=True)
@@ -77,7 +77,7 @@ class TestMatrix:
             assert count_total(matrix) == Counter(matrix.tally.counts)
             assert matrix.tally.total == sum(column.tally.total for column in matrix.columns) == planned
 
-    def test_themes_and_rules_stand_as_the_record_names_them(self, torch_run: Run) -> None:
+    def test_themes_and_rules_keep_the_order_of_the_record(self, torch_run: Run) -> None:
         (first, *_) = matrix_of([torch_run]).tables
 
         themes = [section.theme for section in first.sections]
@@ -115,7 +115,7 @@ class TestMatrix:
 
 
 class TestFailures:
-    def test_groups_hold_every_cell_that_spoils(self, several_runs: list[Run]) -> None:
+    def test_groups_hold_every_cell_that_fails_the_run(self, several_runs: list[Run]) -> None:
         grouped = [cell for group in failure_groups(several_runs) for cell in group.cells]
         spoiling = [cell for run in several_runs for cell in run.cells if STATUSES[cell.status].spoils]
 

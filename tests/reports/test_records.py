@@ -118,7 +118,7 @@ def hears_ctrl_c() -> Iterator[None]:
 
 
 class TestWriter:
-    def test_each_line_is_there_at_once(
+    def test_each_line_is_written_at_once(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
     ) -> None:
         path = tmp_path / "record.jsonl"
@@ -282,7 +282,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match="0 are named as not run"):
             read_runs(write_record(write_text([record[0], *record[2:]])), allow_incomplete=True)
 
-    def test_interrupted_run_declared_complete_is_refused(
+    def test_interrupted_run_that_claims_to_be_complete_is_refused(
         self, small_run: Run, record_of: Callable[..., str], write_record: Write
     ) -> None:
         text = record_of([small_run]).replace('"incomplete": true', '"incomplete": false')

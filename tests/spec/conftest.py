@@ -89,7 +89,7 @@ def _torch() -> Backend:
     torch = importlib.import_module("torch")
 
     def make(values: Any, dtype: str) -> Any:
-        # Through NumPy, so that Python numbers are rounded the same way on every backend.
+        # Convert through NumPy, so that Python numbers are rounded the same way on every backend.
         bits = np.array(values, _numpy_dtype(dtype))
         if dtype == "bfloat16":
             return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
@@ -166,14 +166,14 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 
 #: The library whose tests run. If it is empty, the tests of NumPy and array-api-strict run.
 LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
-#: Other libraries, which have sessions of their own.
+#: Other libraries, which have separate sessions.
 OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
 #: The library of a test file whose name does not begin with the library.
 FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
 def _library_of(item: pytest.Item) -> str:
-    """Return the library that a test needs beside NumPy and array-api-strict, or an empty text."""
+    """Return the library that a test needs in addition to NumPy and array-api-strict, or an empty text."""
     marker = item.get_closest_marker("array_library")
     if marker is not None:
         return str(marker.args[0])
@@ -189,7 +189,7 @@ def _is_twin(item: pytest.Item) -> bool:
     return slow and params.get("backend") in ("numpy-read-only", "array-api-strict-no_x64")
 
 
-#: Code with which a test asks for a library.
+#: Code in a test that requires a library.
 ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|dask)\b", re.MULTILINE)
 
 
@@ -200,7 +200,7 @@ def _read_source(function: Callable[..., object]) -> str:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test with the libraries that it asks for, so that only a session that has them collects it."""
+    """Mark a test with the libraries that it requires, so that only a session that has them collects it."""
     if isinstance(item, pytest.Function):
         asked = {first or second for first, second in ASKS.findall(_read_source(item.function))}
         for library in sorted(asked & set(OTHERS)):
@@ -224,7 +224,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the library that is asked for."""
+    """Keep the tests of the requested library."""
     here = [item for item in items if item.path.parent == Path(__file__).parent]
     wanted = "" if LIBRARY in ("", "numpy", "array-api-strict") else LIBRARY
     left_out = [item for item in here if _library_of(item) != wanted or _is_twin(item)]

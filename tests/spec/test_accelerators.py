@@ -32,10 +32,10 @@ def looked_at(require: Any) -> Any:
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_tensors_without_values(looked_at: list[str], dtype: str, norm_type: float) -> None:
+def test_clip_of_tensors_without_values_reads_no_value(looked_at: list[str], dtype: str, norm_type: float) -> None:
     import torch
 
-    # A tensor on the device "meta" has a shape and no values: reading one fails.
+    # A tensor on the device "meta" has a shape but no values, so reading a value fails.
     grads = [torch.empty(shape, dtype=getattr(torch, dtype), device="meta") for shape in [(5, 3), (300_000,), ()]]
     for inplace in (False, True):
         clipped, total = clip_by_global_norm([*grads, None], 1.0, norm_type=norm_type, inplace=inplace)
@@ -78,7 +78,7 @@ def test_tensors_that_are_not_on_the_default_device(require: Any, dtype: str, in
         return [*clipped, norm, *each, *clip_by_value(grads(), 1.0, inplace=inplace), global_norm(grads(), norm_type=3)]
 
     expected = all_of_them()
-    # Gradients may be kept on the CPU beside a model on a GPU.
+    # Gradients may be kept on the CPU while the model is on a GPU.
     with torch.device("meta"):
         results = all_of_them()
     assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))

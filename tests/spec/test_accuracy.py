@@ -58,14 +58,14 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
     threshold = float(norm) * 0.3 if threshold is None else threshold
     norm_dtype = "float64" if dtype == "float64" else "float32"
     error = distance(float(backend.read(global_norm(array))), norm, norm_dtype)
-    assert error <= FORMATS[norm_dtype][2], f"the norm is off by {error} ulp"
+    assert error <= FORMATS[norm_dtype][2], f"the norm has an error of {error} ulp"
 
     clipped = backend.read(clip_by_global_norm([array], threshold)[0][0]).ravel().astype(np.float64)
     flat = values.ravel().astype(np.float64)
     for index in range(0, flat.size, max(flat.size // 64, 1)):
         exact = Fraction(float(flat[index])) * Fraction(threshold) / norm
         error = distance(float(clipped[index]), exact, dtype)
-        assert error <= FORMATS[dtype][3], f"element {index} is off by {error} ulp"
+        assert error <= FORMATS[dtype][3], f"element {index} has an error of {error} ulp"
 
 
 @pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
@@ -89,7 +89,8 @@ def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
     kinds = [random.standard_normal(400), np.full(3000, 0.7), random.standard_cauchy(7), np.array([3.0, 4.0])]
-    # Division by the largest rounds all elements but one in one direction. For p = 1.5, so would the norm.
+    # Dividing by the largest element rounds all other elements in one direction. For p = 1.5, the norm would be rounded
+    # in this direction, too.
     kinds.append(np.array([1.4474175764791228, *[0.9505798915973116] * 500]))
     for dtype in backend.dtypes:
         for values in kinds:
@@ -135,17 +136,17 @@ large = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
 
 
 def check_large(backend: Any, array: np.ndarray[Any, Any]) -> None:
-    """Assert that the norm of a float32 array is rounded once, and little else."""
+    """Assert that the error of the norm of a float32 array is little more than one rounding."""
     __tracebackhide__ = True
-    # In float64, squares of float32 are exact and a pairwise sum is far inside float32's rounding error.
+    # In float64, squares of float32 are exact, and the error of a pairwise sum is far below float32's rounding error.
     exact = Fraction(float(np.sqrt(np.sum(array.astype(np.float64) ** 2))))
     error = distance(float(backend.read(global_norm(backend.array(array)))), exact, "float32")
-    assert error <= 0.51, f"the norm is off by {error} ulp"
+    assert error <= 0.51, f"the norm has an error of {error} ulp"
 
 
 @large
 def test_large_constant_gradients(backend: Any) -> None:
-    # Equal rows round in the same direction, so that a sum in float32 is off by several ulp.
+    # Equal rows round in the same direction, so a sum in float32 has an error of several ulp.
     for value in [0.1, 0.3, *np.random.default_rng(1).uniform(1, 2, 50)]:
         check_large(backend, np.full(1 << 19, value, np.float32))
 
@@ -193,7 +194,8 @@ def test_large_gradients(backend: Any, kind: str) -> None:
 def test_coefficient_midway_between_two_floats(
     backend: Any, dtype: str, loops: str, budget: float, use_loops: Any
 ) -> None:
-    # Rounded to the dtype, the coefficient is off by half a unit of its own: an element by one unit by that alone.
+    # Rounding the coefficient to the dtype gives it an error of half an ulp. That alone gives an element an error of
+    # one ulp.
     use_loops(loops)
     array = np.random.default_rng(52).uniform(1, 2, 1 << 18).astype(dtype)
     norm = exact_norm(array)
@@ -225,8 +227,9 @@ def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequenc
 
 
 @large
-def test_every_eighth_row_rounds_otherwise(backend: Any) -> None:
-    # A sample of half as many rows would miss all of these rows: the norm is off by 1.14 ulp then, an element by 1.97.
+def test_norm_if_every_eighth_row_rounds_differently(backend: Any) -> None:
+    # A sample of half as many rows would miss all of these rows. Then the error of the norm is 1.14 ulp, and that of an
+    # element 1.97.
     array = np.repeat(np.where(np.arange(289) % 8 == 3, 1.0000205, 1.0000005), 2048).astype(np.float32)
     norm = np.sqrt(np.sum(np.square(array.astype(np.longdouble))))
 
@@ -236,8 +239,8 @@ def test_every_eighth_row_rounds_otherwise(backend: Any) -> None:
 
 @large
 def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
-    # With so heavy a tail, few rows say little about the others: an estimated norm would put elements beyond the limit.
-    # The coefficients lie near the middle between two floats.
+    # With such a heavy tail, a few rows say little about the others. With an estimated norm, elements would exceed the
+    # limit. The coefficients lie near the middle between two floats.
     array = np.random.default_rng(11).lognormal(0, 2, 1 << 20).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -248,7 +251,7 @@ def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
 @pytest.mark.parametrize("backend", ["dask"], indirect=True)
 def test_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
     # The total does not know the errors of the chunks' sums. So the coefficient must not be rounded to float32, which
-    # would put elements off by 1.2.
+    # would give elements an error of 1.2 ulp.
     array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -276,7 +279,7 @@ def test_squares_below_the_range_of_float32(backend: Any) -> None:
 @pytest.mark.only_where(lambda backend, threshold: backend.name != "jax" or threshold >= 1e-35)
 @pytest.mark.parametrize("threshold", [1e-35, 1e-36])
 def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> None:
-    # The coefficient is below float32's subnormal numbers, and the results are normal.
+    # The coefficient is below float32's subnormal numbers, but the results are normal.
     array = np.full(1000, 3e38, np.float32)
     clipped = backend.read(clip_by_global_norm([backend.array(array)], threshold)[0][0])
 
@@ -401,7 +404,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
 
 @pytest.mark.exam(sample=1)
 def test_new_arrays_that_share_no_memory(backend: Any) -> None:
-    # More than the 64 MiB that new NumPy arrays share. One array does not fit into the rest, and one stands alone.
+    # More than the 64 MiB that new NumPy arrays share. One array does not fit into the rest, and one is alone.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
     arrays = [backend.array(np.full(size, 1.0 + place)) for place, size in enumerate(sizes)]
     clipped, norm = clip_by_global_norm(arrays, 1.0)
@@ -458,7 +461,7 @@ def test_memory_layouts(dtype: str) -> None:
         norm = exact_norm(view)
         exact = float(norm)
         wanted = view.astype(np.longdouble) / (np.longdouble(exact) + float(norm - Fraction(exact)))
-        # Places of the format, since NumPy has no spacing of bfloat16.
+        # Use the spacing of the format, because NumPy has no spacing for bfloat16.
         places = np.ldexp(1.0, np.frexp(np.abs(wanted).astype(np.float64))[1] - FORMATS[dtype][0])
         places = np.maximum(places, 2.0 ** (FORMATS[dtype][1] + 1 - FORMATS[dtype][0]))
         for inplace in (False, True):
@@ -477,7 +480,8 @@ def test_memory_layouts(dtype: str) -> None:
     [(7417, 406.1531885904258)],
 )
 def test_all_errors_of_an_element_together(backend: Any, seed: int, threshold: float) -> None:
-    # The coefficient is rounded by nearly half a unit, and the norm of the torch tensor by an eighth of one rounding.
+    # Rounding the coefficient gives an error of nearly half an ulp, and the norm of the torch tensor has an error of an
+    # eighth of one rounding.
     random = np.random.default_rng(seed)
     array = random.standard_t(3, int(random.integers(1 << 17, 1 << 18))).astype(np.float32)
     norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))

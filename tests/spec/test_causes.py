@@ -1,4 +1,4 @@
-"""The catalogue of causes is well-formed, and an entry that is not is refused by its file, its name and its field."""
+"""Check that the catalogue of causes is well-formed. The error about a malformed entry names file, entry and field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_catalogue_is_loaded() -> None:
     assert all(cause.why.endswith(".") and not cause.title.endswith(".") for cause in causes.values())
 
 
-def test_right_entry_is_taken() -> None:
+def test_right_entry_is_accepted() -> None:
     assert parse_causes(write(ENTRY), "my.toml")["some-cause"].themes == ("formula",)
 
 

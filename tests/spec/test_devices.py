@@ -1,7 +1,7 @@
 """Check torch tensors on several devices, and shards that are not on the device of their mesh.
 
-The tests need only one device. Tensors of the class `Elsewhere` claim to be on another one, and hold their values here.
-An operation on tensors of two devices fails, and so does reading a value.
+The tests need only one device. Tensors of the class `Elsewhere` claim to be on another device, but hold their values
+here. An operation on tensors of two devices fails, and so does reading a value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
 
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert operation is not torch.ops.aten._local_scalar_dense.default, "a value was looked at"
+        assert operation is not torch.ops.aten._local_scalar_dense.default, "a value was read"
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         # A number on the CPU can be combined with tensors of any device.
         (device,) = {x.device for x in tensors if x.ndim or isinstance(x, cls)}
@@ -54,7 +54,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
 
 
 class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Make tensors on the other devices, "cuda" being the first, and copy tensors between devices."""
+    """Make tensors on other devices, of which "cuda" is the first, and copy tensors between devices."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})

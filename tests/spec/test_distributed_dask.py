@@ -30,7 +30,7 @@ def dask_module(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Start two workers, each in a process of its own."""
+    """Start two workers, each in a separate process."""
     distributed = dask_module("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(**options, host="127.0.0.1") as running:
@@ -142,7 +142,7 @@ def test_graphs_stay_small() -> None:
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)
 
-    # Layers of the arrays themselves, of rows, of the norm and of the product.
+    # The layers of the arrays themselves, of the rows, of the norm and of the product.
     assert {len(x.dask.layers) for x in each} == {1 + 3}
     assert {len(x.dask.layers) for x in clipped} == {10 + 3}
     assert len(total_norm.dask.layers) == 10 + 3

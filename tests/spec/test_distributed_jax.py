@@ -1,4 +1,4 @@
-"""Check JAX arrays that are sharded over several devices: the shards stay in place, and only sums travel.
+"""Check JAX arrays that are sharded over several devices: the shards stay in place, and only sums are sent.
 
 JAX reads the number of devices when it starts. So this file runs itself as a script in a process with four devices.
 """
@@ -44,7 +44,7 @@ def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
 
 
 def gradients(dtype: str) -> list[Any]:
-    """Return large and small gradients, of one shape and of several."""
+    """Return large and small gradients, with equal and with different shapes."""
     import jax
 
     random = np.random.default_rng(0)
@@ -170,7 +170,7 @@ def explicit_shardings() -> None:
 
 @check
 def what_each_device_computes_for_itself() -> None:
-    """Check `shard_map`: an array that is replicated stays replicated beside one that is sharded."""
+    """Check `shard_map`: an array that is replicated stays replicated when another one is sharded."""
     import jax
 
     def clip(weight: Any, bias: Any) -> Any:
@@ -211,7 +211,7 @@ def example_of_the_readme() -> None:
 
 @check
 def beside_arrays_on_no_device_in_particular() -> None:
-    """Check that arrays without a device can stand beside sharded ones, in any order, and beside empty ones."""
+    """Check arrays without a device together with sharded and with empty arrays, in any order."""
     import jax
 
     spread = sharded(np.full((8, 2), 0.75, np.float32), ("rows",))

@@ -1,4 +1,4 @@
-"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process, and only numbers travel.
+"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process; only numbers are sent.
 
 The processes run this file as a script. A failure in one of them fails the test here.
 """
@@ -181,7 +181,7 @@ def other_operations(mesh: Any) -> None:
 
 @check
 def a_norm_counts_as_uncertain(mesh: Any) -> None:
-    """Check that a coefficient is not rounded to float32, which would put elements 1.2 ulp off."""
+    """Check that a coefficient is not rounded to float32, which would give elements an error of 1.2 ulp."""
     import torch
     from torch.distributed.tensor import Shard
 
@@ -223,7 +223,7 @@ def numbers_out_of_the_ordinary(mesh: Any) -> None:
 
 @check
 def refusals(mesh: Any) -> None:
-    """Check that a gradient that is not the same one on all processes is refused by name."""
+    """Check that a gradient that differs between processes is refused by name."""
     import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
@@ -393,7 +393,7 @@ def fully_sharded_model(mesh: Any) -> None:
 
 
 def main(folder: str, rank: int, size: int) -> None:
-    """Run every check in this process and write its outcome down."""
+    """Run every check in this process and record its outcome."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -412,7 +412,7 @@ def main(folder: str, rank: int, size: int) -> None:
             outcomes[name] = ""
         except BaseException:
             outcomes[name] = traceback.format_exc()
-        # Written after each check, because a later one may wait for a process that has failed.
+        # Write after each check, because a later check may wait for a process that has failed.
         Path(folder, f"{rank}.json").write_text(json.dumps(outcomes))
     torch.distributed.destroy_process_group()
 

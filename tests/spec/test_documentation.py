@@ -36,7 +36,7 @@ def test_every_parameter_is_described_in_order(name: str) -> None:
     assert section is not None
     described = [name for line in re.findall(r"^(\w.*)$", section[1], flags=re.MULTILINE) for name in named(line)]
 
-    # Parameters with one description share a line at the start.
+    # Parameters with a common description share a line.
     assert sorted(described) == sorted(inspect.signature(function).parameters)
 
 

@@ -1,4 +1,4 @@
-"""Check the three operations where the exact answer is known, on every library."""
+"""Check the three operations on inputs with a known exact answer, on every library."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
 def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
     if backend.name == "jax":
         pytest.skip("XLA flushes subnormal numbers on the CPU")
-    # The bound lies just above the middle of two numbers. A first rounding to that middle would lead to the even one.
+    # The bound lies just above the middle of two numbers. A first rounding to that middle would give the even number.
     for dtype in set(backend.dtypes) & SMALLEST.keys():
         smallest = SMALLEST[dtype]
         clipped = clip_by_value(backend.array([8 * smallest, -8 * smallest], dtype), (2.5 + 2.0**-10) * smallest)
@@ -83,7 +83,7 @@ def test_value_keeps_the_sign_of_a_zero_within_the_bounds(backend: Any, upper: f
         assert clipped.astype(float).tolist() == [0.0, 0.0, upper, lower]
 
 
-def test_norm_scales_what_is_above(backend: Any) -> None:
+def test_norm_scales_arrays_above_the_threshold(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped = clip_by_norm([backend.array([3.0, 4.0], dtype), backend.array([0.75, -1.0], dtype)], 2.5)
 
@@ -112,7 +112,7 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
             global_norm([backend.array([3.0, 0.0], dtype), backend.array(-4.0, dtype)], norm_type=norm_type)
         )
 
-        # Libraries compute powers and roots within a few roundings. Whole numbers are exact.
+        # Libraries compute powers and roots within a few roundings; integers are exact.
         tolerance = 0 if expected in (7.0, 5.0, 4.0) else 8 * float(np.finfo(total.dtype).eps)
         assert abs(float(total) - expected) <= tolerance * expected
 
@@ -140,7 +140,7 @@ def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float
 def test_subnormal_norms(norm_type: float) -> None:
     array = np.array([1e-309, 0.0])
     clipped, total = clip_by_global_norm([array], 5e-310, norm_type=norm_type)
-    # Exact but for the spacing of subnormal numbers.
+    # The result is exact up to the spacing of subnormal numbers.
     assert float(total) == pytest.approx(1e-309, rel=0, abs=5e-324)
     np.testing.assert_allclose(clipped[0], [5e-310, 0.0], rtol=0, atol=5e-324)
     (clipped,), _ = clip_by_global_norm([array], 2.0**-960, norm_type=norm_type, eps=1e-305)

@@ -1,4 +1,4 @@
-"""Check `gradclip_spec.optax`: its transformations beside Optax's own, in a chain, and under `jax.jit`."""
+"""Check `gradclip_spec.optax`: compare its transformations with Optax's own, in a chain, and under `jax.jit`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_update_is_clipped_by_its_own_norm() -> None:
     np.testing.assert_allclose(got["head"][0], [[2.5]], rtol=1e-6)
 
 
-def test_in_a_chain() -> None:
+def test_transformations_work_in_a_chain() -> None:
     optimizer = optax.chain(door.clip_by_global_norm(1.0), optax.sgd(1.0))
     params = {"w": jax.numpy.zeros(2)}
     state = optimizer.init(params)
@@ -51,7 +51,7 @@ def test_in_a_chain() -> None:
     np.testing.assert_allclose(optax.apply_updates(params, updates)["w"], [-0.6, -0.8], rtol=1e-6)
 
 
-def test_safe_where_optax_overflows() -> None:
+def test_clip_is_right_if_optax_overflows() -> None:
     got = run(door.clip_by_global_norm(1.0), {"w": np.full(2, 1e30, np.float32)})
     np.testing.assert_allclose(got["w"], [0.5**0.5] * 2, rtol=1e-6)
 

@@ -1,6 +1,6 @@
-"""Attack the error bounds of norms and elements with adversarial inputs, and compare with exact sums.
+"""Check the error bounds of norms and elements on adversarial inputs, by comparison with exact sums.
 
-Inputs of a million elements take minutes, and those of 100,000,000 take some 3 GB. GRADCLIP_DEEP=1 runs them.
+Inputs of a million elements take minutes, and those of 100,000,000 take about 3 GB. GRADCLIP_DEEP=1 runs them.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
     "rows alike": rows_alike,
     **{f"one row in {period}": every_so_many_rows(period) for period in (3, 4, 9, 16, 17, 23, 33)},
     "geometric series": lambda size: np.exp(-np.arange(size) * (9 / size)),
-    # Each later square is below half of the first one's last place, so that a sum in order loses all of them.
+    # Each later square is below half of the last place of the first one, so a sum in order loses all of them.
     "swamped": lambda size: np.where(np.arange(size) == 0, 1.0, 0.99 * 2.0**-27),
     "swamped in the middle": lambda size: np.where(np.arange(size) == size // 2, 1.0, 0.99 * 2.0**-27),
-    # Each square is just above half of the last place of the sum of all before.
+    # Each square is just above half of the last place of the sum of all earlier squares.
     "rounded up": lambda size: np.where(np.arange(size) == 0, 1.0, 1.01 * 2.0**-26.5),
     "large and small": lambda size: np.where(np.arange(size) % 2, 1e4, 1e-4),
     "one large": lambda size: np.where(np.arange(size) == size // 3, 6e4, 1e-2),
@@ -70,7 +70,7 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
 
 
 def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
-    """Return the sum of the squares, each taken as two float64 parts, to about 2**-95 of itself."""
+    """Return the sum of the squares, each computed as two float64 parts, with a relative error of about 2**-95."""
     total = Fraction(0)
     for start in range(0, x.size, PIECE):
         wide = x[start : start + PIECE].astype(np.float64)
@@ -138,7 +138,7 @@ def test_few_elements_in_many_arrays_are_precise_in_plain_loops(backend: Any, dt
     assert in_ulp(after, before * (7.3 / math.sqrt(math.fsum(before**2))), dtype) <= BUDGETS["compiled"]
 
 
-#: Libraries with code of their own for large arrays.
+#: Libraries for which the reference has special code for large arrays.
 libraries = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
 
 
@@ -152,7 +152,9 @@ every_loop = pytest.mark.parametrize("loops", ["compiled", "plain"])
 @every_loop
 @pytest.mark.parametrize("kind", list(INPUTS))
 @pytest.mark.parametrize("dtype", list(FORMATS))
-def test_two_chunks_and_some(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
+def test_errors_for_a_little_more_than_two_chunks(
+    backend: Any, dtype: str, kind: str, loops: str, use_loops: Any
+) -> None:
     use_loops(loops)
     check(backend, INPUTS[kind]((1 << 17) + 77), dtype, loops)
 
@@ -162,7 +164,7 @@ def test_two_chunks_and_some(backend: Any, dtype: str, kind: str, loops: str, us
 @every_loop
 @pytest.mark.parametrize("kind", list(INPUTS))
 @pytest.mark.parametrize("dtype", list(FORMATS))
-def test_a_million(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
+def test_errors_for_a_million_elements(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
     use_loops(loops)
     check(backend, INPUTS[kind]((1 << 20) + 77), dtype, loops)
 
@@ -172,6 +174,6 @@ def test_a_million(backend: Any, dtype: str, kind: str, loops: str, use_loops: A
 @every_loop
 @pytest.mark.parametrize("kind", ["normal", "constant", "rows alike", "swamped", "rounded up", "geometric series"])
 @pytest.mark.parametrize("dtype", list(FORMATS))
-def test_a_hundred_million(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
+def test_errors_for_a_hundred_million_elements(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
     use_loops(loops)
     check(backend, INPUTS[kind](100_000_000), dtype, loops)

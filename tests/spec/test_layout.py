@@ -1,4 +1,4 @@
-"""Check that the reference has shallow imports without circles, and that a small clip runs few functions."""
+"""Check that the imports of the reference are shallow and have no circle, and that a small clip runs few functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_imports_are_shallow_and_have_no_circle() -> None:
 
 
 def count_lines(path: Path) -> int:
-    """Return the lines of a module that hold code: docstrings, comments and blank lines are no code."""
+    """Return the number of lines of code in a module, without docstrings, comments and blank lines."""
     text = path.read_text(encoding="utf-8")
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     nodes = (node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and node.body)
@@ -67,7 +67,7 @@ def test_code_is_short() -> None:
 
 
 def functions_of(call: Callable[[], Any]) -> set[tuple[str, str]]:
-    """Return the functions of the package that a call runs through, by file and name, once all is imported."""
+    """Return the functions of the package that a call runs, by file and name, after all imports."""
     call()
     seen: set[tuple[str, str]] = set()
 

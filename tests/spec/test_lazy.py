@@ -52,7 +52,7 @@ def test_jax_jit(require: Any, values: list[float]) -> None:
     with np.errstate(all="ignore"):
         wanted = operations(x)
     if values[0] == 1e-42:
-        # XLA treats subnormal numbers as zero. Arrays that do not change keep them.
+        # XLA treats subnormal numbers as zero, but arrays that do not change keep them.
         assert np.asarray(jax.jit(operations)(x)[0]).tolist() == x.tolist()
         return
 
@@ -164,8 +164,8 @@ def test_jax_second_derivatives_of_a_clip_in_a_loop(require: Any, norm_type: flo
         np.testing.assert_allclose(hessian(x), wanted, rtol=1e-4, atol=1e-5)
 
 
-#: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element,
-#: less half of it that the first element takes through the norm.
+#: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element;
+#: for the first one, minus half of that, through the norm.
 FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
 
 
@@ -257,7 +257,7 @@ def test_jax_export_with_symbolic_sizes(require: Any) -> None:
             np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
-def test_jax_dtypes_outside_are_left_alone(require: Any) -> None:
+def test_jax_dtypes_outside_the_call_do_not_change(require: Any) -> None:
     jax = require("jax")
     clipped, total = jax.jit(lambda x: clip_by_global_norm(x, 1.0))(jax.numpy.ones(3))
 
@@ -419,7 +419,10 @@ def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) 
 
 @pytest.fixture(params=["eager", "inductor"])
 def compiled(require: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Compile a whole function with a backend; users have the second backend, which decides what is recomputed."""
+    """Compile a whole function with a backend.
+
+    Users get the second backend, which decides which values to recompute.
+    """
     torch = require("torch")
     compiler = os.environ.get("CXX", "g++")
     if request.param == "inductor" and not shutil.which(compiler):
@@ -454,7 +457,7 @@ def test_torch_compiled_with_a_number_that_changes(require: Any, compiled: Any, 
 
 
 @pytest.mark.timeout(600)
-def test_torch_compiled_whole(require: Any, compiled: Any) -> None:
+def test_torch_compiles_the_whole_function(require: Any, compiled: Any) -> None:
     torch = require("torch")
     function = compiled(operations)
     for values in CASES:
@@ -473,7 +476,7 @@ def test_torch_compiled_keeps_the_sign_of_a_zero_within_the_bounds(require: Any,
 
 
 @pytest.mark.parametrize(("norm_type", "dtype"), [(1, "float32"), (2, "float32"), (3, "float32"), (2, "float64")])
-def test_torch_compiles_few_times_for_many_sizes(require: Any, norm_type: float, dtype: str) -> None:
+def test_torch_recompiles_rarely_for_many_sizes(require: Any, norm_type: float, dtype: str) -> None:
     torch = require("torch")
     counter = importlib.import_module("torch._dynamo.testing").CompileCounter()
 
@@ -494,7 +497,7 @@ def test_torch_compiles_few_times_for_many_sizes(require: Any, norm_type: float,
 
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 @pytest.mark.parametrize(("norm_type", "dtype"), [(2, "float32"), (1, "float32"), (3, "float32"), (2, "float64")])
-def test_torch_records_what_it_computes(require: Any, threshold: float, norm_type: float, dtype: str) -> None:
+def test_torch_records_its_operations_for_replay(require: Any, threshold: float, norm_type: float, dtype: str) -> None:
     torch = require("torch")
     fx = importlib.import_module("torch.fx.experimental.proxy_tensor")
     x = torch.tensor([0.0, 1.0, 0.0], dtype=getattr(torch, dtype))
@@ -503,7 +506,7 @@ def test_torch_records_what_it_computes(require: Any, threshold: float, norm_typ
         return clip_by_global_norm([x], threshold, norm_type=norm_type)[0][0]
 
     with warnings.catch_warnings():
-        # torch's own warnings about its options and its internals.
+        # torch warns about its own options and internals.
         warnings.simplefilter("ignore")
         recorded = [torch.jit.trace(clip, (x,)), fx.make_fx(clip)(x), fx.make_fx(clip, tracing_mode="symbolic")(x)]
     for function in recorded:
@@ -523,7 +526,7 @@ def test_torch_export_with_symbolic_sizes(require: Any, norm_type: float, dtype:
     array = functools.partial(torch.ones, dtype=getattr(torch, dtype))
     size = torch.export.Dim("size", min=2, max=100_000)
     with warnings.catch_warnings():
-        # torch's own warnings in code that it calls.
+        # torch gives warnings in its own code.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=FutureWarning)
         exported = torch.export.export(
@@ -612,7 +615,7 @@ def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
     array = require("dask.array")
     masked = array.ma.masked_greater(array.ones(4), 0.5)
     for call in (lambda: clip_by_value([masked], 0.5), lambda: global_norm(masked)):
-        with pytest.raises(TypeError, match="masked array; fill what is masked"):
+        with pytest.raises(TypeError, match="masked array; fill the masked elements"):
             call()
 
 
@@ -629,7 +632,7 @@ def test_dask_tasks_whose_keys_are_numbers(require: Any) -> None:
         assert clip_by_value(x, 3, 2).compute().tolist() == [3.0, 3.0]
 
 
-def test_dask_errors_of_the_users_own_come_through(require: Any) -> None:
+def test_dask_errors_of_user_functions_propagate(require: Any) -> None:
     array = require("dask.array")
 
     def fail(block: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Check compiled loops: when they are used, their results, and what happens if they cannot be compiled."""
+"""Check compiled loops: when they are used, their results, and the fallback if they cannot be compiled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nan_and_infinity_in_long_arrays(backend: Any, use_loops: Any) -> None:
                 assert math.isnan(clipped[0]) if math.isnan(bad) else clipped[0] == 0
 
 
-def test_numba_is_imported_by_the_first_call_that_gains(tmp_path: Path) -> None:
+def test_numba_is_imported_by_the_first_call_that_uses_it(tmp_path: Path) -> None:
     program = """
 import sys, numpy, gradclip_spec
 gradclip_spec.clip_by_global_norm([numpy.ones(10)], 1.0)
@@ -100,7 +100,7 @@ print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0, numpy.float32))))
     assert done.stderr.count("found no folder to keep its compiled loops in") == 1
 
 
-def test_loops_that_do_not_compile_here_cost_one_warning(tmp_path: Path) -> None:
+def test_loops_that_do_not_compile_give_one_warning(tmp_path: Path) -> None:
     if kernels.load_compiled() is None:
         pytest.skip("numba is not installed")
     program = """

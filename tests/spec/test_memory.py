@@ -16,7 +16,7 @@ import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value
 
-#: Shapes of gradients: one large, several middling, and the embedding and two layers of a GPT-2.
+#: Shapes of gradients: one large array, several medium ones, and the embedding and two layers of GPT-2.
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "one large": [(25_000_000,)],
     "a hundred": [(250_000,)] * 100,
@@ -31,7 +31,7 @@ LAYOUTS = ["transposed", "every other column", "axes moved"][: 3 if "GRADCLIP_DE
 
 
 def clip_globally(grads: Any) -> Any:
-    """Clip by global norm and return the gradients alone, as the other operations do."""
+    """Clip by global norm and return only the gradients, like the other operations."""
     return clip_by_global_norm(grads, 0.5, inplace=True)[0]
 
 
@@ -52,9 +52,9 @@ def gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
 
 
 def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[Any, Any]]) -> None:
-    """Assert that an operation in place takes no more memory than it may."""
+    """Assert that an operation in place stays within its memory budget."""
     __tracebackhide__ = True
-    # The first call that gains from compiled loops imports numba, whose own memory does not count.
+    # The first call with compiled loops imports numba, whose own memory does not count.
     operation([np.ones(1 << 16, grads[0].dtype)])
     tracemalloc.start()
     try:
@@ -133,7 +133,7 @@ def peak_of_torch(shapes: str, dtype: str) -> None:
 @pytest.mark.parametrize("shapes", list(SHAPES))
 def test_torch(require: Any, shapes: str, dtype: str) -> None:
     require("torch")
-    # The peak of a process never shrinks, so that each measurement needs a process of its own.
+    # The peak of a process never shrinks, so each measurement needs a new process.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, __file__, shapes, dtype]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

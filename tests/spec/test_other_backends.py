@@ -1,6 +1,6 @@
-"""Check array libraries for which the reference has no code: the array API standard is enough.
+"""Check array libraries for which the reference has no special code: the array API standard is enough.
 
-BACKENDS.md says what works on which library.
+BACKENDS.md lists what works on each library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check(make: Any, read: Any, dtype: str) -> None:
     for norm_type in (0.5, 1, 2, 3, math.inf):
         got = [*clip_by_norm(arrays, 1.25, norm_type=norm_type), global_norm(arrays, norm_type=norm_type)]
         wanted = [*clip_by_norm(values, 1.25, norm_type=norm_type), global_norm(values, norm_type=norm_type)]
-        # Each library computes powers in its own way: either result of float64 may be off by 3 ulp.
+        # Each library computes powers in its own way: each result in float64 may have an error of 3 ulp.
         assert_same(got, wanted, read, 6 if dtype == "float64" and norm_type in (0.5, 3) else 2)
     assert_same(clip_by_value(arrays, 0.5, -0.25), clip_by_value(values, 0.5, -0.25), read, 0)
     flags = {"weight": True, "bias": False}
@@ -77,7 +77,7 @@ def test_sparse(require: Any, dtype: str) -> None:
 @pytest.mark.parametrize(("dtype", "norm_type"), [("float64", 2), ("float32", 1), ("float32", 3)])
 def test_sparse_takes_time_only_for_stored_elements(require: Any, dtype: str, norm_type: float) -> None:
     sparse = require("sparse")
-    # So many elements cannot be processed one by one.
+    # There are too many elements to process them one by one.
     shape, places = (1 << 20, 1 << 20), np.array([[5, 1 << 19], [7, 3]])
     array = sparse.COO(places, np.array([3.0, -4.0], dtype), shape=shape)
 

@@ -1,4 +1,4 @@
-"""Check the public names of the package, and what importing it loads."""
+"""Check the public names of the package, and the modules that importing it loads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_module_lists_its_public_names() -> None:
         if not module.ispkg:
             loaded = importlib.import_module(f"gradclip_spec.{module.name}")
             missing = [name for name in loaded.__all__ if not hasattr(loaded, name)]
-            assert missing == [], f"{module.name} offers {missing} and has them not"
+            assert missing == [], f"{module.name} lists {missing} in __all__ but does not define them"
 
 
 def test_signatures() -> None:
@@ -61,7 +61,7 @@ def test_signatures() -> None:
 
 def run(program: str) -> str:
     """Return what a program prints in a fresh interpreter."""
-    # Compiled modules are kept, as in an installation.
+    # Cache compiled modules, as an installation does.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, env=environment
@@ -69,7 +69,7 @@ def run(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_importing_loads_numpy_and_array_api_compat_alone() -> None:
+def test_importing_loads_only_numpy_and_array_api_compat() -> None:
     # Frameworks and compilers take long to import: the first call that needs one imports it.
     program = """
 import sys, numpy

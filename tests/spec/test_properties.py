@@ -1,4 +1,4 @@
-"""Check properties of gradients drawn by Hypothesis: they hold for any gradients of any library."""
+"""Check properties that hold for any gradients of any library, on gradients drawn by Hypothesis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMATS = {
 
 
 def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
-    """Try a property on drawn examples; on fewer where each example is compiled or makes a graph."""
+    """Check a property on drawn examples; use fewer examples if each is compiled or makes a graph."""
     count = 40 if backend.eager else 8
 
     def tried(function: Callable[..., None]) -> None:
@@ -74,7 +74,7 @@ def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
         dtype, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
         precision, smallest, _ = FORMATS[dtype]
-        # A subnormal element is off by up to half of its last place, whatever the other elements are.
+        # The error of a subnormal element is up to half of its last place, whatever the other elements are.
         slack = smallest * math.sqrt(flat(backend, arrays).size)
 
         # The expected norm is computed in float64 from scaled elements: unscaled squares could overflow.
@@ -111,7 +111,7 @@ def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
         assert np.all(np.diff(np.abs(after)[order]) >= 0)
 
 
-def test_powers_of_two_scale_through(backend: Any) -> None:
+def test_scaling_by_a_power_of_two_scales_the_results(backend: Any) -> None:
     @holds(backend, gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
     def check(drawn: Any, exponent: int) -> None:
         dtype, arrays = drawn
@@ -119,13 +119,13 @@ def test_powers_of_two_scale_through(backend: Any) -> None:
         total = number(backend, global_norm(arrays))
         scaled = number(backend, global_norm([None if array is None else array * factor for array in arrays]))
 
-        # Each element may lose one last place of the subnormal numbers, and the norm is rounded once more.
+        # Each element may have an error of the smallest subnormal number, and the norm is rounded once more.
         smallest = 2.0**-126 if backend.name == "jax" else max(FORMATS[dtype][1], 2.0**-149)
         lost = smallest * max(factor, 1) * math.sqrt(flat(backend, arrays).size)
         assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
 
 
-def test_each_norm_alone_is_a_global_norm_of_one(backend: Any) -> None:
+def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> None:
     @holds(backend, gradients(backend), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn

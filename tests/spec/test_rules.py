@@ -59,7 +59,7 @@ def test_every_document_backs_a_rule() -> None:
 
 
 @pytest.mark.parametrize("operation", ["norm", "global-norm"])
-def test_formula_rules_of_the_norms_are_musts(operation: str) -> None:
+def test_formula_rules_of_the_norms_have_the_level_must(operation: str) -> None:
     levels = {rule.id: rule.level for rule in rules.load()}
     for name in ("scaled-above", "identity-below", "at-threshold", "excluded-untouched", "zero-threshold"):
         assert levels[f"{operation}.{name}"] == "must"

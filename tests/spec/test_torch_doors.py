@@ -1,4 +1,4 @@
-"""Check `gradclip_spec.torch` against torch's own two functions, option by option, and where torch's fail."""
+"""Compare `gradclip_spec.torch` with torch's two functions, option by option, and where torch's functions fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def agree(ours: list[Any], others: list[Any]) -> None:
         assert (x.grad is None) == (y.grad is None)
         if x.grad is not None:
             if not x.grad.isnan().any() and y.grad.isnan().any():
-                # In float16, torch's 1e-6 rounds to zero. Beside a zero norm, the quotient is NaN.
+                # In float16, torch's 1e-6 rounds to zero, so for a zero norm the quotient is NaN.
                 continue
             eps = torch.finfo(x.dtype).eps
             torch.testing.assert_close(x.grad, y.grad, rtol=4 * eps, atol=4 * float(eps), equal_nan=True)
@@ -55,14 +55,14 @@ def agree(ours: list[Any], others: list[Any]) -> None:
     st.booleans(),
     st.sampled_from([None, True, False]),
 )
-def test_clip_grad_norm_agrees_with_torchs(
+def test_clip_grad_norm_agrees_with_torch(
     lists: Any, dtype: str, max_norm: float, norm_type: Any, error_if_nonfinite: bool, foreach: bool | None
 ) -> None:
     ours, others = make(lists, dtype), make(lists, dtype)
     options = {"norm_type": norm_type, "error_if_nonfinite": error_if_nonfinite, "foreach": foreach}
     sizes = [x.grad.numel() for x in ours if x.grad is not None]
     if 0 in sizes and norm_type in (math.inf, "inf"):
-        # torch has no maximum of an empty tensor.
+        # torch cannot compute the maximum of an empty tensor.
         return
     refused = ""
     try:
@@ -83,7 +83,7 @@ def test_clip_grad_norm_agrees_with_torchs(
 
 @settings(derandomize=True, deadline=None, max_examples=80, database=None)
 @given(gradients, dtypes, st.sampled_from([0.0, 0.5, 3, math.inf]), st.sampled_from([None, True, False]))
-def test_clip_grad_value_agrees_with_torchs(lists: Any, dtype: str, clip_value: float, foreach: bool | None) -> None:
+def test_clip_grad_value_agrees_with_torch(lists: Any, dtype: str, clip_value: float, foreach: bool | None) -> None:
     ours, others = make(lists, dtype), make(lists, dtype)
     assert door.clip_grad_value_(ours, clip_value, foreach) is None
     if any(x.grad is not None for x in others):
@@ -91,7 +91,7 @@ def test_clip_grad_value_agrees_with_torchs(lists: Any, dtype: str, clip_value: 
     agree(ours, others)
 
 
-def test_signatures_are_torchs() -> None:
+def test_signatures_equal_those_of_torch() -> None:
     for name in door.__all__:
         parameters = inspect.signature(getattr(theirs, name)).parameters.values()
         wanted = [(x.name, x.kind, x.default) for x in parameters]
@@ -99,7 +99,7 @@ def test_signatures_are_torchs() -> None:
         assert [(x.name, x.kind, x.default) for x in own] == wanted
 
 
-def test_safe_where_torch_overflows() -> None:
+def test_clip_is_right_if_torch_overflows() -> None:
     for values in ([1e30, 1e30], [1e-30, 1e-30]):
         (ours,) = make([values], "float32")
         norm = door.clip_grad_norm_(ours, 1.0)
@@ -128,7 +128,7 @@ def test_negative_thresholds_are_refused() -> None:
     assert parameters[0].grad.tolist() == [3.0, 4.0]
 
 
-# Private APIs of torch: each test fails when torch changes one.
+# Private APIs of torch. Each of these tests fails if torch changes one of them.
 
 
 def test_private_transformations_and_levels() -> None:

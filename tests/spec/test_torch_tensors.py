@@ -1,4 +1,4 @@
-"""Check torch tensors in a training loop, and special tensors: those that cannot be clipped are refused first."""
+"""Check torch tensors in a training loop, and special tensors. Tensors that cannot be clipped are refused first."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_nested_tensors_are_refused(clip: Any, layout: Any) -> None:
         clip([first, nested], 1.0, inplace=True)
 
     assert first.tolist() == [30.0]
-    # The method that the message names makes the call succeed.
+    # After calling the method that the message names, the call succeeds.
     assert clip_by_norm([first, *nested.unbind()], 9.0)[0].tolist() == [9.0]
     assert clip_by_norm([first, nested.to_padded_tensor(0.0)], 9.0)[1].shape == (2, 3)
 
@@ -167,7 +167,7 @@ def test_in_place_returns_the_same_tensors_beside_a_subclass(clip: Any) -> None:
     assert float(grads[1].max()) <= 1.0
 
 
-#: Rounding the second coefficient to float32 costs nearly half a unit in the last place.
+#: Rounding the second coefficient to float32 gives an error of nearly half an ulp.
 @pytest.mark.parametrize("threshold", [0.5, 0.5 * (1 + 0.95 * 2.0**-24)])
 def test_version_counter_and_strides_are_right_for_any_coefficient(threshold: float) -> None:
     weight = torch.ones(1000, requires_grad=True)
@@ -220,7 +220,8 @@ def test_norm_that_requires_grad_may_be_refused_if_warnings_are_errors() -> None
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("threshold", [1.0, 1e-42, 1e-45])
 def test_coefficients_that_float32_does_not_hold(inplace: bool, threshold: float) -> None:
-    # One coefficient is rounded to float32 by nearly half a unit. The others are below its normal numbers.
+    # Rounding one coefficient to float32 gives an error of nearly half an ulp. The others are below the normal numbers
+    # of float32.
     values = np.asarray([1 + 2.0**-23, -2.0, 0.5], np.float32)
     norm = float(np.sqrt(np.sum(values.astype(float) ** 2)))
     wanted = (values.astype(float) * (threshold / norm)).astype(np.float32)

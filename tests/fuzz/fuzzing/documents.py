@@ -1,4 +1,4 @@
-"""Make valid documents to start from. The suite itself writes them, so that they follow its format."""
+"""Make valid documents as starting points for changes. The suite itself writes them, so they follow its format."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Halving(Adapter):
         self._about = About(framework, version, {"device": "cpu"})
 
     def about(self) -> About:
-        """Return what was given."""
+        """Return the given description."""
         return self._about
 
     def subjects(self) -> Sequence[Subject]:
@@ -82,7 +82,7 @@ def subjects(adapter: str) -> Sequence[tuple[str, str]]:
 
 
 def deep_case(operation: str) -> Case:
-    """Return a case like those of the deep search, whose numbers stand only in the record."""
+    """Return a case like those of the deep search, whose numbers are only in the record."""
     rule = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}.get(
         operation, "global-norm.scaled-above"
     )
@@ -114,7 +114,7 @@ def _parsed(adapter: str) -> tuple[Any, ...]:
 
 
 def lines_of(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
-    """Return a record; unless the whole is asked for, with one cell for each subject, rule and status."""
+    """Return a record; by default, with only one cell for each subject, rule and status."""
     header, *rest, footer = copy.deepcopy(_parsed(adapter))
     cells = [line for line in rest if line["record"] == "cell"]
     if whole:
@@ -126,7 +126,7 @@ def lines_of(adapter: str, *, whole: bool = False, findings: bool = False) -> li
 
 
 def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """Return a finding of those of its cells that are kept, with counts that agree."""
+    """Return a finding reduced to the cells that are kept, with counts that agree."""
     pairs = [(subject, case) for subject, cases in finding["cells"].items() for case in cases]
     pairs = [pair for pair in pairs if pair in kept]
     cells: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str])
 
 
 def with_footer(lines: Sequence[Any]) -> list[Any]:
-    """Return a header, cells and findings, with a footer that counts those that are cells."""
+    """Return a header, cells and findings, with a footer that counts the cells."""
     cells = [line for line in lines[1:] if isinstance(line, dict) and line.get("record") != "finding"]
     pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
     footer = Footer(

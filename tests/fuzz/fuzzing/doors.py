@@ -42,7 +42,7 @@ def described(line: str) -> Description:
 
 
 def cases_like(*patterns: str) -> list[Case]:
-    """Return the cases whose names match a pattern, the first of each."""
+    """Return the first case that matches each pattern."""
     return [next(case for case in all_cases() if Selection(rules=(pattern,)).holds(case)) for pattern in patterns]
 
 

@@ -25,7 +25,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
 _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}
 _OUR_HEADINGS = {"Not as expected", "Findings"}
-#: Elements that a text from a record must never become. Only our own templates use emphasis and code.
+#: Markup that a text from a record must never produce. Only our own templates use emphasis and code.
 _NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
 #: How a table shows a name that holds a bar, which would end the cell of a code span.
 _CODE_IN_A_CELL = re.compile(r"<code>[^<>|]*</code>")
@@ -63,7 +63,7 @@ def check_drawings(runs: Sequence[Run]) -> None:
 
 
 def check_differences(first: Run, second: Run) -> None:
-    """Compare two runs, and hold what is said of them against its format."""
+    """Compare two runs, and check each report of the comparison against its format."""
     compared = compare(*(Side(run.header.heading, run, first_subjects(run)) for run in (first, second)))
     check_text(draw(compared, "terminal"), "the difference")
     parse_strictly(draw(compared, "json"), "the difference")

@@ -21,7 +21,7 @@ RAW = "\ue000raw:"
 
 
 def every_path(document: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
-    """Yield the path of each value of a document, that of the document itself first."""
+    """Yield the path of each value of a document, first the path of the document itself."""
     yield list(path)
     if isinstance(document, dict):
         for key, value in document.items():
@@ -49,7 +49,7 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
     # One change in three puts code or markup into a text, as a malicious record would.
     attack = st.tuples(_paths(document, str), st.sampled_from(("set", "insert")), attacks())
     again = st.tuples(_paths(document, list), st.just("times"), st.just(2))
-    # A name stands in many places that must agree. If only one changes, the document is refused and tests nothing.
+    # A name occurs in many places that must agree. If only one changes, the document is refused and tests nothing.
     everywhere = st.tuples(_paths(document, str), st.just("everywhere"), attacks())
     return st.lists(
         st.sampled_from((one, one, one, attack, attack, again, everywhere)).flatmap(lambda chosen: chosen).map(list),

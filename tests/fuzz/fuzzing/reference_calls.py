@@ -189,7 +189,7 @@ def check_result(call: ReferenceCall, result: Any) -> None:
     if call.strange:
         return
     inplace = call.options.get("inplace") is True
-    require(inplace or call.unchanged(), "what was passed has been changed")
+    require(inplace or call.unchanged(), "the arguments have been changed")
     order = float(call.options.get("norm_type", 2))
     size = norm([call.before(array) for array in call.included()], order)
     clipped = result
@@ -228,7 +228,7 @@ def _nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
         require(isinstance(back, np.ndarray | np.generic), f"an array came back as {type(back)}")
         yield passed, back
     elif isinstance(passed, dict):
-        require(type(back) is dict and list(back) == list(passed), "the keys are others")
+        require(type(back) is dict and list(back) == list(passed), "the keys differ")
         for key in passed:
             yield from _nested_pairs(passed[key], back[key])
     elif isinstance(passed, list | tuple):
@@ -238,7 +238,7 @@ def _nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(passed, Generated):
         yield from _nested_pairs(passed.held, back)
     else:
-        message = f"a {type(passed)} was taken for a tree"
+        message = f"a {type(passed)} was treated as a tree"
         raise Find(message)
 
 
@@ -246,8 +246,8 @@ def _check_array(call: ReferenceCall, passed: Any, back: Any, size: Any, order: 
     require((back.shape, back.dtype) == (passed.shape, passed.dtype), f"{passed!r} came back as {back!r}")
     given = call.before(passed)
     if not any(passed is array for array in call.included()):
-        require(back is passed, "what is excluded is another object")
-        require(back.tobytes() == given.tobytes(), "what is excluded has been changed")
+        require(back is passed, "an excluded array is another object")
+        require(back.tobytes() == given.tobytes(), "an excluded array has been changed")
         return
     if call.name == "clip_by_value":
         expected, ulps = clipped_by_value(given, *_bounds(call)), 0.0

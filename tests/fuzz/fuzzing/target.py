@@ -29,23 +29,23 @@ NAMES = (
 
 
 class Find(AssertionError):
-    """A fault that a target has found; the text says what is wrong."""
+    """A failure that a target has found; the text says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Target:
     """A function that takes data from outside."""
 
-    #: Draws examples: JSON values.
+    #: The strategy that draws examples, which are JSON values.
     examples: SearchStrategy[Any]
-    #: Checks one example. It raises undocumented errors, and `Find` for a wrong outcome.
+    #: The function that checks one example. It lets undocumented errors pass, and raises `Find` for a wrong outcome.
     check: Callable[[Any], None]
     #: The number of examples in a turn, which take a few seconds.
     turn: int = 100
 
 
 def require(condition: object, text: str) -> None:
-    """Raise a find unless the condition holds."""
+    """Raise `Find` unless the condition holds."""
     if not condition:
         raise Find(text[:2000])
 

@@ -71,7 +71,7 @@ def _check_answer(line: str) -> dict[str, Any]:
     try:
         return message_of(line)
     except ValueError as error:
-        require(False, f"the host sent what is no message: {error}")
+        require(False, f"the host sent something that is not a message: {error}")
         raise
 
 

@@ -156,7 +156,7 @@ def check(example: Any) -> None:
         # Without a name, the command would check all installed frameworks.
         arguments += ["good.py"] if len(arguments) == 3 else []
     if arguments[:1] == ["accuracy"]:
-        # It writes beside what is named: NAME.json and NAME.md.
+        # The command adds endings to the name: it writes NAME.json and NAME.md.
         arguments = [word for word in arguments if not word.startswith("/dev")]
         arguments = ["accuracy", "--largest", "100", *arguments[1:]]
         arguments += ["good.py"] if len(arguments) == 3 else []

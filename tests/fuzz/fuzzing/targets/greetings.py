@@ -27,7 +27,7 @@ EXAMPLES = st.fixed_dictionaries({"document": named(DOCUMENTS), "cut": st.sample
 
 
 def check(example: Any) -> None:
-    """Read a changed first line; run a few cases of what it describes."""
+    """Read a changed first line, and run a few cases of the host that it describes."""
     name, wanted = example["document"]
     line = to_text(change(DOCUMENTS[name], wanted))[: example["cut"]]
     try:

@@ -123,7 +123,7 @@ def _check_file(place: Path, example: Any) -> None:
 
 
 def _check_refusal(text: str) -> None:
-    require("my_adapter." in text, f"what is refused is not named: {text[:500]}")
+    require("my_adapter." in text, f"a refusal does not name the file: {text[:500]}")
     check_text(text, "a refusal")
     require(len(text) < 20_000, f"a refusal of {len(text)} characters")
 
@@ -171,7 +171,7 @@ def _check_proposed(run: Run, text: str, known: int) -> None:
     for one in causes:
         require(set(one["subjects"]) <= names, f"a known cause of subjects that the record has not: {one}")
     for pin in pins:
-        require(set(pin["subjects"]) <= names, f"a pin of subjects that the record has not: {pin}")
+        require(set(pin["subjects"]) <= names, f"a pin of subjects that the record does not have: {pin}")
         for pattern in pin["cases"]:
             start = pattern.split("*")[0]
             require(start and any(case.startswith(start) for case in cases), f"a pin of other cases: {pin}")

@@ -56,7 +56,7 @@ def check(example: Any) -> None:
         try:
             READERS[name](path)
         except ValueError as error:
-            require(name in str(error), f"what is refused is not named: {error!r}")
+            require(name in str(error), f"a refusal does not name the file: {error!r}")
 
 
 def _read_regressions(path: Path) -> None:

@@ -96,7 +96,7 @@ class Evil:
 
 
 def _made(what: Any, grads: list[Any]) -> Any:
-    """Return the value that a description stands for."""
+    """Return the value that a description means."""
     match what:
         case {"dtype": dtype, "shape": shape}:
             # A broadcast array takes no memory, however large it is.
@@ -174,7 +174,7 @@ def check(example: Any) -> None:
             return
         run = check_run(InProcess(adapter), "fuzzed:clip", Selection(rules=RULES))
     for cell in run.cells:
-        require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
+        require(cell.status != "error", f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
 TARGET = Target(EXAMPLES, check, turn=60)

@@ -70,7 +70,7 @@ def _texts_shown(name: str) -> SearchStrategy[Any]:
 
 
 def _one_of(paths: list[list[Any]]) -> SearchStrategy[Any]:
-    """Draw one of many; hypothesis writes out the list that it samples from, and takes long for that."""
+    """Draw one of many. Hypothesis prints the list that it samples from, which is slow for a long list."""
     return st.integers(0, len(paths) - 1).map(lambda number: paths[number])
 
 
@@ -126,7 +126,7 @@ def check(example: Any) -> None:
 
 
 def _refusal(path: Path, unchanged: Path, name: str) -> str:
-    """Return why a record is refused; empty where it is read, drawn, and compared with one that was not changed."""
+    """Return why a record is refused; an empty text if it is read, drawn, and compared with an unchanged one."""
     try:
         runs = read_runs(path, allow_incomplete=True)
     except RecordError as error:

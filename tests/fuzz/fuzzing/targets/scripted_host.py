@@ -105,7 +105,7 @@ def _check_host(command: list[str]) -> None:
         host.close()
     for cell in run.cells:
         blamed = cell.status == "error" and "suite" in cell.detail
-        require(not blamed, f"an error of the suite's own: {cell.detail[-1500:]}")
+        require(not blamed, f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
 TARGET = Target(EXAMPLES, check, turn=25)

@@ -121,7 +121,7 @@ def test_undeclared_dtype_that_works_is_an_error_of_the_adapter() -> None:
 
     assert read_verdicts(cells) == {("error", None)}
     assert cells[0].detail == (
-        "fake.clip declares no dtype float64. A call shows that it has it: the adapter must declare float64."
+        "fake.clip declares no dtype float64. A call shows that this works: the adapter must declare float64."
     )
 
 

@@ -562,7 +562,7 @@ class TestEffects:
 
         assert second is not None
         assert second.options == {"clip_norm": 2.5, "threads": 8}
-        assert (found.status, "one of 8 threads" in found.detail) == ("fail", True)
+        assert (found.status, "from 8 threads at once" in found.detail) == ("fail", True)
 
 
 @pytest.mark.parametrize(

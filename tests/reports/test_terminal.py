@@ -32,8 +32,8 @@ identity-below      ∅1
 – unsupported  cannot be tested
 ✓ pass         agrees with the rule
 (blank)        no case of this rule in this column
-A number counts the cells of the status before it. The worst status comes
-first, or is the only one shown.
+A number counts the cells of the status before it. The worst status comes first,
+or is the only one shown.
 
 ✗ fail  norm.scaled-above  (must)
   clip

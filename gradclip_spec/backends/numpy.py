@@ -25,7 +25,7 @@ class NumPy(InMemory, Backend):
         for index, x in enumerate(arrays):
             if isinstance(x, masked):
                 # Different ways of reading the array disagree on whether masked elements count.
-                return index, "{} is a masked array; fill what is masked (`filled`) first"
+                return index, "{} is a masked array; fill the masked elements (`filled`) first"
             if inplace and not x.flags.writeable:
                 return index, NO_WRITING.format("{}", "it is read-only")
         return None

@@ -61,7 +61,7 @@ def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
         if wrong.rule == "value.bounds":
             whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})
 
-    assert "a rule that catches none: value.bounds" in score.list_faults(score.score(whole))
+    assert "a rule that catches no clipper: value.bounds" in score.list_faults(score.score(whole))
 
 
 def test_generated_clippers_that_are_not_caught_are_a_fault(whole: score.Outcomes) -> None:

@@ -56,7 +56,7 @@ def test_each_fault_is_listed(whole: score.Outcomes, test: str, name: str, says:
     assert f"**Wrong here:** {fault}" in score.write_markdown(score.score(whole))
 
 
-def test_rule_that_catches_none_is_listed(whole: score.Outcomes) -> None:
+def test_rule_that_catches_no_clipper_is_listed(whole: score.Outcomes) -> None:
     for wrong in WRONG:
         if wrong.rule == "value.bounds":
             whole.found[f"file.py::{score.WRONG_TEST}", wrong.name] = ("failed", {})

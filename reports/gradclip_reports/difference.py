@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from .lines import Cell, Finding, Run
-from .statuses import SEVERITIES, UNJUDGED
+from .statuses import SEVERITIES, UNEXPLAINED, UNJUDGED, Status
 from .told import heading
 from .values import plain_line
 
@@ -93,7 +93,7 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
         pair = (cells[0][case], cells[1][case])
         findings = (causes[0].get(_key(pair[0])), causes[1].get(_key(pair[1])))
         told = (_answer(pair[0], findings[0]), _answer(pair[1], findings[1]))
-        if told[0] == told[1]:
+        if told[0] == told[1] and _have_equal_answers(pair, findings):
             same += 1
             continue
         key = (_question(findings, pair[0]), *told)
@@ -157,6 +157,15 @@ def _answer(cell: Cell, finding: Finding | None) -> str:
         return came or "other numbers"
     # The question says what it is about.
     return came or (heading(finding) if finding is not None else f"{cell.status}: {word}")
+
+
+def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | None]) -> bool:
+    """Tell whether equal words mean equal answers: a cause explains both, or both have the same fingerprint.
+
+    One cause gives answers that differ by rounding. Two answers that nothing explains may be anything.
+    """
+    explained = all(finding is not None and finding.cause != UNEXPLAINED for finding in findings)
+    return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].behaviour == pair[1].behaviour
 
 
 def _question(findings: Sequence[Finding | None], cell: Cell) -> str:

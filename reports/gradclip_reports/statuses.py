@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CELL_STATUSES", "DIFFERING", "LACKS", "NOT_RUN", "SEVERITIES", "SPOILING", "STATUSES", "UNJUDGED", "Status"]
+__all__ = [
+    "CELL_STATUSES",
+    "DIFFERING",
+    "LACKS",
+    "NOT_RUN",
+    "SEVERITIES",
+    "SPOILING",
+    "STATUSES",
+    "UNEXPLAINED",
+    "UNJUDGED",
+    "Status",
+]
 
 
 class Status(StrEnum):
@@ -66,6 +77,9 @@ SPOILING = frozenset(status for status in Status if status.spoils)
 
 #: The statuses of cells that are judged neither right nor wrong.
 UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
+
+#: The cause of findings that no cause of the catalogue explains.
+UNEXPLAINED = "unexplained"
 
 #: The statuses of cells in which something differs from the rule.
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}

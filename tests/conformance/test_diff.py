@@ -33,12 +33,25 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
     return list(grads)
 
 
+def shrink_below(grads: Any, *, clip_norm: float) -> Any:
+    return [grad * grad.dtype.type(0.37) for grad in grads]
+
+
+def shrink_far_below(grads: Any, *, clip_norm: float) -> Any:
+    return [grad * grad.dtype.type(0.11) for grad in grads]
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the records of a right function and of a function that never clips."""
+    """Return the records of a right function, of one that never clips, and of two that multiply by a constant."""
     folder = tmp_path_factory.mktemp("records")
     selection = Selection(rules=("global-norm.scaled-above", "global-norm.single-tensor"), dtypes=("float32",))
-    functions: dict[str, Callable[..., Any]] = {"right": clip_right, "never": never_clip}
+    functions: dict[str, Callable[..., Any]] = {
+        "right": clip_right,
+        "never": never_clip,
+        "below": shrink_below,
+        "far-below": shrink_far_below,
+    }
     paths = {}
     for name, function in functions.items():
         adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
@@ -96,3 +109,15 @@ def test_wrong_words_are_refused(records: dict[str, Path]) -> None:
     assert (subject.exit_code, severity.exit_code, adapter.exit_code) == (2, 2, 2)
     assert "has no entry point 'nobody'" in subject.stderr
     assert "There is no severity 'terrible'." in severity.stderr
+
+
+def test_two_answers_that_nothing_explains_are_not_the_same(records: dict[str, Path]) -> None:
+    result = run(records["below"], records["far-below"], "--format", "json")
+
+    document = json.loads(result.stdout)
+    contrast = document["differences"][0]
+    assert all("no known cause explains" in answer for answer in contrast["answers"])
+    assert len(contrast["cases"]) > 10
+    observed = [json.dumps(answer) for answer in contrast["example"]["observed"]]
+    assert observed[0] != observed[1]
+    assert json.loads(run(records["below"], records["below"], "--format", "json").stdout)["differences"] == []

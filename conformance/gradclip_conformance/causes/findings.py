@@ -8,15 +8,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gradclip_reports.records import Cell, Finding
-from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNJUDGED, Status
+from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status
 from gradclip_spec.rules.causes import Cause, load_causes
 
 from .model import VARYING, Evidence, Explanation, Judged
 
 __all__ = ["UNEXPLAINED", "Known", "asked_rules", "find_findings", "keep_evidence"]
 
-#: The cause of cells that no model reproduces.
-UNEXPLAINED = "unexplained"
 
 #: Gradients of more bytes are large, and so many bytes of large ones are held for the models.
 LARGE = 1 << 18

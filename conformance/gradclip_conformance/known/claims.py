@@ -36,6 +36,7 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_reports.records import Run
+from gradclip_reports.values import plain_line
 
 from ..cases.patterns import did_you_mean, matches, matches_any
 from ..cases.toml_files import check_document, named_faults, read_toml
@@ -151,7 +152,7 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
         ]
         if not any((cell.quote, cell.url) == (claim.phrase, claim.where) for cell in run.cells):
             faults.append(f"{name}: it decides no cell; correct or remove the claim.")
-    return faults
+    return [plain_line(fault) for fault in faults]
 
 
 #: The framework's own Python runs this program. It takes names of objects, and writes their docstrings, or an error, as

@@ -26,6 +26,7 @@ from typing import Any
 
 from gradclip_reports.records import Run
 from gradclip_reports.statuses import Status
+from gradclip_reports.values import plain_line
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
@@ -207,7 +208,7 @@ def known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
             for pattern in one.subjects
             if not any(matches(pattern, subject) for subject in shown)
         ]
-    return faults
+    return [plain_line(fault) for fault in faults]
 
 
 def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:

@@ -36,6 +36,7 @@ from packaging.specifiers import SpecifierSet
 from gradclip_adapters.contract import Subject
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import Status
+from gradclip_reports.values import plain_line
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
@@ -294,7 +295,7 @@ def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[
         if len(by := [one for one in holding if one.speaks_of(cell.case, cell.subject)]) > 1:
             pins = " and ".join(map(_name, by))
             faults.append(f"{cell.case} of {cell.subject} is pinned more than once: {pins}.")
-    return faults
+    return [plain_line(fault) for fault in faults]
 
 
 def _name(known: Deviation) -> str:

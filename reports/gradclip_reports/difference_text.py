@@ -13,14 +13,15 @@ from .values import counted, is_hex_float, json_text, plain_line, readable, shor
 
 __all__ = ["draw"]
 
-#: As many differences are told in full, and as many more in two lines: then all fits 40 lines of 80 columns.
+#: The number of differences shown in full, and the number shown in two lines each; together they fit 40 lines of 80
+#: columns.
 IN_FULL = 4
 IN_SHORT = 5
 
-#: Digits that an example shows of each number, unless the answers differ in a later one only.
+#: The number of digits of each number in an example, unless the answers differ only in a later digit.
 DIGITS = 4
 
-#: Elements that an example shows of each gradient.
+#: The number of elements of each gradient in an example.
 SHOWN = 4
 
 LENGTH = 160
@@ -136,7 +137,7 @@ def _numbers(array: Any, digits: int) -> str:
 
 
 def _number(value: Any, digits: int, dtype: str = "float64") -> str:
-    """Return a number in few digits, or in as many as its dtype needs."""
+    """Return a number with few digits, or with as many as its dtype needs."""
     if not digits or not isinstance(value, str) or not is_hex_float(value):
         return readable({"dtype": dtype, "shape": [], "values": [value]}).partition("[] ")[2].strip("[]")
     return f"{float.fromhex(value):.{digits}g}"
@@ -155,7 +156,7 @@ def _answer(cell: Cell, digits: int = 0) -> str:
 
 
 def _lines(text: str, width: int, most: int) -> Iterator[str]:
-    """Yield a text in as many lines as it may take."""
+    """Yield the lines of a text, up to a limit."""
     lines = textwrap.wrap(
         plain_line(text), width, initial_indent=INDENT, subsequent_indent=f"{INDENT}  ", break_on_hyphens=False
     )

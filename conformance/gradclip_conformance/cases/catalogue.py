@@ -1,4 +1,4 @@
-"""Collect the cases of all themes; `formula.py` holds those of the rules in `gradclip_spec/rules/formula.toml`."""
+"""Collect the cases of all themes; each theme has a module in `themes`, and a file of rules of the same name."""
 
 from __future__ import annotations
 

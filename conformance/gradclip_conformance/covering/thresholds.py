@@ -25,17 +25,17 @@ EXPONENTS = {
     "float64": {"ordinary": -3, "squares-over": 520, "sum-over": 509, "squares-under": -560},
 }
 
-#: With an int as threshold the elements are of this size.
+#: The size of the elements if the threshold is an int.
 WHOLE = 2
 
 #: The quotient of threshold and norm, or of bound and smallest element.
 FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02}
 BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02}
 
-#: The digits of a threshold that depend on a norm, whose last digits may differ between two machines.
+#: The number of digits of a threshold that is computed from a norm, whose last digits may differ between two machines.
 SURE_DIGITS, SLIGHT_DIGITS = 7, 16
 
-#: Beyond 32 bits; float32 holds it.
+#: An integer threshold that does not fit into 32 bits, but that float32 represents.
 LONG_INTEGER = 2**31 + 256
 
 
@@ -66,7 +66,7 @@ def choose_threshold(
 
 
 def _digits(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> str:
-    """Return the dtype whose digits a threshold has."""
+    """Return the dtype to whose digits a threshold is rounded."""
     dtype = _narrowest(gradients)
     return "float32" if (dtype, levels["threshold"]) == ("float64", "scalar-32") else dtype
 
@@ -80,7 +80,7 @@ def _beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping
         return LONG_INTEGER
     if relation in factors:
         return _many_digits(norm * factors[relation] or 1.0, dtype)
-    # A part of the norm that each dtype can tell.
+    # A small part of the norm that is large enough for the digits of every dtype.
     part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
     return _rounded(_sure(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
@@ -127,7 +127,7 @@ def _narrowest(gradients: Sequence[Gradient]) -> str:
 
 
 def norm_of(arrays: Sequence[Array], order: float) -> float:
-    """Return the norm of the finite elements, nearly."""
+    """Return the approximate norm of the finite elements."""
     values = np.abs(np.concatenate([np.zeros(1), *map(float64_values, arrays)]))
     values = values[np.isfinite(values)]
     scale = float(values.max())
@@ -137,14 +137,14 @@ def norm_of(arrays: Sequence[Array], order: float) -> float:
 
 
 def _neighbour(value: float, relation: str, dtype: str) -> float:
-    """Return a threshold beside the norm: below it if the norm is just above, and the other way round."""
+    """Return a threshold next to the norm: just below it if the norm must be just above, and vice versa."""
     if relation == "at":
         return value
     return next_down(value, dtype) if relation == "just-above" else next_up(value, dtype)
 
 
 def _sure(value: float, digits: int = SURE_DIGITS) -> float:
-    """Return a number rounded to digits on which all machines agree."""
+    """Return a number rounded to few digits, so that all machines agree."""
     fraction, exponent = math.frexp(value)
     return math.ldexp(round(fraction * 2**digits), exponent - digits)
 

@@ -41,7 +41,7 @@ PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradc
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
 
 
-def groups(*names: str) -> list[str]:
+def list_requirements(*names: str) -> list[str]:
     """Return the requirements of dependency groups of pyproject.toml."""
     return nox.project.dependency_groups(PYPROJECT, *names)
 
@@ -53,7 +53,7 @@ def pin(needs: list[str]) -> list[str]:
 
 def install_tests(session: nox.Session, *more: str) -> None:
     """Install the project in editable mode, the requirements of the tests, and other requirements."""
-    session.install("-e", ".[check,fast,trees]", *groups("test"), *more)
+    session.install("-e", ".[check,fast,trees]", *list_requirements("test"), *more)
     # Tests start hundreds of processes; without compiled files, each would compile the suite again.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
@@ -89,7 +89,7 @@ def exam(session: nox.Session) -> None:
 @nox.session(default=False)
 def steady(session: nox.Session) -> None:
     """Run the tests five times in random order while other processes keep every core busy."""
-    install_tests(session, *groups("steady"))
+    install_tests(session, *list_requirements("steady"))
     with busy_cores():
         for _ in range(5):
             # Draw the seed here, because `-q` hides the header in which pytest-randomly prints its seed.
@@ -117,7 +117,7 @@ def busy_cores() -> Iterator[None]:
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
     """Measure branch coverage by tests and exam, hosts included; fail below 95 % of any package."""
-    install_tests(session, *groups("coverage"))
+    install_tests(session, *list_requirements("coverage"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL, *session.posargs)
     session.run("coverage", "run", "tests/conformance/score.py", *IN_PARALLEL)
@@ -126,7 +126,7 @@ def coverage(session: nox.Session) -> None:
         session.run("coverage", "report", f"--include=*/{package}/*", "--fail-under=95")
 
 
-def python_with(session: nox.Session, name: str) -> str:
+def find_python(session: nox.Session, name: str) -> str:
     """Return a Python with a framework: the session's Python, or that of an environment of another version."""
     recipe = ENVIRONMENTS["adapters"][name]
     if "python" not in recipe:
@@ -144,7 +144,7 @@ def python_with(session: nox.Session, name: str) -> str:
 def adapter(session: nox.Session, name: str) -> None:
     """Test one framework: its adapter, the documents' programs that use it, and the whole suite."""
     install_tests(session)
-    python = python_with(session, name)
+    python = find_python(session, name)
     session.env["GRADCLIP_PYTHON_" + name.upper().replace("-", "_")] = python
     # The framework must be present: its absence is an error, not a skip.
     session.env["GRADCLIP_REQUIRE"] = name
@@ -188,7 +188,7 @@ def spec(session: nox.Session, backend: str) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Compare the speed of the reference and its peers, each in its own environment; print which targets are met."""
-    session.install("-e", ".[check,fast]", *groups("bench"))
+    session.install("-e", ".[check,fast]", *list_requirements("bench"))
     peers = [each for each in session.posargs if not each.startswith("-")] or list(ENVIRONMENTS["peers"])
     command = ["python", "benchmarks/run.py", "reports/published/benchmarks", *session.posargs]
     for peer in peers:
@@ -230,7 +230,7 @@ def audit(session: nox.Session) -> None:
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
     """Fuzz everything that comes from outside, for a minute, or as `-- --minutes 60 --seed N` says."""
-    session.install("-e", ".[check]", *groups("test"))
+    session.install("-e", ".[check]", *list_requirements("test"))
     session.run("python", "tests/fuzz/run.py", *session.posargs)
 
 
@@ -264,7 +264,7 @@ def report(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, spelling, metadata, workflows and shell scripts; pre-commit runs the same on each commit."""
-    session.install(*groups("lint"))
+    session.install(*list_requirements("lint"))
     session.run("ruff", "check", *session.posargs, ".")
     session.run("ruff", "format", "--check", ".")
     session.run("codespell")
@@ -286,7 +286,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typing(session: nox.Session) -> None:
     """Check the types, strictly; with `-- --frameworks`, in an environment that has torch, JAX, Optax and Dask."""
-    install_tests(session, *groups("typing"))
+    install_tests(session, *list_requirements("typing"))
     arguments = [argument for argument in session.posargs if argument != "--frameworks"]
     if "--frameworks" in session.posargs:
         # The result must not depend on what is installed: mypy reads no types of these libraries.
@@ -297,7 +297,7 @@ def typing(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build both distributions, and prove in a fresh environment that the wheel holds all required files."""
-    session.install(*groups("build"))
+    session.install(*list_requirements("build"))
     out = Path(session.create_tmp(), "dist").resolve()
     shutil.rmtree(out, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(out))

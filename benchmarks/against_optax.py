@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import optax
 from measure import Measure
-from workloads import TOO_MANY, WORKLOADS, arrays, threshold
+from workloads import TOO_MANY, WORKLOADS, choose_threshold, make_arrays
 
 import gradclip_spec
 
@@ -16,24 +16,24 @@ import gradclip_spec
 def run(measure: Measure) -> None:
     """Make all comparisons."""
     for workload in WORKLOADS.keys() - TOO_MANY:
-        grads = [jax.numpy.asarray(array) for array in arrays(workload)]
+        grads = [jax.numpy.asarray(array) for array in make_arrays(workload)]
         _compile(measure, workload, grads)
         for clipped in (True, False):
             _run(measure, workload, grads, clipped)
 
 
-def _ours(limit: float) -> Callable[[Any], Any]:
+def _make_ours(limit: float) -> Callable[[Any], Any]:
     return lambda grads: gradclip_spec.clip_by_global_norm(grads, limit)[0]
 
 
-def _theirs(limit: float) -> Callable[[Any], Any]:
+def _make_theirs(limit: float) -> Callable[[Any], Any]:
     transform = optax.clip_by_global_norm(limit)
     return lambda grads: transform.update(grads, transform.init(grads))[0]
 
 
 def _run(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> None:
-    limit = threshold(workload, clipped)
-    ours, theirs = (jax.jit(clip(limit)).lower(grads).compile() for clip in (_ours, _theirs))
+    limit = choose_threshold(workload, clipped)
+    ours, theirs = (jax.jit(clip(limit)).lower(grads).compile() for clip in (_make_ours, _make_theirs))
     measure.compare(
         # JAX returns before it has computed the result.
         lambda: jax.block_until_ready(ours(grads)),
@@ -46,10 +46,10 @@ def _run(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> No
 
 
 def _compile(measure: Measure, workload: str, grads: list[Any]) -> None:
-    limit = threshold(workload, True)
+    limit = choose_threshold(workload, True)
     measure.compare(
-        lambda: jax.jit(_ours(limit)).lower(grads).compile(),
-        lambda: jax.jit(_theirs(limit)).lower(grads).compile(),
+        lambda: jax.jit(_make_ours(limit)).lower(grads).compile(),
+        lambda: jax.jit(_make_theirs(limit)).lower(grads).compile(),
         jax.clear_caches,
         peer="optax.clip_by_global_norm (compile time)",
         workload=workload,

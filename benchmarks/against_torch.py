@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from measure import Measure
-from workloads import SOME, WORKLOADS, arrays, large_tensors_only, threshold
+from workloads import SOME, WORKLOADS, choose_threshold, has_only_large_tensors, make_arrays
 
 import gradclip_spec
 
@@ -14,32 +14,32 @@ def run(measure: Measure) -> None:
     torch.set_num_threads(2)
     for workload in WORKLOADS:
         for dtype in ("float32", "float16", "bfloat16"):
-            _in_place(measure, workload, dtype, True)
-        _in_place(measure, workload, "float32", False)
+            _compare_in_place(measure, workload, dtype, True)
+        _compare_in_place(measure, workload, "float32", False)
     for workload in SOME:
-        _in_place(measure, workload, "float64", True)
+        _compare_in_place(measure, workload, "float64", True)
         for norm_type in (1.0, float("inf")):
-            _in_place(measure, workload, "float32", True, norm_type)
-        _by_value(measure, workload)
+            _compare_in_place(measure, workload, "float32", True, norm_type)
+        _compare_by_value(measure, workload)
     for workload in WORKLOADS:
-        if measure.quick or large_tensors_only(workload):
-            _memory_floor(measure, workload)
+        if measure.quick or has_only_large_tensors(workload):
+            _compare_memory_floor(measure, workload)
 
 
-def _in_place(measure: Measure, workload: str, dtype: str, clipped: bool, norm_type: float = 2.0) -> None:
-    master = [torch.from_numpy(array).to(getattr(torch, dtype)) for array in arrays(workload)]
+def _compare_in_place(measure: Measure, workload: str, dtype: str, clipped: bool, norm_type: float = 2.0) -> None:
+    master = [torch.from_numpy(array).to(getattr(torch, dtype)) for array in make_arrays(workload)]
     parameters = [torch.nn.Parameter(torch.empty_like(tensor)) for tensor in master]
     for parameter in parameters:
         parameter.grad = torch.empty_like(parameter)
-    limit = threshold(workload, clipped) if norm_type == 2 else 0.5
+    limit = choose_threshold(workload, clipped) if norm_type == 2 else 0.5
 
-    def ours() -> None:
+    def run_ours() -> None:
         grads = [parameter.grad for parameter in parameters]
         gradclip_spec.clip_by_global_norm(grads, limit, norm_type=norm_type, inplace=True)
 
     other = "" if norm_type == 2 else f", p = {norm_type:g}"
     measure.compare(
-        ours,
+        run_ours,
         lambda: torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=norm_type, foreach=True),
         lambda: torch._foreach_copy_([parameter.grad for parameter in parameters], master),
         peer="torch clip_grad_norm_ (foreach)" + (", other norms and float64" if other or dtype == "float64" else ""),
@@ -49,8 +49,8 @@ def _in_place(measure: Measure, workload: str, dtype: str, clipped: bool, norm_t
     )
 
 
-def _by_value(measure: Measure, workload: str) -> None:
-    master = [torch.from_numpy(array) for array in arrays(workload)]
+def _compare_by_value(measure: Measure, workload: str) -> None:
+    master = [torch.from_numpy(array) for array in make_arrays(workload)]
     parameters = [torch.nn.Parameter(torch.empty_like(tensor)) for tensor in master]
     for parameter in parameters:
         parameter.grad = torch.empty_like(parameter)
@@ -65,21 +65,21 @@ def _by_value(measure: Measure, workload: str) -> None:
     )
 
 
-def _memory_floor(measure: Measure, workload: str) -> None:
-    tensors = [torch.from_numpy(array) for array in arrays(workload)]
+def _compare_memory_floor(measure: Measure, workload: str) -> None:
+    tensors = [torch.from_numpy(array) for array in make_arrays(workload)]
     master = torch.cat([tensor.reshape(-1) for tensor in tensors])
     # Both work on the same memory, because its speed depends on the pages that the system has given out.
-    flat, limit = torch.empty_like(master), threshold(workload, True)
+    flat, limit = torch.empty_like(master), choose_threshold(workload, True)
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 
-    def floor() -> None:
+    def read_and_scale() -> None:
         # Read the array once and scale it once in place. The factor does not change the numbers.
         torch.dot(flat, flat)
         flat.mul_(-1.0)
 
     measure.compare(
         lambda: gradclip_spec.clip_by_global_norm(grads, limit, inplace=True),
-        floor,
+        read_and_scale,
         lambda: flat.copy_(master),
         peer="memory floor (torch)",
         workload=workload,

@@ -19,7 +19,7 @@ from typing import Any
 from measure import Comparison
 from workloads import WORKLOADS
 
-from gradclip_reports.markup import markdown_table
+from gradclip_reports.markup import draw_markdown_table
 
 __all__ = ["publish"]
 
@@ -43,7 +43,7 @@ MUST_OF: dict[tuple[str, str], float] = {
 }
 
 
-def most_of(row: Comparison) -> float | None:
+def find_accepted(row: Comparison) -> float | None:
     """Return the largest value that is accepted for a comparison; None if there is no limit."""
     return MUST_OF.get((row.peer, row.workload), MUST.get(row.peer))
 
@@ -55,7 +55,7 @@ def publish(found: list[Comparison], out: Path) -> int:
     rows = [asdict(each) for each in found]
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     _draw(found, out.with_suffix(".svg"))
-    asked = [(row, most) for row in found if (most := most_of(row)) is not None]
+    asked = [(row, most) for row in found if (most := find_accepted(row)) is not None]
     for row, most in sorted(asked, key=lambda pair: pair[0].ratio / pair[1]):
         verdict = "pass" if row.ratio <= most else "FAIL"
         print(f"{verdict}  {row.ratio:7.3f} (at most {most:g})  {row.peer}: {_name(row)}")
@@ -67,7 +67,7 @@ def _name(row: Comparison) -> str:
     return ", ".join(filter(None, (row.workload, row.dtype, row.mode)))
 
 
-def _peers(found: list[Comparison]) -> dict[str, list[Comparison]]:
+def _group_by_peer(found: list[Comparison]) -> dict[str, list[Comparison]]:
     return {peer: [row for row in found if row.peer == peer] for peer in dict.fromkeys(row.peer for row in found)}
 
 
@@ -87,23 +87,23 @@ def _write_page(found: list[Comparison], picture: str) -> str:
     ]
     head = "beside", "accepted", "rows", "within it", "smallest ratio", "median", "largest"
     summary: list[tuple[str, ...]] = [head]
-    for peer, rows in _peers(found).items():
+    for peer, rows in _group_by_peer(found).items():
         ratios = [row.ratio for row in rows]
-        met = [row.ratio <= most for row in rows if (most := most_of(row)) is not None]
+        met = [row.ratio <= most for row in rows if (most := find_accepted(row)) is not None]
         of_all = (f"{ratio:.2f}" for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
         accepted = f"{MUST[peer]:g}" if peer in MUST else "see below" if met else "-"
         summary.append((peer, accepted, str(len(rows)), f"{sum(met)} of {len(met)}" if met else "-", *of_all))
-    lines.append(markdown_table(summary, right=head[1:]))
-    for peer, rows in _peers(found).items():
+    lines.append(draw_markdown_table(summary, right=head[1:]))
+    for peer, rows in _group_by_peer(found).items():
         lines += ["", f"## {peer}", ""]
         table = [("workload", "ours, ms", "peer, ms", "ratio", "half of the rounds", "")]
         for row in rows:
-            most = most_of(row)
+            most = find_accepted(row)
             over = f"above {most:g}" if most is not None and row.ratio > most else ""
             theirs, ratio = (f"{row.theirs * 1e3:.3f}", f"{row.ratio:.2f}") if row.theirs else ("", "")
             half = f"{row.least:.2f} to {row.most:.2f}{'' if row.theirs else ' s'}"
             table.append((_name(row), f"{row.ours * 1e3:.3f}", theirs, ratio, half, over))
-        lines.append(markdown_table(table, right=("ours, ms", "peer, ms", "ratio")))
+        lines.append(draw_markdown_table(table, right=("ours, ms", "peer, ms", "ratio")))
     return "\n".join(lines) + "\n"
 
 

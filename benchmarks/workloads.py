@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SOME", "TOO_MANY", "WORKLOADS", "arrays", "large_tensors_only", "shrink", "threshold"]
+__all__ = ["SOME", "TOO_MANY", "WORKLOADS", "choose_threshold", "has_only_large_tensors", "make_arrays", "shrink"]
 
 Shapes = list[tuple[int, ...]]
 
 
-def _gpt2() -> Shapes:
+def _list_gpt2_shapes() -> Shapes:
     """Return the parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
     width, layers = 768, 12
     block: Shapes = [
@@ -31,19 +31,19 @@ def _gpt2() -> Shapes:
     return [(50257, width), (1024, width), *block * layers, *[(width,)] * 2]
 
 
-def _resnet50() -> Shapes:
+def _list_resnet50_shapes() -> Shapes:
     """Return the parameters of ResNet-50 (He et al. 2015): convolutions, each with a scale and a shift."""
 
-    def convolution(out: int, inputs: int, size: int) -> Shapes:
+    def list_convolution_shapes(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]
 
-    shapes, inputs = convolution(64, 3, 7), 64
+    shapes, inputs = list_convolution_shapes(64, 3, 7), 64
     for middle, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(blocks):
-            shapes += convolution(middle, inputs, 1) + convolution(middle, middle, 3)
-            shapes += convolution(4 * middle, middle, 1)
+            shapes += list_convolution_shapes(middle, inputs, 1) + list_convolution_shapes(middle, middle, 3)
+            shapes += list_convolution_shapes(4 * middle, middle, 1)
             if block == 0:
-                shapes += convolution(4 * middle, inputs, 1)
+                shapes += list_convolution_shapes(4 * middle, inputs, 1)
             inputs = 4 * middle
     return [*shapes, (1000, 2048), (1000,)]
 
@@ -57,8 +57,8 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
     "10 x 1,000": lambda: [(1_000,)] * 10,
     "10 x 10,000": lambda: [(10_000,)] * 10,
     "100 x 250,000": lambda: [(250_000,)] * 100,
-    "GPT-2 124M": _gpt2,
-    "ResNet-50": _resnet50,
+    "GPT-2 124M": _list_gpt2_shapes,
+    "ResNet-50": _list_resnet50_shapes,
     "1,000 x 1,000": lambda: [(1_000,)] * 1_000,
     "1,000 x 10,000": lambda: [(10_000,)] * 1_000,
     "10,000 x 100": lambda: [(100,)] * 10_000,
@@ -77,18 +77,18 @@ def shrink() -> None:
         WORKLOADS[name] = lambda small=small: small  # type: ignore[misc]
 
 
-def arrays(workload: str, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
+def make_arrays(workload: str, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
     """Return standard normal gradients, the same in every run."""
     generator = np.random.default_rng(20261121)
     return [generator.standard_normal(shape, dtype=np.float32).astype(dtype) for shape in WORKLOADS[workload]()]
 
 
-def threshold(workload: str, clipped: bool) -> float:
+def choose_threshold(workload: str, clipped: bool) -> float:
     """Return half or twice the expected norm, so that the clip scales or does nothing."""
     elements = sum(math.prod(shape) for shape in WORKLOADS[workload]())
     return math.sqrt(elements) * (0.5 if clipped else 2.0)
 
 
-def large_tensors_only(workload: str) -> bool:
+def has_only_large_tensors(workload: str) -> bool:
     """Return whether every tensor has more than 64k elements, which the memory floor assumes."""
     return all(math.prod(shape) > 65_536 for shape in WORKLOADS[workload]())

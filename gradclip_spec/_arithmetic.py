@@ -20,7 +20,7 @@ __all__ = [
     "fold",
     "keep_top_bits",
     "name_dtype",
-    "power_of_two",
+    "raise_two",
     "root",
     "round_to",
     "two_product",
@@ -135,7 +135,7 @@ def unstack(xp: Any, x: Array) -> Sequence[Array]:
     return x.unbind(0) if hasattr(x, "unbind") else xp.unstack(x)  # type: ignore[no-any-return]
 
 
-def power_of_two(xp: Any, exponent: Array, precision: int) -> Array:
+def raise_two(xp: Any, exponent: Array, precision: int) -> Array:
     """Return two to an integer power, exactly, even if the library's own power has rounding errors.
 
     This works for exponents below 977 in float64 and below 110 in float32; beyond these, the anchor overflows.

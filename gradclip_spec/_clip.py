@@ -155,8 +155,8 @@ def clip_by_norm(
     with backend.context():
         for indices in backend.group(arrays):
             alike = [arrays[index] for index in indices]
-            norms = backend.norms(alike, norm_type)
-            coefficients = backend.coefficient(norms, clip_norm, eps)
+            norms = backend.measure_norms(alike, norm_type)
+            coefficients = backend.compute_coefficient(norms, clip_norm, eps)
             for index, result in zip(indices, backend.scale_each(alike, coefficients, inplace), strict=True):
                 clipped[index] = result
         return cast(T, tree.rebuild(tree.included if inplace else clipped))
@@ -291,11 +291,11 @@ def clip_by_global_norm(
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     with backend.context():
-        norm = backend.norm(tree.included, norm_type)
-        total_norm = backend.total(norm)
+        norm = backend.measure_norm(tree.included, norm_type)
+        total_norm = backend.round_norm(norm)
         if error_if_nonfinite:
             _refuse_nonfinite(total_norm, backend.raises_errors_of_users)
-        coefficient = backend.coefficient(norm, clip_norm, eps)
+        coefficient = backend.compute_coefficient(norm, clip_norm, eps)
         clipped = backend.scale(tree.pick_once() if inplace else tree.included, coefficient, inplace)
         return tree.rebuild(tree.included if inplace else clipped), total_norm
 
@@ -349,7 +349,7 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree)
     with backend.context():
-        return backend.total(backend.norm(tree.included, norm_type))
+        return backend.round_norm(backend.measure_norm(tree.included, norm_type))
 
 
 def _refuse_nonfinite(total: Array, is_users: bool) -> None:

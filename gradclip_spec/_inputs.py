@@ -43,7 +43,7 @@ def explain_names(function: Callable[P, R]) -> Callable[P, R]:
     names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in kwargs.items():
             if name not in names:
                 message = f"{code.co_name}() has no argument `{name}`; {_explain(names, name)}"
@@ -53,7 +53,7 @@ def explain_names(function: Callable[P, R]) -> Callable[P, R]:
                 raise TypeError(message)
         return function(*args, **kwargs)
 
-    return checked
+    return call_checked
 
 
 def _explain(names: list[str], name: str) -> str:

@@ -19,13 +19,13 @@ from gradclip_spec._arithmetic import (
     drop_nonfinite,
     fold,
     keep_top_bits,
-    power_of_two,
+    raise_two,
     root,
     two_product,
     two_sum,
 )
 
-__all__ = ["Norm", "PowerSum", "join", "pack", "simple_root", "sum_of_powers", "take_root"]
+__all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "take_simple_root"]
 
 Array = Any
 
@@ -55,7 +55,7 @@ class PowerSum(NamedTuple):
     exponent: Array
 
 
-def simple_root(xp: Any, x: Array) -> Array:
+def take_simple_root(xp: Any, x: Array) -> Array:
     """Return the square root of a float64 number, zero or at least `2**-1000`.
 
     The derivative at zero is zero, not infinite. Test the root for zero, and not `x`. A compiler repeats cheap
@@ -67,9 +67,9 @@ def simple_root(xp: Any, x: Array) -> Array:
     return xp.where(result <= 2.0**-500, xp.zeros_like(result), result)
 
 
-def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> PowerSum:
+def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> PowerSum:
     """Return the sum of the powers of the elements of arrays, none of them empty."""
-    xp, one, zero = work.xp, work.number(1.0), work.number(0.0)
+    xp, one, zero = work.xp, work.make_number(1.0), work.make_number(0.0)
     if not arrays:
         return PowerSum(zero, zero, one, zero)
     arrays = work.keep_for_derivatives(arrays)
@@ -81,12 +81,12 @@ def sum_of_powers(work: Any, arrays: Sequence[Array], norm_type: float) -> Power
         return PowerSum(largest, zero, one, zero)
     ordinary = xp.isfinite(largest) & (largest > 0)
     positive = xp.where(ordinary, largest, xp.ones_like(largest))
-    exponent = _exponent(xp, positive, work.format.precision)
-    scale = power_of_two(xp, -exponent, work.format.precision)
+    exponent = _find_exponent(xp, positive, work.format.precision)
+    scale = raise_two(xp, -exponent, work.format.precision)
     bound = positive * scale
     if norm_type not in (1, 2) and norm_type <= _MODEST_POWER:
         # If the exponent was clipped, this is not 1.
-        bound = power_of_two(xp, xp.floor(xp.log2(bound)), work.format.precision)
+        bound = raise_two(xp, xp.floor(xp.log2(bound)), work.format.precision)
     high, low = _sum_scaled(work, arrays, norm_type, scale, bound)
     zero = xp.zeros_like(positive)
     return PowerSum(
@@ -107,21 +107,21 @@ def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
         return Norm(high, low, exponent)
     nonzero = high != 0
     if norm_type != math.inf:
-        high = xp.where(nonzero, _other_root(work, high, low, norm_type) * divisor, xp.zeros_like(high))
+        high = xp.where(nonzero, _take_other_root(work, high, low, norm_type) * divisor, xp.zeros_like(high))
     # A value that is too small or too large for the limits stays too small or too large.
     positive = xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high))
-    own = _exponent(xp, positive, precision, exponent)
-    return Norm(high * power_of_two(xp, -own, precision), xp.zeros_like(high), exponent + own)
+    own = _find_exponent(xp, positive, precision, exponent)
+    return Norm(high * raise_two(xp, -own, precision), xp.zeros_like(high), exponent + own)
 
 
-def _other_root(work: Any, high: Array, low: Array, norm_type: float) -> Array:
+def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Array:
     """Return the p-th root of `high + low`; for zero, any finite number."""
     xp = work.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
-    result = work.power(high, xp.full_like(high, 1 / norm_type))
+    result = work.raise_to_power(high, xp.full_like(high, 1 / norm_type))
     # Correct the root by one step of Newton's method: `1 / norm_type` is rounded, and the resulting error grows with
     # the logarithm of the sum.
-    missing = (high - work.power(result, xp.full_like(high, norm_type))) + low
+    missing = (high - work.raise_to_power(result, xp.full_like(high, norm_type))) + low
     return result + drop_nonfinite(xp, result * (missing / (norm_type * high)))
 
 
@@ -137,7 +137,7 @@ def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
     top = xp.max(exponent)
     # If a factor is clipped here, its block is negligible.
     shift = xp.clip(exponent - top, work.format.negligible_exponent, 0.0)
-    size = divisor * power_of_two(xp, shift, precision)
+    size = divisor * raise_two(xp, shift, precision)
     size = xp.where(high != 0, size, xp.min(size))
     largest = xp.max(size)
     share = size / largest
@@ -160,7 +160,7 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
         if not isinstance(size, int) or size >= _PACK // 8:
             yield array
             continue
-        kind = (array.dtype, work.place(array))
+        kind = (array.dtype, work.find_place(array))
         waiting.setdefault(kind, []).append(array)
         sizes[kind] = sizes.get(kind, 0) + size
         if sizes[kind] >= _PACK:
@@ -170,7 +170,7 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
         yield group[0] if len(group) == 1 else work.join_alike(group)
 
 
-def _exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
+def _find_exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
     """Return the exponent of a number above zero.
 
     It is clipped so that two to the sum of two such exponents, and the inverse of that, are normal numbers of the
@@ -211,7 +211,7 @@ def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Arr
     times twice the bound; it is split and summed once more. The final remainder is below `2**(1 - h - 53 + b)` times
     the largest square, and its rounding is negligible.
     """
-    xp, count_bits = work.xp, _bits_to_count(math.prod(x.shape))
+    xp, count_bits = work.xp, _count_bits(math.prod(x.shape))
     if norm_type != 2:
         largest = bound if norm_type == 1 else 2.0 ** (norm_type if norm_type <= _MODEST_POWER else 0)
         return _sum_split(xp, _raise_to_power(work, x, norm_type, bound), largest, count_bits)
@@ -239,7 +239,7 @@ def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Ar
     return fold(work.xp, _raise_to_power(work, x, norm_type, bound))
 
 
-def _bits_to_count(size: Any) -> int:
+def _count_bits(size: Any) -> int:
     """Return a number of bits that suffices to count the elements; their number may be a symbol.
 
     The result takes few values, because torch recompiles for each of them if sizes are dynamic.
@@ -259,4 +259,4 @@ def _raise_to_power(work: Any, magnitudes: Array, norm_type: float, bound: Array
     # The derivative of a root is infinite at zero, and zero elements contribute nothing.
     xp, nonzero = work.xp, magnitudes > 0
     ratios = xp.where(nonzero, magnitudes / bound, xp.ones_like(magnitudes))
-    return xp.where(nonzero, work.power(ratios, xp.full_like(ratios, norm_type)), xp.zeros_like(ratios))
+    return xp.where(nonzero, work.raise_to_power(ratios, xp.full_like(ratios, norm_type)), xp.zeros_like(ratios))

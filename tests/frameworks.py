@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-__all__ = ["ADAPTERS", "MODULES", "has_framework", "has_library", "is_required", "python_with"]
+__all__ = ["ADAPTERS", "MODULES", "find_python", "has_framework", "has_library", "is_required"]
 
 #: The module of each framework that has an adapter.
 MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
@@ -40,21 +40,21 @@ def has_library(name: str) -> bool:
 def has_framework(adapter: str) -> bool:
     """Tell whether this Python, or another one that a variable names, has an adapter's framework."""
     # Paddle 1.8 and 3 share the module `paddle`; importing it to look for `fluid` takes seconds and warns.
-    return variable_of(adapter) in os.environ or (adapter != "paddle-fluid" and has_library(adapter))
+    return name_variable(adapter) in os.environ or (adapter != "paddle-fluid" and has_library(adapter))
 
 
-def python_with(adapter: str) -> str:
+def find_python(adapter: str) -> str:
     """Return a Python that has an adapter's framework. Without one, skip the test, or fail it if required."""
-    if named := os.environ.get(variable_of(adapter)):
+    if named := os.environ.get(name_variable(adapter)):
         return named
     if has_framework(adapter):
         return sys.executable
-    message = f"{MODULES[adapter]} is not installed in this Python; {variable_of(adapter)} can name one that has it"
+    message = f"{MODULES[adapter]} is not installed in this Python; {name_variable(adapter)} can name one that has it"
     if is_required(adapter):
         pytest.fail(message)
     pytest.skip(message)
 
 
-def variable_of(adapter: str) -> str:
+def name_variable(adapter: str) -> str:
     """Return the name of the environment variable that holds the path of a Python with the framework."""
     return f"GRADCLIP_PYTHON_{adapter.upper().replace('-', '_')}"

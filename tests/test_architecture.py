@@ -27,11 +27,11 @@ import gradclip_reports
 import gradclip_spec
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_conformance.cases.catalogue import THEMES, all_cases
-from gradclip_conformance.covering.rows import all_rows
+from gradclip_conformance.cases.catalogue import THEMES, list_all_cases
+from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -286,14 +286,14 @@ def test_command_line_names_the_missing_extra() -> None:
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
-    with_cases = {case.rule for case in (*all_cases(), *all_rows())}
+    with_cases = {case.rule for case in (*list_all_cases(), *list_all_rows())}
     known = {rule.id for rule in rules.load()}
 
     assert with_cases == known, f"without a case: {known - with_cases}; without a rule: {with_cases - known}"
 
 
 def test_case_ids_are_unique_and_readable() -> None:
-    ids = [case.id for case in all_cases()]
+    ids = [case.id for case in list_all_cases()]
     dtype = "(float16|bfloat16|float32|float64)"
 
     assert [name for name, count in Counter(ids).items() if count > 1] == []
@@ -305,7 +305,7 @@ def test_cases_have_the_theme_of_their_rule() -> None:
     themes = {rule.id: rule.theme for rule in rules.load()}
 
     for theme in rules.THEMES:
-        cases = all_rows() if theme == "combinations" else THEMES[theme].cases()
+        cases = list_all_rows() if theme == "combinations" else THEMES[theme].make_cases()
         assert {themes[case.rule] for case in cases} <= {theme}
 
 
@@ -313,7 +313,7 @@ def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert project["entry-points"]["gradclip.adapters"] == registry.BUILT_IN
-    assert set(environments.recipes()) == set(registry.BUILT_IN)
+    assert set(environments.read_recipes()) == set(registry.BUILT_IN)
     for where in registry.BUILT_IN.values():
         module, _, attribute = where.partition(":")
         exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
@@ -356,7 +356,7 @@ def old_python() -> str:
         return named
     try:
         # The function is private because only this test needs an interpreter without an environment.
-        return environments._interpreter("3.7", "paddle-fluid")
+        return environments._find_interpreter("3.7", "paddle-fluid")
     except environments.EnvironmentProblem:
         pytest.skip("a Python 3.7 is missing")
 
@@ -398,7 +398,7 @@ def test_suite_talks_to_a_host_on_python_3_7(old_python: str, tmp_path: Path) ->
     path.write_text(FAKE, encoding="utf-8")
     gradients = (Gradient("g", Array("float32", (2,), b"\0\0\x40\x40\0\0\x80\x40")),)
 
-    host = HostProcess([*host_command(old_python), str(path)], start_seconds=60)
+    host = HostProcess([*build_host_command(old_python), str(path)], start_seconds=60)
     try:
         halved: Any = host.ask(Call("halve", gradients, {"clip_norm": 2.5}), 30)
         refused: Any = host.ask(Call("halve", gradients, {"clip_norm": -1.0}), 30)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from .contract import Call
 from .limits import LINE
 
-__all__ = ["answer_bytes", "answer_line_bytes"]
+__all__ = ["count_answer_bytes", "count_answer_line_bytes"]
 
 #: The limit is proportional to the size of the call: an answer holds results and inputs, in the widest dtype that
 #: exists (complex256 for float16). A fixed allowance covers empty gradients and texts.
 BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
 
 
-def answer_bytes(call: Call) -> int:
+def count_answer_bytes(call: Call) -> int:
     """Return the number of bytes that all arrays of an answer to a call may take together."""
     total = 0
     for gradient in call.gradients:
@@ -26,6 +26,6 @@ def answer_bytes(call: Call) -> int:
     return FREE_BYTES + BYTES_PER_BYTE * total
 
 
-def answer_line_bytes(call: Call) -> int:
+def count_answer_line_bytes(call: Call) -> int:
     """Return the number of bytes that the line of an answer may take, including base64, names and texts."""
-    return min(LINE.number, 2 * answer_bytes(call) + FREE_BYTES)
+    return min(LINE.number, 2 * count_answer_bytes(call) + FREE_BYTES)

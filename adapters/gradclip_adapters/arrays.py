@@ -21,12 +21,12 @@ from .contract import FEATURES, Array, Call, Gradient, Reply, Subject, Unsupport
 
 __all__ = [
     "FEATURE_OF_LAYOUT",
+    "answer_in_threads",
     "build_tensors",
     "convert_options",
-    "earlier_calls",
-    "following_call",
-    "in_threads",
     "lay_out",
+    "make_earlier_calls",
+    "make_following_call",
     "refuse_unlisted",
 ]
 
@@ -97,7 +97,7 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
     Unsupported
         If the call uses a feature, a dtype or a norm that the subject does not list.
     """
-    missing = sorted(set(_features_used(call)) - set(subject.features))
+    missing = sorted(set(_list_used_features(call)) - set(subject.features))
     if missing:
         message = "{} cannot do this: {}".format(subject.name, "; ".join(FEATURES[feature] for feature in missing))
         raise Unsupported(message, kind)
@@ -112,7 +112,7 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
         raise Unsupported(message, kind)
 
 
-def _features_used(call: Call) -> Iterator[str]:
+def _list_used_features(call: Call) -> Iterator[str]:
     yield from (FEATURE_OF_OPTION[option] for option in call.options if option in FEATURE_OF_OPTION)
     for gradient in call.gradients:
         if not gradient.need_clip:
@@ -193,7 +193,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     return np.broadcast_to(values[:1].copy(), values.shape)
 
 
-def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
+def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     """Answer a call while other threads make another call, to reveal state that threads wrongly share.
 
     In the other call, every other element of each gradient is zero, and the options differ. First, the other call
@@ -221,37 +221,39 @@ def in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     options = dict(call.options)
     count = options.pop("threads")
     same = replace(call, options=options)
-    other = _with_other_options(_with_other_elements(same))
+    other = _change_options(_change_elements(same))
     alone = answer(same)
     with warnings.catch_warnings():
         # All threads share the filters of warnings.
         warnings.simplefilter("ignore")
-        for reply in itertools.chain(_interrupted(answer, same, other), _at_once(answer, same, other, count)):
+        for reply in itertools.chain(
+            _interrupt_everywhere(answer, same, other), _answer_at_once(answer, same, other, count)
+        ):
             if (reply.gradients, reply.norm) != (alone.gradients, alone.norm):
                 return reply
     return alone
 
 
-def earlier_calls(call: Call) -> List[Call]:
+def make_earlier_calls(call: Call) -> List[Call]:
     """Return the calls to make first on the same tensors: one with other elements, one with other options."""
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
-    return [_with_other_elements(same), _with_other_options(same)]
+    return [_change_elements(same), _change_options(same)]
 
 
-def following_call(call: Call) -> Call:
+def make_following_call(call: Call) -> Call:
     """Return the call to make next, on other tensors of the same form, with other elements and other options."""
     options = dict(call.options)
     options.pop("followed")
-    return _with_other_options(_with_other_elements(replace(call, options=options)))
+    return _change_options(_change_elements(replace(call, options=options)))
 
 
-def _with_other_elements(call: Call) -> Call:
-    return replace(call, gradients=tuple(_every_other_element(gradient) for gradient in call.gradients))
+def _change_elements(call: Call) -> Call:
+    return replace(call, gradients=tuple(_erase_every_other_element(gradient) for gradient in call.gradients))
 
 
-def _with_other_options(call: Call) -> Call:
+def _change_options(call: Call) -> Call:
     """Return the call with half the thresholds and the Euclidean norm.
 
     If any gradient is excluded, invert the flags.
@@ -265,7 +267,7 @@ def _with_other_options(call: Call) -> Call:
     return replace(call, gradients=gradients, options=options)
 
 
-def _every_other_element(gradient: Gradient) -> Gradient:
+def _erase_every_other_element(gradient: Gradient) -> Gradient:
     if gradient.array is None:
         return gradient
     bits = gradient.array.bits()
@@ -273,32 +275,32 @@ def _every_other_element(gradient: Gradient) -> Gradient:
     return replace(gradient, array=Array(gradient.array.dtype, gradient.array.shape, bits.tobytes()))
 
 
-def _interrupted(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
+def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
     """Yield replies to a call that another call interrupts, each time at a different line."""
 
-    def answered(call: Call, at_line: Callable[[], Any]) -> Reply:
+    def answer_traced(call: Call, at_line: Callable[[], Any]) -> Reply:
         together.manager = _traced(at_line)
         return answer(call)
 
     with ThreadPoolExecutor(2) as pool:
 
-        def interrupted_at(place: int) -> Reply:
+        def interrupt_at(place: int) -> Reply:
             lines, others = itertools.count(), []
 
             def at_line() -> None:
                 if next(lines) == place:
-                    others.append(pool.submit(answered, other, int))
+                    others.append(pool.submit(answer_traced, other, int))
                     wait(others, PATIENCE)
 
-            reply = pool.submit(answered, same, at_line).result()
+            reply = pool.submit(answer_traced, same, at_line).result()
             for future in others:
                 future.result()
             return reply
 
         seen: List[None] = []
-        yield pool.submit(answered, same, lambda: seen.append(None)).result()
+        yield pool.submit(answer_traced, same, lambda: seen.append(None)).result()
         for place in sorted({len(seen) * number // PLACES for number in range(PLACES)}):
-            yield interrupted_at(place)
+            yield interrupt_at(place)
 
 
 @contextlib.contextmanager
@@ -329,13 +331,13 @@ def _is_trusted(filename: str) -> bool:
     return filename.startswith(TRUSTED) and ("-packages" not in filename or filename.startswith(TRUSTED[-1]))
 
 
-def _at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
+def _answer_at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
     """Yield replies to a call that half of the threads make at once, while the other half make another call."""
     for number_of_round in range(ROUNDS):
         barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
         with ThreadPoolExecutor(count) as pool:
             calls = [other if number % 2 else same for number in range(count)]
-            futures = [pool.submit(_after, barrier, answer, call, at_line) for call in calls]
+            futures = [pool.submit(_answer_after, barrier, answer, call, at_line) for call in calls]
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         for error in errors:
             # The other threads fail because the barrier is broken.
@@ -349,7 +351,7 @@ def _hesitate() -> None:
     time.sleep(random.uniform(0.0, PAUSE))
 
 
-def _after(
+def _answer_after(
     barrier: threading.Barrier, answer: Callable[[Call], Reply], call: Call, at_line: Optional[Callable[[], Any]]
 ) -> Reply:
     together.manager = _waiting(barrier, at_line)

@@ -40,8 +40,8 @@ __all__ = [
     "Subject",
     "Unsupported",
     "framework_call",
-    "text_of",
-    "type_name",
+    "name_type",
+    "read_text",
 ]
 
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
@@ -79,11 +79,11 @@ FEATURES = {
     "flushes_subnormals": "numbers below the normal range may be read as zero, or become zero",
     "generator": "the option `as_generator` passes the gradients as a generator",
     "single": "the option `as_single` passes a single gradient without a list",
-    "threads": "the option `threads` makes the call from several threads at once (`arrays.in_threads`)",
+    "threads": "the option `threads` makes the call from several threads at once (`arrays.answer_in_threads`)",
     "follows": "the option `followed` makes another call before the results of the first are read",
     "flag_kinds": "the option `flags` passes the flags as NumPy's bools, or as 1 and 0",
     "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
-    "reuses": "the option `reused` makes the call on tensors that earlier calls have used (`arrays.earlier_calls`)",
+    "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
 }
 
 #: The kinds of `Unsupported`: what is lacking.
@@ -113,13 +113,13 @@ class Array:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
-        return self.bits().view(numpy_dtype(self.dtype))
+        return self.bits().view(find_numpy_dtype(self.dtype))
 
     @classmethod
     def of(cls, values: np.ndarray[Any, Any], dtype: Optional[str] = None) -> Array:
         """Pack a NumPy array; `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
         values = np.asarray(values)
-        name = dtype or _name_of(values.dtype)
+        name = dtype or _name_dtype(values.dtype)
         if values.dtype in _AS_SENT:
             return cls(name, values.shape, values.tobytes())
         # Other dtypes (int64, float128, ...) are sent under their own names, so that the judge sees them.
@@ -132,12 +132,12 @@ _AS_SENT = frozenset(np.dtype(code) for code in ("<f2", "<f4", "<f8"))
 
 
 @functools.lru_cache(maxsize=None)
-def _name_of(dtype: np.dtype[Any]) -> str:
+def _name_dtype(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
 @functools.lru_cache(maxsize=None)
-def numpy_dtype(name: str) -> np.dtype[Any]:
+def find_numpy_dtype(name: str) -> np.dtype[Any]:
     """Return NumPy's dtype for a name on the wire."""
     if name == "bfloat16":
         import ml_dtypes
@@ -369,21 +369,21 @@ def framework_call(
         except Unsupported:
             raise
         except Exception as error:
-            raise FrameworkRaised(type_name(error), text_of(error), inputs() if inputs else None) from error
+            raise FrameworkRaised(name_type(error), read_text(error), inputs() if inputs else None) from error
         finally:
-            seen.warnings = tuple("{}: {}".format(type_name(w.message), text_of(w.message)) for w in caught)
+            seen.warnings = tuple("{}: {}".format(name_type(w.message), read_text(w.message)) for w in caught)
 
 
-def text_of(error: object) -> str:
+def read_text(error: object) -> str:
     """Return the text of an exception. The exception's own code makes the text, and may itself raise."""
     try:
         # `str` may return an instance of a subclass, whose length lies.
         return shorten(str.__str__(str(error)))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
-        return "({} cannot be shown: its text raised {})".format(type_name(error), type_name(another))
+        return "({} cannot be shown: its text raised {})".format(name_type(error), name_type(another))
 
 
-def type_name(value: object) -> str:
+def name_type(value: object) -> str:
     """Return the name of a value's type, even if its metaclass defines a `__name__` that raises."""
     name: str = type.__dict__["__name__"].__get__(type(value))
     return name
@@ -413,7 +413,7 @@ class Adapter:
         raise NotImplementedError
 
 
-def options_of(call: Call, *names: str) -> Dict[str, Any]:
+def select_options(call: Call, *names: str) -> Dict[str, Any]:
     """Return the options of a call; refuse a call with an option that the adapter does not know.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator
 
-from .contract import Call, Subject, Unsupported, text_of
+from .contract import Call, Subject, Unsupported, read_text
 
 __all__ = ["make_gradients", "refuse_unsupported", "refuse_ways"]
 
@@ -80,7 +80,7 @@ def make_gradients(dtype: str) -> Iterator[None]:
     except Exception as error:
         if dtype != "float16":
             raise
-        lines = [line.strip() for line in text_of(error).splitlines() if line.strip(" -")] or [""]
+        lines = [line.strip() for line in read_text(error).splitlines() if line.strip(" -")] or [""]
         told = next((line for line in lines if "Error: " in line), lines[0])
         message = "no backward pass makes such gradients: {:.300}".format(told)
         raise Unsupported(message, "kernel") from error

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
 
 from . import registry, wire
-from .answer_size import answer_bytes
-from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, text_of
+from .answer_size import count_answer_bytes
+from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, read_text
 from .limits import LINE, NAME, parse_message, shorten
 from .surroundings import answer_in_watched_surroundings
 
-__all__ = ["answer", "describe", "loading", "main", "read_request", "without_excess"]
+__all__ = ["announce_loading", "answer", "describe", "main", "read_request", "refuse_excess"]
 
 #: The kind of failed start for each error. The texts of these errors are sentences for the user; other errors show a
 #: traceback.
@@ -34,11 +34,11 @@ KINDS = {
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Serve one adapter until the suite sends `bye` or closes the pipe."""
-    options = _parser().parse_args(arguments)
-    messages_in, messages_out = _private_streams()
-    if _greeting_is_wrong(messages_in, messages_out):
+    options = _make_parser().parse_args(arguments)
+    messages_in, messages_out = _open_private_streams()
+    if _is_greeting_wrong(messages_in, messages_out):
         return 1
-    _send(messages_out, loading(options.target))
+    _send(messages_out, announce_loading(options.target))
     try:
         if options.memory is not None:
             _limit_memory(options.memory)
@@ -55,7 +55,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return _serve(adapter, messages_in, messages_out)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gradclip_adapters.host", description=__doc__)
     parser.add_argument("target", help="an adapter's name, a file, module:function or file.py:function")
     parser.add_argument("--op", dest="operation", help="for a plain function: the operation it performs")
@@ -107,7 +107,7 @@ def _leave(why: str) -> int:
     return 1
 
 
-def loading(target: str) -> Dict[str, Any]:
+def announce_loading(target: str) -> Dict[str, Any]:
     """Return the message `loading`, which warns that foreign code runs next: it may hang or end this process."""
     return {
         "message": "loading",
@@ -119,35 +119,35 @@ def loading(target: str) -> Dict[str, Any]:
 
 def describe(adapter: Adapter) -> Dict[str, Any]:
     """Return the message `about`: the framework, its environment and its subjects."""
-    return wire.about_to_json(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
+    return wire.encode_about(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
 
 
 def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the answer to one call: a reply, an exception of the framework, a refusal, or the adapter's mistake."""
     number = message["number"]
     try:
-        call = wire.call_from_json(message)
-        reply = without_excess(answer_in_watched_surroundings(adapter, call), call)
-        return wire.reply_to_json(reply, number, call)
+        call = wire.decode_call(message)
+        reply = refuse_excess(answer_in_watched_surroundings(adapter, call), call)
+        return wire.encode_reply(reply, number, call)
     except Unsupported as error:
-        return {"message": "unsupported", "number": number, "text": text_of(error), "kind": error.kind}
+        return {"message": "unsupported", "number": number, "text": read_text(error), "kind": error.kind}
     except FrameworkRaised as error:
         return {
             "message": "raised",
             "number": number,
             "kind": error.kind[: NAME.number],
             "text": shorten(error.text),
-            "inputs": wire.arrays_to_json(error.inputs),
+            "inputs": wire.encode_arrays(error.inputs),
         }
     except MemoryError:
         raise
     except BadReply as error:
-        return {"message": "mistake", "number": number, "text": text_of(error)}
+        return {"message": "mistake", "number": number, "text": read_text(error)}
     except Exception:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
         return {"message": "mistake", "number": number, "text": shorten(traceback.format_exc())}
 
 
-def without_excess(reply: Any, call: Call) -> Reply:
+def refuse_excess(reply: Any, call: Call) -> Reply:
     """Return the reply. If its arrays take too many bytes to be sent, return a reply that says so.
 
     Raises
@@ -158,7 +158,7 @@ def without_excess(reply: Any, call: Call) -> Reply:
     wire.check_reply(reply)
     checked: Reply = reply
     arrays = (*checked.gradients, checked.norm, *(checked.inputs or ()))
-    size, allowed = sum(len(array.data) for array in arrays if array is not None), answer_bytes(call)
+    size, allowed = sum(len(array.data) for array in arrays if array is not None), count_answer_bytes(call)
     if size <= allowed:
         return checked
     text = "returned arrays of {:,} bytes in all; an answer to this call may have at most {:,}".format(size, allowed)
@@ -186,7 +186,7 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def _private_streams() -> Tuple[IO[bytes], IO[str]]:
+def _open_private_streams() -> Tuple[IO[bytes], IO[str]]:
     """Return the pipes to the suite. Redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")
@@ -198,7 +198,7 @@ def _private_streams() -> Tuple[IO[bytes], IO[str]]:
     return messages_in, messages_out
 
 
-def _greeting_is_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
+def _is_greeting_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
     line = _read_line(messages_in)
     if not line:
         return True

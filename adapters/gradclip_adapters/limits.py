@@ -131,7 +131,7 @@ def parse_message(line: str) -> Dict[str, Any]:
     _check_structure(line)
     try:
         message = json.loads(
-            line, object_pairs_hook=_checked_object, parse_float=_refuse_float, parse_constant=_refuse_float
+            line, object_pairs_hook=_check_object, parse_float=_refuse_float, parse_constant=_refuse_float
         )
     except json.JSONDecodeError as error:
         text = "not JSON ({}): {!r}".format(error.msg, line.strip()[:120])
@@ -157,7 +157,7 @@ def _check_structure(line: str) -> None:
         check_limit(DEPTH, depth)
 
 
-def _checked_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _check_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     for key, value in pairs:
         check_limit(NAME, len(key))

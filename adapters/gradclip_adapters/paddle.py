@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
-from .arrays import build_tensors, in_threads
+from .arrays import answer_in_threads, build_tensors
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from .linear_layers import read_values
 from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
@@ -46,7 +46,7 @@ class PaddleAdapter(Adapter):
             message = "Paddle's static mode, names and scopes are shared by the whole process"
             raise Unsupported(message)
         if "threads" in call.options:
-            return in_threads(call, self.call)
+            return answer_in_threads(call, self.call)
         if "reused" in call.options:
             message = "this adapter makes no earlier calls on the same tensors"
             raise Unsupported(message)
@@ -155,14 +155,14 @@ def _call_on_parameters(
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)
 
-    def gradients() -> Tuple[Optional[Array], ...]:
+    def read_gradients() -> Tuple[Optional[Array], ...]:
         return read_arrays([parameter.grad for parameter in parameters])
 
     passed: Any = (parameter for parameter in parameters) if options.pop("as_generator", False) else parameters
     passed = parameters[0] if options.pop("as_single", False) else passed
-    with framework_call(gradients) as seen:
+    with framework_call(read_gradients) as seen:
         returned = clip(passed)
-    return returned, gradients(), seen.warnings
+    return returned, read_gradients(), seen.warnings
 
 
 def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 
-from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call, text_of
+from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
 from .linear_layers import (
     JoinedGradients,
     LinearLayer,
@@ -58,7 +58,7 @@ class Parameters:
 def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) -> Parameters:
     """Build layers of minus zeros, and exclude by attribute each parameter whose gradient is excluded."""
 
-    def attribute(number: Optional[int]) -> Any:
+    def make_attribute(number: Optional[int]) -> Any:
         return make_zero_attribute(True if number is None else gradients[number].need_clip)
 
     parameters = Parameters([], {}, {})
@@ -66,7 +66,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
         if layer.weight is not None and gradients[layer.weight].rows is not None:
             with _use_default_dtype(layer.dtype):
                 embedding = paddle.nn.Embedding(
-                    layer.in_features, layer.out_features, sparse=True, weight_attr=attribute(layer.weight)
+                    layer.in_features, layer.out_features, sparse=True, weight_attr=make_attribute(layer.weight)
                 )
             parameters.every.append(embedding.weight)
             parameters.by_number[layer.weight] = embedding.weight
@@ -74,7 +74,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
             continue
         if layer.shape is not None:
             assert layer.weight is not None
-            alone = paddle.create_parameter(list(layer.shape), layer.dtype, attr=attribute(layer.weight))
+            alone = paddle.create_parameter(list(layer.shape), layer.dtype, attr=make_attribute(layer.weight))
             parameters.every.append(alone)
             parameters.by_number[layer.weight] = alone
             continue
@@ -82,8 +82,8 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
             linear = paddle.nn.Linear(
                 layer.in_features,
                 layer.out_features,
-                weight_attr=attribute(layer.weight),
-                bias_attr=attribute(layer.bias),
+                weight_attr=make_attribute(layer.weight),
+                bias_attr=make_attribute(layer.bias),
             )
         parameters.every.extend(linear.parameters())
         for number, parameter in ((layer.weight, linear.weight), (layer.bias, linear.bias)):
@@ -167,7 +167,7 @@ def _make_gradients(call: Call) -> Iterator[None]:
     except Exception as error:
         if not any(gradient.array and gradient.array.dtype.endswith("float16") for gradient in call.gradients):
             raise
-        first = next((line for line in text_of(error).splitlines() if line.strip(" -")), type(error).__name__)
+        first = next((line for line in read_text(error).splitlines() if line.strip(" -")), type(error).__name__)
         message = "no backward pass makes such gradients: {:.300}".format(first.strip())
         raise Unsupported(message, "kernel") from error
 

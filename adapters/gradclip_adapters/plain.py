@@ -21,15 +21,15 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from .answer_size import answer_bytes
+from .answer_size import count_answer_bytes
 from .arrays import (
     FEATURE_OF_OPTION,
+    answer_in_threads,
     build_tensors,
     convert_options,
-    earlier_calls,
-    following_call,
-    in_threads,
     lay_out,
+    make_earlier_calls,
+    make_following_call,
     refuse_unlisted,
 )
 from .contract import (
@@ -42,7 +42,7 @@ from .contract import (
     Subject,
     Unsupported,
     framework_call,
-    text_of,
+    read_text,
 )
 from .limits import NAME, shorten
 from .plain_results import is_passed, pack, read_result
@@ -124,9 +124,9 @@ class PlainFunction(Adapter):
             getattr(function, "__module__", None) or "unknown",
             getattr(function, "__qualname__", type(function).__qualname__),
         )
-        self._taken, self._required, with_default = _parameters(function, operation, self._source)
+        self._taken, self._required, with_default = _read_parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
-        features = _features(self._taken, self._required, with_default, in_place)
+        features = _list_features(self._taken, self._required, with_default, in_place)
         if operation == "clip_by_global_norm":
             features = (*features, "may_return_norm")
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
@@ -149,7 +149,7 @@ class PlainFunction(Adapter):
         self._refuse_missing_parameters(call)
         refuse_unlisted(call, self._subject)
         if "threads" in call.options:
-            return in_threads(call, self._answer)
+            return answer_in_threads(call, self._answer)
         return self._answer(call)
 
     def _refuse_missing_parameters(self, call: Call) -> None:
@@ -170,7 +170,7 @@ class PlainFunction(Adapter):
             message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
             raise Unsupported(message, "interface")
 
-    def _keywords(self, call: Call) -> Dict[str, Any]:
+    def _build_keywords(self, call: Call) -> Dict[str, Any]:
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients; leaving them out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
@@ -186,25 +186,25 @@ class PlainFunction(Adapter):
             return self._function(gradients, **keywords)
         except Unsupported as error:
             # Only an adapter may say that something is unsupported. If a function raises this, it is an ordinary error.
-            message = "Unsupported: {}".format(text_of(error))
+            message = "Unsupported: {}".format(read_text(error))
             raise RuntimeError(message) from error
 
     def _answer(self, call: Call) -> Reply:
-        keywords = self._keywords(call)
-        arrays = build_tensors(call.gradients, _array)
+        keywords = self._build_keywords(call)
+        arrays = build_tensors(call.gradients, _make_array)
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
-        allowed = answer_bytes(call)
+        allowed = count_answer_bytes(call)
         with framework_call(lambda: pack(arrays, allowed)) as seen:
-            for earlier in earlier_calls(call) if "reused" in call.options else ():
+            for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 _fill(arrays, earlier)
-                self._ask(list(arrays), self._keywords(earlier))
+                self._ask(list(arrays), self._build_keywords(earlier))
                 _fill(arrays, call)
             # Read inside the block, because another thread may call between the two.
             result = self._ask(passed, keywords)
             if "followed" in call.options:
-                following = following_call(call)
-                self._ask(list(build_tensors(following.gradients, _array)), self._keywords(following))
+                following = make_following_call(call)
+                self._ask(list(build_tensors(following.gradients, _make_array)), self._build_keywords(following))
             reply = read_result(result, passed, arrays, allowed)
             given = "in_place" in self._subject.features or is_passed(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
@@ -212,7 +212,7 @@ class PlainFunction(Adapter):
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
-def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
+def _read_parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
     """Return three sets of names: the parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
@@ -243,7 +243,9 @@ def _parameters(function: Callable[..., Any], operation: str, source: str) -> Tu
     return taken, required, with_default
 
 
-def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]) -> Tuple[str, ...]:
+def _list_features(
+    taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]
+) -> Tuple[str, ...]:
     features = {*FEATURES_OF_EVERY_FUNCTION, *(["flag_kinds"] if "need_clip" in taken else [])}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if "min" in required:
@@ -255,7 +257,7 @@ def _features(taken: Set[str], required: Set[str], with_default: Set[str], in_pl
     return tuple(sorted(features))
 
 
-def _array(gradient: Gradient) -> np.ndarray[Any, Any]:
+def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
     """Return one gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .contract import Array, Reply, text_of, type_name
+from .contract import Array, Reply, name_type, read_text
 from .limits import AXES, GRADIENTS, check_limit
 from .surroundings import find_shared
 
@@ -23,14 +23,14 @@ def read_result(
     """Return a reply with the results of a function; if they cannot be read, the reply says so."""
     try:
         clipped, norm = _split(result, passed)
-        (packed_norm,) = pack([_on_the_wire(norm, allowed)], allowed)
-        same = _same(clipped, arrays)
+        (packed_norm,) = pack([_convert_for_wire(norm, allowed)], allowed)
+        same = _mark_passed(clipped, arrays)
         return Reply(pack(clipped, allowed), packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
         message = "returned a value of type {}, which cannot be read: {}"
-        return Reply((), malformed=message.format(type_name(result), text_of(error)))
+        return Reply((), malformed=message.format(name_type(result), read_text(error)))
 
 
 def is_passed(result: Any) -> bool:
@@ -43,21 +43,21 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
     if is_passed(result):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
-        return _items(result[0]), result[1]
+        return _list_items(result[0]), result[1]
     if isinstance(result, (list, tuple)):
-        return _items(result), None
+        return _list_items(result), None
     message = "return the list of clipped gradients, or (list, total_norm)"
     raise TypeError(message)
 
 
-def _items(values: Sequence[Any]) -> List[Any]:
+def _list_items(values: Sequence[Any]) -> List[Any]:
     """Return at most one item more than an answer may have, because a subclass of list may yield items without end."""
     if type(values) in (list, tuple):
         check_limit(GRADIENTS, len(values))
     return list(itertools.islice(values, GRADIENTS.number + 1))
 
 
-def _on_the_wire(norm: Any, allowed: int) -> Any:
+def _convert_for_wire(norm: Any, allowed: int) -> Any:
     """Return a norm in a dtype that can be sent; no rule restricts the dtype of a norm.
 
     A norm that exceeds the allowed bytes is not converted, and is refused later: converting a broadcast array would
@@ -130,7 +130,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
             raise ValueError(message.format(allowed))
 
 
-def _same(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
+def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
     """Return which results are the same objects as were passed; None if the counts differ."""
     if len(clipped) != len(arrays):
         return None

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-__all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "expand", "from_json", "to_json", "weight_of"]
+__all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "decode_recipe", "encode_recipe", "expand", "find_weight"]
 
 #: A host says which recipes it knows; the suite sends whole arrays to a host that knows others.
 VERSION = 2
@@ -67,118 +67,118 @@ class _Maker:
         """The bit of the sign."""
         return np.uint64(1 << (self.width - 1))
 
-    def place(self) -> np.ndarray[Any, Any]:
+    def list_places(self) -> np.ndarray[Any, Any]:
         """Return the place of each element."""
         return np.arange(self.count, dtype=np.uint64)
 
-    def hashed(self, places: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
+    def hash_places(self, places: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
         """Return 64 bits that look random for each element, or for those at some places."""
-        chosen = self.place() if places is None else np.array(places, dtype=np.uint64)
+        chosen = self.list_places() if places is None else np.array(places, dtype=np.uint64)
         bits = (chosen + np.uint64(self.recipe.seed + 1)) * GOLDEN
         bits ^= bits >> np.uint64(30)
         bits *= MIXED
         bits ^= bits >> np.uint64(27)
         return bits
 
-    def power(self, exponent: int) -> np.uint64:
+    def make_power(self, exponent: int) -> np.uint64:
         """Return the bits of `2**exponent`."""
         return np.uint64((self.bias + exponent) << self.digits)
 
-    def sized(self, digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def set_exponents(self, digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return numbers above zero with these digits, and with the exponents of the recipe."""
         recipe = self.recipe
         found = digits & np.uint64(self.mask)
         if not recipe.every:
-            found += self.power(recipe.exponent)
+            found += self.make_power(recipe.exponent)
             return found
-        found += self.power(recipe.rest)
+        found += self.make_power(recipe.rest)
         found[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
         return found
 
-    def unsigned(self, hashed: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+    def make_unsigned(self, hashed: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
         """Return numbers above zero that use every digit, in two binades."""
-        hashed = self.hashed() if hashed is None else hashed
-        found = self.sized((hashed >> np.uint64(9)) | ONE)
+        hashed = self.hash_places() if hashed is None else hashed
+        found = self.set_exponents((hashed >> np.uint64(9)) | ONE)
         found += (hashed >> np.uint64(8) & ONE) << np.uint64(self.digits)
         return found
 
-    def numbers(self) -> np.ndarray[Any, Any]:
+    def make_numbers(self) -> np.ndarray[Any, Any]:
         """Return numbers of both signs that use every digit."""
-        hashed = self.hashed()
-        found = self.unsigned(hashed)
+        hashed = self.hash_places()
+        found = self.make_unsigned(hashed)
         found |= (hashed >> np.uint64(7) & ONE) << np.uint64(self.width - 1)
         return found
 
 
-def _constant(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_constant(maker: _Maker) -> np.ndarray[Any, Any]:
     first = np.uint64(maker.recipe.seed + 1) * np.uint64(0x9E3779B9) >> np.uint64(3) | ONE
-    return maker.sized(np.full(maker.count, first, dtype=np.uint64))
+    return maker.set_exponents(np.full(maker.count, first, dtype=np.uint64))
 
 
-def _negative(maker: _Maker) -> np.ndarray[Any, Any]:
-    return maker.unsigned() | maker.sign
+def _make_negative(maker: _Maker) -> np.ndarray[Any, Any]:
+    return maker.make_unsigned() | maker.sign
 
 
-def _alternating(maker: _Maker) -> np.ndarray[Any, Any]:
-    found = _constant(maker)
-    found |= (maker.place() & ONE) << np.uint64(maker.width - 1)
+def _make_alternating(maker: _Maker) -> np.ndarray[Any, Any]:
+    found = _make_constant(maker)
+    found |= (maker.list_places() & ONE) << np.uint64(maker.width - 1)
     return found
 
 
-def _one_large(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_one_large(maker: _Maker) -> np.ndarray[Any, Any]:
     """Return small numbers, and a number 64 times as large in the last quarter."""
-    found = maker.numbers()
+    found = maker.make_numbers()
     found[maker.count - 1 - maker.count // 5 : maker.count - maker.count // 5] += np.uint64(6 << maker.digits)
     return found
 
 
-def _ends_equal(maker: _Maker) -> np.ndarray[Any, Any]:
-    found = maker.numbers()
+def _make_equal_ends(maker: _Maker) -> np.ndarray[Any, Any]:
+    found = maker.make_numbers()
     found[-1:] = found[:1]
     return found
 
 
-def _sorted(maker: _Maker) -> np.ndarray[Any, Any]:
-    return maker.sized(maker.place() * np.uint64(maker.mask // max(1, maker.count)))
+def _make_sorted(maker: _Maker) -> np.ndarray[Any, Any]:
+    return maker.set_exponents(maker.list_places() * np.uint64(maker.mask // max(1, maker.count)))
 
 
-def _with_subnormals(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_subnormals(maker: _Maker) -> np.ndarray[Any, Any]:
     """Return numbers; every second one is subnormal."""
-    found = maker.numbers()
+    found = maker.make_numbers()
     found[1::2] &= np.uint64(maker.mask) | maker.sign
     return found
 
 
-def _with_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
     """Return numbers; two of three are zeros, of either sign."""
-    found = maker.numbers()
+    found = maker.make_numbers()
     found[1::3] = 0
     found[2::3] = maker.sign
     return found
 
 
-def _edges(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_edges(maker: _Maker) -> np.ndarray[Any, Any]:
     """Return zeros with a power of two at both first and both last places; below four places, one twice as large."""
     found = np.zeros(maker.count, dtype=np.uint64)
     if maker.count >= 4:
-        found[[0, 1, -2, -1]] = maker.power(maker.recipe.exponent)
+        found[[0, 1, -2, -1]] = maker.make_power(maker.recipe.exponent)
     else:
-        found[-1:] = maker.power(maker.recipe.exponent + 1)
+        found[-1:] = maker.make_power(maker.recipe.exponent + 1)
     return found
 
 
-def _zero(maker: _Maker) -> np.ndarray[Any, Any]:
+def _make_zero(maker: _Maker) -> np.ndarray[Any, Any]:
     return np.zeros(maker.count, dtype=np.uint64)
 
 
-def _special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]]:
+def _choose_special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]]:
     """Return a maker of numbers with one NaN (`digits` 1) or infinity (0) at a place."""
 
     def make(maker: _Maker) -> np.ndarray[Any, Any]:
-        found = maker.numbers()
+        found = maker.make_numbers()
         if maker.count:
             where = {"first": 0, "middle": maker.count // 2, "last": maker.count - 1}[place]
-            infinity = maker.power(maker.bias + 1)
+            infinity = maker.make_power(maker.bias + 1)
             found[where] = infinity | np.uint64(digits << (maker.digits - 1))
         return found
 
@@ -189,12 +189,12 @@ def _special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]
 WEIGHT, FEW = 8, 16
 
 
-def weight_of(count: int) -> int:
+def find_weight(count: int) -> int:
     """Return the exponent that is added to the weighty ones of so many elements."""
     return 0 if count < FEW else min(WEIGHT, (count.bit_length() + 1) // 2)
 
 
-def _weighty(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Maker], np.ndarray[Any, Any]]:
+def _add_weight(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Maker], np.ndarray[Any, Any]]:
     """Return a maker that gives the elements at the ends and in the middle as much weight as all others have together.
 
     So a norm shows the loss of any of them, however long the array is.
@@ -206,37 +206,39 @@ def _weighty(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Maker
         if count < FEW:
             return found
         places = [0, 1, count // 2, count - 2, count - 1]
-        digits = maker.hashed(places) >> np.uint64(9) & np.uint64(maker.mask) | ONE
-        found[places] = found[places] & maker.sign | digits | maker.power(maker.recipe.exponent + weight_of(count))
+        digits = maker.hash_places(places) >> np.uint64(9) & np.uint64(maker.mask) | ONE
+        found[places] = (
+            found[places] & maker.sign | digits | maker.make_power(maker.recipe.exponent + find_weight(count))
+        )
         return found
 
     return make_weighty
 
 
 KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
-    "numbers": _Maker.numbers,
-    "constant": _constant,
-    "negative": _negative,
-    "alternating": _alternating,
-    "one-large": _one_large,
-    "ends-equal": _ends_equal,
-    "sorted": _sorted,
-    "subnormals": _with_subnormals,
-    "zeros": _with_zeros,
-    "edges": _edges,
-    "zero": _zero,
-    "nan-first": _special("first", 1),
-    "nan-middle": _special("middle", 1),
-    "nan-last": _special("last", 1),
-    "infinity-first": _special("first", 0),
-    "infinity-middle": _special("middle", 0),
-    "infinity-last": _special("last", 0),
+    "numbers": _Maker.make_numbers,
+    "constant": _make_constant,
+    "negative": _make_negative,
+    "alternating": _make_alternating,
+    "one-large": _make_one_large,
+    "ends-equal": _make_equal_ends,
+    "sorted": _make_sorted,
+    "subnormals": _make_subnormals,
+    "zeros": _make_zeros,
+    "edges": _make_edges,
+    "zero": _make_zero,
+    "nan-first": _choose_special("first", 1),
+    "nan-middle": _choose_special("middle", 1),
+    "nan-last": _choose_special("last", 1),
+    "infinity-first": _choose_special("first", 0),
+    "infinity-middle": _choose_special("middle", 0),
+    "infinity-last": _choose_special("last", 0),
 }
 
 
 #: Kinds whose ends and middle may have more weight than the rest.
 WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
-KINDS.update({"weighty-" + kind: _weighty(KINDS[kind]) for kind in WITH_WEIGHT})
+KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGHT})
 
 #: Arrays of at most so many elements are kept: lists hold the same small ones again and again.
 SMALL = 1100
@@ -280,13 +282,13 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
 _expand_small = lru_cache(maxsize=1 << 11)(_expand)
 
 
-def to_json(recipe: Recipe) -> List[Any]:
+def encode_recipe(recipe: Recipe) -> List[Any]:
     """Return a recipe as a list, in the order of its fields."""
     return [recipe.kind, recipe.seed, recipe.exponent, recipe.period, recipe.every, recipe.rest]
 
 
-def from_json(items: Sequence[Any]) -> Recipe:
-    """Undo :func:`to_json`.
+def decode_recipe(items: Sequence[Any]) -> Recipe:
+    """Undo :func:`encode_recipe`.
 
     Raises
     ------

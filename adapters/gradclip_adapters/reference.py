@@ -16,12 +16,12 @@ import numpy as np
 import gradclip_spec
 
 from .arrays import (
+    answer_in_threads,
     build_tensors,
     convert_options,
-    earlier_calls,
-    following_call,
-    in_threads,
     lay_out,
+    make_earlier_calls,
+    make_following_call,
     refuse_unlisted,
 )
 from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
@@ -86,7 +86,7 @@ class ReferenceAdapter(Adapter):
         subject = self._subjects[call.subject]
         refuse_unlisted(call, subject, "interface")
         if "threads" in call.options:
-            return in_threads(call, self.call)
+            return answer_in_threads(call, self.call)
         if any(gradient.cotangent is not None for gradient in call.gradients):
             return self._pull_back(subject, call)
         arrays = build_tensors(call.gradients, self._backend.make)
@@ -97,13 +97,13 @@ class ReferenceAdapter(Adapter):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
-            for earlier in earlier_calls(call) if "reused" in call.options else ():
+            for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(arrays, earlier)
                 getattr(gradclip_spec, subject.operation)(list(arrays), **_build_keywords(subject, earlier))
                 self._fill(arrays, call)
             result = function(arrays[0] if single else passed)
             if "followed" in call.options:
-                following = following_call(call)
+                following = make_following_call(call)
                 others = build_tensors(following.gradients, self._backend.make)
                 getattr(gradclip_spec, subject.operation)(list(others), **_build_keywords(subject, following))
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
-from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, text_of
+from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
 
-__all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "installed", "kind_of", "resolve"]
+__all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "find_kind", "list_installed", "resolve"]
 
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
@@ -43,7 +43,7 @@ class MissingFramework(Exception):
 IN_PLACE: Dict[Optional[str], Optional[bool]] = {None: None, "yes": True, "no": False}
 
 
-def installed() -> Dict[str, str]:
+def list_installed() -> Dict[str, str]:
     """Return all adapters by name, as "module:object": the built-in ones and the entry points `gradclip.adapters`."""
     names = dict(BUILT_IN)
     try:
@@ -59,7 +59,7 @@ def installed() -> Dict[str, str]:
     return names
 
 
-def kind_of(target: str) -> str:
+def find_kind(target: str) -> str:
     """Return the kind of a target: "file", "function" or "name"."""
     if target.endswith(".py"):
         return "file"
@@ -96,7 +96,7 @@ def resolve(
     MissingFramework
         If the adapter's framework cannot be imported.
     """
-    kind = kind_of(target)
+    kind = find_kind(target)
     if kind == "file":
         return _load_file(target)
     if kind == "function":
@@ -104,7 +104,7 @@ def resolve(
         if isinstance(function, Adapter) or (inspect.isclass(function) and issubclass(function, Adapter)):
             return _make_adapter(function, target)
         return _wrap_function(function, target, operation, dtypes, in_place, name)
-    names = installed()
+    names = list_installed()
     if target not in names:
         message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
             target, ", ".join(sorted(names))
@@ -164,7 +164,7 @@ def _import_file(path: str) -> ModuleType:
     except BadDeclaration:
         raise
     except Exception as error:
-        message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, text_of(error))
+        message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, read_text(error))
         raise BadTarget(message) from error
     return module
 
@@ -188,7 +188,7 @@ def _find_function(target: str) -> Any:
     except (BadTarget, MissingFramework, BadDeclaration):
         raise
     except Exception as error:
-        message = "The module {!r} does not import: {}: {}".format(where, type(error).__name__, text_of(error))
+        message = "The module {!r} does not import: {}: {}".format(where, type(error).__name__, read_text(error))
         raise BadTarget(message) from error
     return found
 

@@ -99,7 +99,7 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
         return
     arrays = [(True, i, one) for i, one in enumerate(results) if isinstance(one, np.ndarray) and one.size]
     arrays += [(False, i, one) for i, one in enumerate(passed) if one is not None and one.size]
-    for one, other in _overlapping(arrays):
+    for one, other in _find_overlaps(arrays):
         (is_result, i, _), (is_other_result, j, _) = one, other
         if i == j or not (is_result or is_other_result) or _share(passed[i], passed[j]):
             continue
@@ -118,9 +118,9 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
 Placed = Tuple[bool, int, Any]
 
 
-def _overlapping(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
+def _find_overlaps(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
     """Yield pairs of arrays that share memory, found in the order of their addresses."""
-    bounds = sorted(((*_bounds(one[2]), place) for place, one in enumerate(arrays)), key=lambda bound: bound[0])
+    bounds = sorted(((*_find_bounds(one[2]), place) for place, one in enumerate(arrays)), key=lambda bound: bound[0])
     open_until: List[Tuple[int, int]] = []
     for low, high, place in bounds:
         open_until = [(end, earlier) for end, earlier in open_until if end > low]
@@ -130,7 +130,7 @@ def _overlapping(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
         open_until.append((high, place))
 
 
-def _bounds(array: np.ndarray[Any, Any]) -> Tuple[int, int]:
+def _find_bounds(array: np.ndarray[Any, Any]) -> Tuple[int, int]:
     """Return the addresses of the first byte of an array, and of the byte after its last one."""
     low = high = int(array.__array_interface__["data"][0])
     for length, stride in zip(array.shape, array.strides):

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from .arrays import build_tensors, in_threads
+from .arrays import answer_in_threads, build_tensors
 from .contract import (
     About,
     Adapter,
@@ -76,7 +76,7 @@ class TensorFlowAdapter(Adapter):
             message = "{} takes one tensor, not a list of tensors".format(entry.subject.name)
             raise Unsupported(message, "interface")
         if "threads" in call.options:
-            return in_threads(call, self.call)
+            return answer_in_threads(call, self.call)
         if any(gradient.cotangent is not None for gradient in call.gradients):
             return _pull_back(entry, call)
         return _answer(entry, call)

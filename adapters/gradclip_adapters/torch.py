@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import build_tensors, convert_options, earlier_calls, following_call, in_threads, lay_out
+from .arrays import answer_in_threads, build_tensors, convert_options, lay_out, make_earlier_calls, make_following_call
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "make_tensor", "read_array"]
@@ -95,7 +95,7 @@ class TorchAdapter(Adapter):
             message += "and only where there is a C++ compiler"
             raise Unsupported(message)
         if "threads" in call.options:
-            return in_threads(call, self.call)
+            return answer_in_threads(call, self.call)
         if any(name in call.options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
             return _train(entry, call)
         return _answer(entry, call)
@@ -119,19 +119,19 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     listed = [_make_parameter_without_gradient() if parameter is None else parameter for parameter in parameters]
     before = [parameter.grad for parameter in listed]
 
-    def passed() -> Parameters:
+    def pass_parameters() -> Parameters:
         if call.options.get("as_single"):
             return listed[0]
         return (parameter for parameter in listed) if call.options.get("as_generator") else listed
 
     with framework_call(lambda: _read_arrays([parameter.grad for parameter in listed])) as seen:
-        for earlier in earlier_calls(call) if "reused" in call.options else ():
+        for earlier in make_earlier_calls(call) if "reused" in call.options else ():
             _fill(listed, earlier)
-            entry.clip(passed, earlier.options)
+            entry.clip(pass_parameters, earlier.options)
             _fill(listed, call)
-        norm = _choose_clip(entry, call)(passed, _with_flags(call))
+        norm = _choose_clip(entry, call)(pass_parameters, _add_flags(call))
         if "followed" in call.options:
-            following = following_call(call)
+            following = make_following_call(call)
             others = [one for one in build_tensors(following.gradients, _make_parameter) if one is not None]
             entry.clip(lambda: others, following.options)
         if entry.is_optimizer:
@@ -173,7 +173,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
     return Reply(gradients=_read_arrays([_negate(one) for one in parameters]), warnings=seen.warnings)
 
 
-def _with_flags(call: Call) -> Mapping[str, Any]:
+def _add_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
     options, _ = convert_options(call.options, flags)

@@ -33,19 +33,19 @@ from .limits import AXES, HEX, LENGTH, RECIPE, WARNINGS, check_limit, shorten
 
 __all__ = [
     "PROTOCOL",
-    "about_from_json",
-    "about_to_json",
-    "array_from_json",
-    "arrays_to_json",
-    "call_from_json",
-    "call_to_json",
     "check_reply",
     "check_subjects",
+    "decode_about",
+    "decode_array",
+    "decode_call",
+    "decode_reply",
+    "decode_subject",
     "dumps",
-    "reply_from_json",
-    "reply_to_json",
-    "subject_from_json",
-    "subject_to_json",
+    "encode_about",
+    "encode_arrays",
+    "encode_call",
+    "encode_reply",
+    "encode_subject",
 ]
 
 PROTOCOL = 1
@@ -56,23 +56,23 @@ def dumps(message: Mapping[str, Any]) -> str:
     return json.dumps(message, separators=(",", ":"), allow_nan=False)
 
 
-def value_to_json(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """Return an option's value for JSON: a float as hexadecimal text, any other value as it is."""
     return {"hex": float(value).hex()} if isinstance(value, float) else value
 
 
-def value_from_json(value: Any) -> Any:
-    """Undo :func:`value_to_json`.
+def decode_value(value: Any) -> Any:
+    """Undo :func:`encode_value`.
 
     Raises
     ------
     ValueError
         If the text of a float is too long, not hexadecimal, or beyond the range of float64.
     """
-    return _float_from_hex(value["hex"]) if isinstance(value, dict) else value
+    return _decode_float(value["hex"]) if isinstance(value, dict) else value
 
 
-def _float_from_hex(text: Any) -> float:
+def _decode_float(text: Any) -> float:
     if not isinstance(text, str):
         message = "a hexadecimal float must be a text, not {!r:.40}".format(text)
         raise ValueError(message)
@@ -84,23 +84,23 @@ def _float_from_hex(text: Any) -> float:
         raise ValueError(message) from error
 
 
-def array_to_json(array: Optional[Array]) -> Optional[Dict[str, Any]]:
+def encode_array(array: Optional[Array]) -> Optional[Dict[str, Any]]:
     """Return the message of an array, or None for a gradient that does not exist."""
     if array is None:
         return None
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
-def _small_array_to_json(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
+def _encode_small_array(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
     """Return the message of an array of a reply: only the name of an equal array of the call or the reply, if any."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
             return {"same": name}
-    return array_to_json(array)
+    return encode_array(array)
 
 
-def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
-    """Undo :func:`array_to_json`.
+def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
+    """Undo :func:`encode_array`.
 
     The shape is checked before the data, and the length of the data before they are decoded.
 
@@ -111,24 +111,24 @@ def array_from_json(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     """
     if message is None:
         return None
-    dtype, shape = message["dtype"], _shape_from_json(message["shape"])
+    dtype, shape = message["dtype"], _decode_shape(message["shape"])
     if "recipe" in message:
-        recipe = recipes.from_json(message["recipe"])
-        check_limit(RECIPE, _byte_count(shape, dtype))
+        recipe = recipes.decode_recipe(message["recipe"])
+        check_limit(RECIPE, _count_bytes(shape, dtype))
         return Array(dtype, shape, recipes.expand(recipe, dtype, shape), recipe)
     text = message["data"]
     if dtype in DTYPES:
-        expected = _byte_count(shape, dtype)
+        expected = _count_bytes(shape, dtype)
         if len(text) != 4 * ((expected + 2) // 3):
             found = "{} bytes, more or less,".format(len(text) // 4 * 3)
-            raise ValueError(_wrong_length(found, shape, dtype, expected))
+            raise ValueError(_describe_wrong_length(found, shape, dtype, expected))
     data = base64.b64decode(text, validate=True)
     if dtype in DTYPES and len(data) != expected:
-        raise ValueError(_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
+        raise ValueError(_describe_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
     return Array(dtype, shape, data)
 
 
-def _shape_from_json(lengths: Any) -> Tuple[int, ...]:
+def _decode_shape(lengths: Any) -> Tuple[int, ...]:
     check_limit(AXES, len(lengths))
     for length in lengths:
         # In Python, a boolean is an integer.
@@ -139,30 +139,30 @@ def _shape_from_json(lengths: Any) -> Tuple[int, ...]:
     return tuple(lengths)
 
 
-def _byte_count(shape: Sequence[int], dtype: str) -> int:
+def _count_bytes(shape: Sequence[int], dtype: str) -> int:
     count = int(DTYPES[dtype][-1])
     for length in shape:
         count *= length
     return count
 
 
-def _wrong_length(found: str, shape: Sequence[int], dtype: str, expected: int) -> str:
+def _describe_wrong_length(found: str, shape: Sequence[int], dtype: str, expected: int) -> str:
     return "{} for shape {} of {}, which takes {}".format(found, tuple(shape), dtype, expected)
 
 
-def arrays_to_json(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
+def encode_arrays(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
     """Return the messages of a list of arrays; None stays None."""
-    return None if arrays is None else [array_to_json(array) for array in arrays]
+    return None if arrays is None else [encode_array(array) for array in arrays]
 
 
-def gradient_to_json(gradient: Gradient, by_recipe: bool = False) -> Dict[str, Any]:
+def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> Dict[str, Any]:
     """Return the message of a gradient, without default values."""
     array = gradient.array
     made: Optional[Dict[str, Any]]
     if by_recipe and array is not None and array.recipe is not None:
-        made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.to_json(array.recipe)}
+        made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
     else:
-        made = array_to_json(array)
+        made = encode_array(array)
     message: Dict[str, Any] = {
         "name": gradient.name,
         "array": made,
@@ -178,27 +178,27 @@ def gradient_to_json(gradient: Gradient, by_recipe: bool = False) -> Dict[str, A
     if gradient.group:
         message["group"] = gradient.group
     if gradient.cotangent is not None:
-        message["cotangent"] = array_to_json(gradient.cotangent)
+        message["cotangent"] = encode_array(gradient.cotangent)
     return message
 
 
-def gradient_from_json(message: Mapping[str, Any]) -> Gradient:
-    """Undo :func:`gradient_to_json`."""
+def decode_gradient(message: Mapping[str, Any]) -> Gradient:
+    """Undo :func:`encode_gradient`."""
     rows = message.get("rows")
     return Gradient(
         name=message["name"],
-        array=array_from_json(message["array"]),
+        array=decode_array(message["array"]),
         need_clip=message["need_clip"],
         layout=message.get("layout", "contiguous"),
         same_as=message.get("same_as"),
         rows=None if rows is None else tuple(rows),
         height=message.get("height"),
         group=message.get("group", 0),
-        cotangent=array_from_json(message.get("cotangent")),
+        cotangent=decode_array(message.get("cotangent")),
     )
 
 
-def call_to_json(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
+def encode_call(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
     """Return the message of a call; the number comes back with its answer.
 
     With `by_recipe`, send the recipes of arrays and not their data. Use it only for a host that knows the recipes.
@@ -207,21 +207,21 @@ def call_to_json(call: Call, number: int, by_recipe: bool = False) -> Dict[str, 
         "message": "call",
         "number": number,
         "subject": call.subject,
-        "gradients": [gradient_to_json(gradient, by_recipe) for gradient in call.gradients],
-        "options": {name: value_to_json(value) for name, value in call.options.items()},
+        "gradients": [encode_gradient(gradient, by_recipe) for gradient in call.gradients],
+        "options": {name: encode_value(value) for name, value in call.options.items()},
     }
 
 
-def call_from_json(message: Mapping[str, Any]) -> Call:
-    """Undo :func:`call_to_json`, without the number."""
+def decode_call(message: Mapping[str, Any]) -> Call:
+    """Undo :func:`encode_call`, without the number."""
     return Call(
         subject=message["subject"],
-        gradients=tuple(gradient_from_json(gradient) for gradient in message["gradients"]),
-        options={name: value_from_json(value) for name, value in message["options"].items()},
+        gradients=tuple(decode_gradient(gradient) for gradient in message["gradients"]),
+        options={name: decode_value(value) for name, value in message["options"].items()},
     )
 
 
-def reply_to_json(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
+def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
     """Return the message of a reply; leave out `malformed` if it is None.
 
     If `call` is given and its gradients came as recipes, an array that equals the passed gradient or the result is not
@@ -233,13 +233,13 @@ def reply_to_json(reply: Reply, number: int, call: Optional[Call] = None) -> Dic
         If it is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
-    given = [gradient.array for gradient in call.gradients] if call is not None and _came_by_recipe(call) else []
+    given = [gradient.array for gradient in call.gradients] if call is not None and _has_recipe(call) else []
     message: Dict[str, Any] = {
         "message": "reply",
         "number": number,
-        "gradients": _results_to_json(reply.gradients, given),
-        "norm": array_to_json(reply.norm),
-        "inputs": None if reply.inputs is None else _inputs_to_json(reply.inputs, reply.gradients, given),
+        "gradients": _encode_results(reply.gradients, given),
+        "norm": encode_array(reply.norm),
+        "inputs": None if reply.inputs is None else _encode_inputs(reply.inputs, reply.gradients, given),
         "same_object": None if reply.same_object is None else list(reply.same_object),
         "warnings": [shorten(text) for text in reply.warnings[: WARNINGS.number]],
     }
@@ -251,25 +251,25 @@ def reply_to_json(reply: Reply, number: int, call: Optional[Call] = None) -> Dic
     return message
 
 
-def _came_by_recipe(call: Call) -> bool:
+def _has_recipe(call: Call) -> bool:
     return any(gradient.array is not None and gradient.array.recipe is not None for gradient in call.gradients)
 
 
-def _results_to_json(
+def _encode_results(
     results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
 ) -> List[Optional[Dict[str, Any]]]:
     if len(results) != len(given):
-        return [array_to_json(array) for array in results]
-    return [_small_array_to_json(array, {"call": one}) for array, one in zip(results, given)]
+        return [encode_array(array) for array in results]
+    return [_encode_small_array(array, {"call": one}) for array, one in zip(results, given)]
 
 
-def _inputs_to_json(
+def _encode_inputs(
     inputs: Sequence[Optional[Array]], results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
 ) -> List[Optional[Dict[str, Any]]]:
     if not len(inputs) == len(results) == len(given):
-        return [array_to_json(array) for array in inputs]
+        return [encode_array(array) for array in inputs]
     return [
-        _small_array_to_json(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)
+        _encode_small_array(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)
     ]
 
 
@@ -282,7 +282,7 @@ def check_reply(reply: Any) -> None:
         If the reply breaks the contract.
     """
     if not isinstance(reply, Reply):
-        text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_type_name(reply))
+        text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_name_type(reply))
         raise BadReply(text)
     _check_arrays("gradients", reply.gradients)
     _check_array("norm", reply.norm)
@@ -294,13 +294,13 @@ def check_reply(reply: Any) -> None:
     _check_items("shared", reply.shared or (), str)
     _check_items("disturbed", reply.disturbed or (), str)
     if not isinstance(reply.malformed, (str, type(None))):
-        text = "Reply.malformed is a {}, and must be a text or None".format(_type_name(reply.malformed))
+        text = "Reply.malformed is a {}, and must be a text or None".format(_name_type(reply.malformed))
         raise BadReply(text)
 
 
 def _check_arrays(field: str, arrays: Any) -> None:
     if not isinstance(arrays, (list, tuple)):
-        text = "Reply.{} is a {}, and must be a tuple of Array or None".format(field, _type_name(arrays))
+        text = "Reply.{} is a {}, and must be a tuple of Array or None".format(field, _name_type(arrays))
         raise BadReply(text)
     for place, array in enumerate(arrays):
         _check_array("{}[{}]".format(field, place), array)
@@ -308,7 +308,7 @@ def _check_arrays(field: str, arrays: Any) -> None:
 
 def _check_array(field: str, array: Any) -> None:
     if not isinstance(array, (Array, type(None))):
-        text = "Reply.{} is a {}; wrap it: Array.of(...)".format(field, _type_name(array))
+        text = "Reply.{} is a {}; wrap it: Array.of(...)".format(field, _name_type(array))
         raise BadReply(text)
 
 
@@ -318,13 +318,13 @@ def _check_items(field: str, items: Any, kind: type) -> None:
         raise BadReply(text)
 
 
-def _type_name(value: Any) -> str:
+def _name_type(value: Any) -> str:
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else "{}.{}".format(kind.__module__, kind.__name__)
 
 
-def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> Reply:
-    """Undo :func:`reply_to_json`, without the number.
+def decode_reply(message: Mapping[str, Any], call: Optional[Call] = None) -> Reply:
+    """Undo :func:`encode_reply`, without the number.
 
     Raises
     ------
@@ -333,12 +333,14 @@ def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> 
     """
     inputs, same_object = message["inputs"], message["same_object"]
     given = [] if call is None else [gradient.array for gradient in call.gradients]
-    results = tuple(_named_array(array, place, {"call": given}) for place, array in enumerate(message["gradients"]))
+    results = tuple(
+        _find_named_array(array, place, {"call": given}) for place, array in enumerate(message["gradients"])
+    )
     named = {"call": given, "result": results}
     return Reply(
         gradients=results,
-        norm=array_from_json(message["norm"]),
-        inputs=None if inputs is None else tuple(_named_array(array, i, named) for i, array in enumerate(inputs)),
+        norm=decode_array(message["norm"]),
+        inputs=None if inputs is None else tuple(_find_named_array(array, i, named) for i, array in enumerate(inputs)),
         same_object=None if same_object is None else tuple(same_object),
         warnings=tuple(message["warnings"]),
         malformed=message.get("malformed"),
@@ -347,12 +349,12 @@ def reply_from_json(message: Mapping[str, Any], call: Optional[Call] = None) -> 
     )
 
 
-def _named_array(
+def _find_named_array(
     message: Optional[Mapping[str, Any]], place: int, named: Mapping[str, Sequence[Optional[Array]]]
 ) -> Optional[Array]:
     """Return the array of a message. If the message names other arrays, return the one at the same place among them."""
     if message is None or "same" not in message:
-        return array_from_json(message)
+        return decode_array(message)
     others = named.get(message["same"], ())
     if place >= len(others) or others[place] is None:
         text = "there is no array {!r:.20} at the place {}".format(message["same"], place)
@@ -360,7 +362,7 @@ def _named_array(
     return others[place]
 
 
-def subject_to_json(subject: Subject) -> Dict[str, Any]:
+def encode_subject(subject: Subject) -> Dict[str, Any]:
     """Return the message of a subject, for `about` and for the header of a record."""
     formula = subject.formula
     return {
@@ -369,24 +371,24 @@ def subject_to_json(subject: Subject) -> Dict[str, Any]:
         "dtypes": list(subject.dtypes),
         "features": sorted(subject.features),
         "norm_types": [float(p).hex() for p in subject.norm_types],
-        "formula": None if formula is None else {name: value_to_json(value) for name, value in formula.items()},
+        "formula": None if formula is None else {name: encode_value(value) for name, value in formula.items()},
     }
 
 
-def subject_from_json(message: Mapping[str, Any]) -> Subject:
-    """Undo :func:`subject_to_json`."""
+def decode_subject(message: Mapping[str, Any]) -> Subject:
+    """Undo :func:`encode_subject`."""
     formula = message["formula"]
     return Subject(
         name=message["name"],
         operation=message["operation"],
         dtypes=tuple(message["dtypes"]),
         features=tuple(message["features"]),
-        norm_types=tuple(_float_from_hex(p) for p in message["norm_types"]),
-        formula=None if formula is None else {name: value_from_json(value) for name, value in formula.items()},
+        norm_types=tuple(_decode_float(p) for p in message["norm_types"]),
+        formula=None if formula is None else {name: decode_value(value) for name, value in formula.items()},
     )
 
 
-def about_to_json(about: About, subjects: Sequence[Subject], python: str, platform: str) -> Dict[str, Any]:
+def encode_about(about: About, subjects: Sequence[Subject], python: str, platform: str) -> Dict[str, Any]:
     """Return the host's first message."""
     return {
         "message": "about",
@@ -397,12 +399,12 @@ def about_to_json(about: About, subjects: Sequence[Subject], python: str, platfo
         "platform": platform,
         "recipes": recipes.VERSION,
         "environment": dict(about.environment),
-        "subjects": [subject_to_json(subject) for subject in check_subjects(subjects)],
+        "subjects": [encode_subject(subject) for subject in check_subjects(subjects)],
     }
 
 
-def about_from_json(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]]:
-    """Undo :func:`about_to_json`, without the Python and the platform.
+def decode_about(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]]:
+    """Undo :func:`encode_about`, without the Python and the platform.
 
     Raises
     ------
@@ -410,7 +412,7 @@ def about_from_json(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, .
         If the contract does not know a word, or if two subjects have the same name.
     """
     about = About(message["framework"], message["version"], dict(message["environment"]))
-    return about, check_subjects([subject_from_json(subject) for subject in message["subjects"]])
+    return about, check_subjects([decode_subject(subject) for subject in message["subjects"]])
 
 
 def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
@@ -424,7 +426,7 @@ def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
     seen = set()
     for subject in subjects:
         if not isinstance(subject, Subject):
-            text = "`subjects` must return Subject objects, and returned a {}".format(_type_name(subject))
+            text = "`subjects` must return Subject objects, and returned a {}".format(_name_type(subject))
             raise BadDeclaration(text)
         if subject.name in seen:
             text = "The subject {!r} is declared twice; give each subject its own name.".format(subject.name)

@@ -12,12 +12,12 @@ import numpy as np
 
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.plain import PlainFunction
-from gradclip_reports.brief import brief
-from gradclip_reports.records import Footer, Run, plan_sha256
+from gradclip_reports.brief import draw_brief
+from gradclip_reports.records import Footer, Run, hash_plan
 from gradclip_reports.statuses import SPOILING
 
-from .cases.catalogue import all_cases
-from .causes.findings import asked_rules
+from .cases.catalogue import list_all_cases
+from .causes.findings import list_asked_rules
 from .causes.model import Evidence
 from .judge.model import Connection
 from .oracle.formula import Formula
@@ -25,7 +25,7 @@ from .run.abilities import AbilityProbes
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
-from .run.plan import Selection, plan_cells, with_formula
+from .run.plan import Selection, add_formula, plan_cells
 from .run.runner import explain_findings, make_header, plan_rows, run_cell
 
 __all__ = ["Results", "assert_conforms", "check_clipper"]
@@ -48,7 +48,7 @@ class Results(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """Return the report of the command line, and the note if there is one."""
-        text = "no case was run" if self.run is None else brief([self.run]).rstrip()
+        text = "no case was run" if self.run is None else draw_brief([self.run]).rstrip()
         return f"{text}\n{self.note}" if self.note else text
 
 
@@ -204,19 +204,19 @@ def _ask_all(
 ) -> Run:
     selection = Selection(rules=(rule,) if rule else ())
     evidence: list[Evidence] = []
-    subjects = with_formula(connection.description.subjects, formula)
+    subjects = add_formula(connection.description.subjects, formula)
     # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        planned = [*plan_cells(subjects, all_cases(), selection), *plan_rows(subjects, selection)]
+        planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, timeout, probes=probes, evidence=evidence) for cell in asked]
-    findings = explain_findings(evidence, asked_rules(cells))
+    findings = explain_findings(evidence, list_asked_rules(cells))
     footer = Footer(
         planned=len(cells),
         finished=len(cells),
         counts=dict(Counter(cell.status for cell in cells)),
-        plan_sha256=plan_sha256((cell.subject, cell.case) for cell in cells),
+        plan_sha256=hash_plan((cell.subject, cell.case) for cell in cells),
     )
     header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
     return Run(header, tuple(cells), footer, tuple(findings))

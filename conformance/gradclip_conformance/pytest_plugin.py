@@ -33,13 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gradclip-timeout",
         metavar="S",
-        type=_seconds,
+        type=_parse_seconds,
         default=30.0,
         help="time limit of a case in seconds (default: 30)",
     )
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     seconds = float(text)
     # With NaN, no comparison is true.
     if not seconds > 0:
@@ -56,13 +56,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if target is None:
         msg = "no adapter is named: give --gradclip-adapter NAME"
         raise pytest.Collector.CollectError(msg)
-    from .cases.catalogue import all_cases
+    from .cases.catalogue import list_all_cases
     from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
     from .run.runner import plan_rows
 
-    connection, probes = _connection(metafunc.config, target), AbilityProbes()
-    planned = plan_cells(connection.description.subjects, all_cases(), Selection())
+    connection, probes = _connect(metafunc.config, target), AbilityProbes()
+    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection())
     planned += plan_rows(connection.description.subjects, Selection(), adapter=target)
     ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
     evidence: list[Evidence] = []
@@ -89,7 +89,7 @@ def check_cell(
     """Check one cell, and pass, fail or skip the test; `evidence` holds the earlier wrong cells."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
-    from gradclip_reports.values import plain
+    from gradclip_reports.values import escape_text
 
     from .known.claims import load_claims
     from .known.known_causes import load_known
@@ -98,11 +98,11 @@ def check_cell(
     claims, known = load_claims(target), load_known(target)
     cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
     if cell.status in SPOILING:
-        pytest.fail(plain(_describe(cell, connection, target, evidence)), pytrace=False)
+        pytest.fail(escape_text(_describe(cell, connection, target, evidence)), pytrace=False)
     if cell.status == "deviation":
-        pytest.xfail(plain(f"{cell.detail} ({cell.url})"))
+        pytest.xfail(escape_text(f"{cell.detail} ({cell.url})"))
     if cell.status in ("unsupported", "unspecified"):
-        pytest.skip(plain(f"{cell.status}: {cell.detail}"))
+        pytest.skip(escape_text(f"{cell.status}: {cell.detail}"))
 
 
 #: The earlier wrong cells, which help to find the function's formula.
@@ -111,7 +111,7 @@ BEFORE = 60
 
 def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Evidence]) -> str:
     """Return the finding that explains a cell, with the cell as its example."""
-    from gradclip_reports.brief import finding_block
+    from gradclip_reports.brief import draw_finding
     from gradclip_reports.records import Footer, Run
 
     from .run.runner import explain_findings, make_header
@@ -124,25 +124,25 @@ def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Ev
     header = make_header(target, connection.description)
     footer = Footer(planned=0, finished=0, counts={}, plan_sha256="")
     finding = next(one for one in explain_findings([*mine, *own]) if cell.case in one.cells.get(cell.subject, ()))
-    return "\n".join([shown, "", *finding_block(finding, Run(header, (), footer, (finding,)))])
+    return "\n".join([shown, "", *draw_finding(finding, Run(header, (), footer, (finding,)))])
 
 
-def _connection(config: pytest.Config, target: str) -> Connection:
+def _connect(config: pytest.Config, target: str) -> Connection:
     from gradclip_adapters import registry
-    from gradclip_reports.values import plain
+    from gradclip_reports.values import escape_text
 
     from .judge.model import StartError
-    from .run.host_process import HostProcess, host_command
+    from .run.host_process import HostProcess, build_host_command
     from .run.isolation import PlainOptions, connect_named_function
 
     if _CONNECTION not in config.stash:
         # For a CollectError, pytest shows only the text; for any other error, it shows the traceback.
         operation = config.getoption("--gradclip-op")
-        is_function = registry.kind_of(target) == "function"
+        is_function = registry.find_kind(target) == "function"
         if operation is None and is_function:
             msg = f"{target!r} is a plain function: say with --gradclip-op which operation it performs"
             raise pytest.Collector.CollectError(msg)
-        command = host_command(config.getoption("--gradclip-python"))
+        command = build_host_command(config.getoption("--gradclip-python"))
         timeout = config.getoption("--gradclip-timeout")
         try:
             connection: Connection = (
@@ -154,7 +154,7 @@ def _connection(config: pytest.Config, target: str) -> Connection:
             msg = f"the adapter {target!r} does not start ({error.kind}): {error}"
             if error.kind == "missing-framework":
                 msg = f"{msg.rstrip('.')}. --gradclip-python EXE names a Python that has it."
-            raise pytest.Collector.CollectError(plain(msg)) from error
+            raise pytest.Collector.CollectError(escape_text(msg)) from error
         config.stash[_CONNECTION] = connection
         config.add_cleanup(connection.close)
     held: Connection = config.stash[_CONNECTION]

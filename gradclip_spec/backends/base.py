@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from gradclip_spec._arithmetic import FORMATS, divide, drop_nonfinite, name_dtype, power_of_two, two_sum, unstack
-from gradclip_spec._norms import Norm, PowerSum, join, pack, simple_root, sum_of_powers, take_root
+from gradclip_spec._arithmetic import FORMATS, divide, drop_nonfinite, name_dtype, raise_two, two_sum, unstack
+from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
 __all__ = ["NO_WRITING", "Backend", "Coefficient", "group_by"]
 
@@ -91,7 +91,7 @@ class Backend:
         """Return the context for every computation: overflow and NaN are normal results here and give no warning."""
         return np.errstate(all="ignore")
 
-    def place(self, x: Array) -> Hashable:
+    def find_place(self, x: Array) -> Hashable:
         """Return the properties that arrays must share to be joined into one."""
         return None
 
@@ -109,17 +109,17 @@ class Backend:
 
     # Norms.
 
-    def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the p-norm of all elements of all arrays."""
         if self.is_simple(norm_type):
-            return Norm(simple_root(self.xp, self.sum_squares(arrays)))
+            return Norm(take_simple_root(self.xp, self.sum_squares(arrays)))
         return take_root(self, self.summarize(arrays, norm_type), norm_type)
 
-    def norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the p-norm of each array."""
         xp = self.xp
         if self.is_simple(norm_type):
-            return Norm(simple_root(xp, xp.stack([self.sum_squares([array]) for array in arrays])))
+            return Norm(take_simple_root(xp, xp.stack([self.sum_squares([array]) for array in arrays])))
         powers = [self.summarize([array], norm_type) for array in arrays]
         return take_root(self, PowerSum(*map(xp.stack, zip(*powers, strict=True))), norm_type)
 
@@ -130,9 +130,9 @@ class Backend:
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
         """Return four numbers for some blocks; the norm of all blocks follows from the numbers of each."""
         if self.is_simple(norm_type):
-            one, zero = self.number(1.0), self.number(0.0)
+            one, zero = self.make_number(1.0), self.make_number(0.0)
             return PowerSum(self.sum_squares(arrays), zero, one, zero)
-        return sum_of_powers(self, [array for array in arrays if 0 not in array.shape], norm_type)
+        return make_power_sum(self, [array for array in arrays if 0 not in array.shape], norm_type)
 
     def join(self, rows: Array, norm_type: float) -> Any:
         """Return the norm of all blocks from their numbers, one row for each block."""
@@ -140,12 +140,12 @@ class Backend:
 
     def adopt(self, norm: Norm) -> Any:
         """Convert a norm that another backend has computed."""
-        return Norm(*map(self.number, norm))
+        return Norm(*map(self.make_number, norm))
 
     def sum_squares(self, arrays: Sequence[Array]) -> Array:
         """Return the sum of the squares of all elements, which are narrower than float64, as one float64 number."""
         arrays = [array for array in arrays if 0 not in array.shape]
-        return self.add_squares(list(pack(self, arrays))) if arrays else self.number(0.0)
+        return self.add_squares(list(pack(self, arrays))) if arrays else self.make_number(0.0)
 
     def add_squares(self, arrays: Sequence[Array]) -> Array:
         """Return the sum of the squares of all elements of arrays, none of them empty."""
@@ -153,7 +153,7 @@ class Backend:
         wide = (xp.astype(x, xp.float64) for x in arrays)
         return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
 
-    def number(self, value: float) -> Array:
+    def make_number(self, value: float) -> Array:
         """Return a number to compute a norm with."""
         return self.xp.asarray(value, dtype=self.dtype, device=self.device)
 
@@ -161,22 +161,22 @@ class Backend:
         """Return the largest magnitude of an array, not empty; NaN if an element is NaN."""
         return self.xp.max(self.xp.abs(x))
 
-    def power(self, x: Array, y: Array) -> Array:
+    def raise_to_power(self, x: Array, y: Array) -> Array:
         """Raise numbers above zero to the given powers."""
         return self.xp.pow(x, y)
 
-    def total(self, norm: Any) -> Array:
+    def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
         if norm.exponent is None:
             return self.xp.astype(norm.high, self.total_dtype)
         # Multiply by two halves, because the power of two for the whole exponent may overflow.
         half = self.xp.floor(norm.exponent / 2)
-        first, second = (power_of_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
+        first, second = (raise_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
         return self.xp.astype(norm.high * first * second, self.total_dtype)
 
     # Coefficients.
 
-    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+    def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
         xp = self.xp
         if norm.exponent is None:
@@ -197,7 +197,7 @@ class Backend:
             return Coefficient([quotient], quotient == 1)
         if eps:
             norm = self._add_eps(norm, eps)
-        bound = clip_norm * power_of_two(xp, -norm.exponent, self.format.precision)
+        bound = clip_norm * raise_two(xp, -norm.exponent, self.format.precision)
         unchanged = (norm.high < bound) | ((norm.high == bound) & (norm.low <= 0))
         factors = [xp.where(unchanged, xp.ones_like(x), x) for x in self._divide(clip_norm, norm)]
         return Coefficient(factors, unchanged)
@@ -212,10 +212,10 @@ class Backend:
         fraction, exponent = math.frexp(clip_norm)
         power = xp.clip(exponent - norm.exponent, -2.3 * self.format.largest, self.format.largest / 2)
         third = xp.floor(power / 3)
-        step = power_of_two(xp, third, precision)
+        step = raise_two(xp, third, precision)
         divisor = xp.where(norm.high == 0, xp.ones_like(norm.high), norm.high)
         quotient = divide(xp, xp.full_like(divisor, fraction), divisor, norm.low, precision)
-        return [quotient * power_of_two(xp, power - 2 * third, precision), step, step]
+        return [quotient * raise_two(xp, power - 2 * third, precision), step, step]
 
     def _add_eps(self, norm: Norm, eps: float) -> Norm:
         """Return the norm and `eps` together, with the exponent of the larger."""
@@ -223,8 +223,8 @@ class Backend:
         own = xp.full_like(norm.exponent, math.frexp(eps)[1])
         exponent = xp.where(norm.exponent < own, own, norm.exponent)
         shift = xp.clip(norm.exponent - exponent, self.format.negligible_exponent, 0.0)
-        scale = power_of_two(xp, shift, precision)
-        total, error = two_sum(norm.high * scale, eps * power_of_two(xp, -exponent, precision))
+        scale = raise_two(xp, shift, precision)
+        total, error = two_sum(norm.high * scale, eps * raise_two(xp, -exponent, precision))
         return Norm(total, drop_nonfinite(xp, error) + norm.low * scale, exponent)
 
     # Scaling.

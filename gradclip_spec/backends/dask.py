@@ -45,21 +45,21 @@ class Dask(Backend):
         """Return each index alone, so that no array waits for another."""
         return [[index] for index in range(len(arrays))]
 
-    def norm(self, arrays: Sequence[Array], norm_type: float) -> Array:
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of the norm of all arrays."""
         if not arrays:
             return self.xp.zeros(3)
-        return _in_one_task(functools.partial(_join, norm_type), self._summarize_chunks(arrays, norm_type), (3,))
+        return _run_in_task(functools.partial(_join, norm_type), self._summarize_chunks(arrays, norm_type), (3,))
 
-    def norms(self, arrays: Sequence[Array], norm_type: float) -> list[Array]:
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> list[Array]:
         """Return the numbers of the norm of each array."""
-        return [self.norm([array], norm_type) for array in arrays]
+        return [self.measure_norm([array], norm_type) for array in arrays]
 
-    def total(self, norm: Array) -> Array:
+    def round_norm(self, norm: Array) -> Array:
         """Return a norm as one rounded number."""
-        return _in_one_task(functools.partial(_round, name_dtype(self.total_dtype)), norm, (), self.total_dtype)
+        return _run_in_task(functools.partial(_round, name_dtype(self.total_dtype)), norm, (), self.total_dtype)
 
-    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+    def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return the numbers from which each chunk computes the coefficient."""
         return norm, clip_norm, eps
 
@@ -103,7 +103,7 @@ class Dask(Backend):
         return dask.array.blockwise(scale, axes, *pairs, concatenate=True, dtype=array.dtype, meta=array._meta)
 
 
-def _in_one_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
+def _run_in_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
     """Return the result of a NumPy function of an array with one chunk."""
     import dask.array
     from dask.highlevelgraph import HighLevelGraph
@@ -126,14 +126,14 @@ def _summarize(choose: Choice, norm_type: float, chunk: Array) -> Any:
 @np.errstate(all="ignore")
 def _join(norm_type: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the numbers of the norm of all chunks."""
-    work = _numbers()
+    work = _make_number_backend()
     return np.stack(take_root(work, join(work, rows, norm_type), norm_type))
 
 
 @np.errstate(all="ignore")
 def _round(dtype: str, norm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a norm as one rounded number."""
-    return np.asarray(_numbers().total(Norm(*norm)), dtype)
+    return np.asarray(_make_number_backend().round_norm(Norm(*norm)), dtype)
 
 
 def _scale_chunk(choose: Choice, clip_norm: float, eps: float, chunk: Array, norm: np.ndarray[Any, Any]) -> Array:
@@ -142,12 +142,12 @@ def _scale_chunk(choose: Choice, clip_norm: float, eps: float, chunk: Array, nor
         return chunk
     backend = choose(Tree(chunk, None))
     with backend.context():
-        coefficient = backend.coefficient(backend.adopt(Norm(*norm)), clip_norm, eps)
+        coefficient = backend.compute_coefficient(backend.adopt(Norm(*norm)), clip_norm, eps)
         return backend.scale([chunk], coefficient, False)[0]
 
 
 @functools.cache
-def _numbers() -> Backend:
+def _make_number_backend() -> Backend:
     """Return the arithmetic of the few numbers of a norm, in NumPy."""
     work = Backend(array_api_compat.numpy, [])
     work.total_dtype = np.float64

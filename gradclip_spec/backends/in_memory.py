@@ -58,17 +58,17 @@ class InMemory(kernels.Memory):
         """Return the context for every computation: overflow and NaN are normal results here and give no warning."""
         return np.errstate(all="ignore")
 
-    def norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
         """Return the p-norm of all elements of all arrays."""
         if norm_type == 2 and not self.wide:
             (parts,) = kernels.sum_powers(self, arrays, 2, False)
             return math.sqrt(math.fsum(parts))
         return self._take_root(self.summarize(arrays, norm_type), norm_type)
 
-    def norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
         """Return the p-norm of each array."""
         if norm_type not in (1, 2):
-            return [self.norm([array], norm_type) for array in arrays]
+            return [self.measure_norm([array], norm_type) for array in arrays]
         sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide, each=True)
         powers = (self._check_range([x], parts, int(norm_type)) for x, parts in zip(arrays, sums, strict=True))
         return [self._take_root(each, norm_type) for each in powers]
@@ -115,10 +115,10 @@ class InMemory(kernels.Memory):
             root = Fraction(power)
         return root * Fraction(divisor) * Fraction(2) ** int(exponent)
 
-    def coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+    def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return, for each norm in a list, `clip_norm / (norm + eps)`, or 1 if `norm + eps` is at most `clip_norm`."""
         if isinstance(norm, list):
-            return [self.coefficient(each, clip_norm, eps) for each in norm]
+            return [self.compute_coefficient(each, clip_norm, eps) for each in norm]
         divisor = norm + (eps if isinstance(norm, float) else Fraction(eps))
         if divisor <= clip_norm:
             return ONE
@@ -139,7 +139,7 @@ class InMemory(kernels.Memory):
 
     scale_each = scale
 
-    def total(self, norm: Any) -> Array:
+    def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
         try:
             number = float(norm)

@@ -32,7 +32,7 @@ class JAX(Backend):
         """Return a context that has float64; it affects only computations inside it."""
         return _enable_float64()
 
-    def place(self, x: Array) -> Hashable:
+    def find_place(self, x: Array) -> Hashable:
         """Return the shape and the sharding: only arrays with equal shards are joined, so no element moves."""
         import jax
 
@@ -70,7 +70,7 @@ class JAX(Backend):
         """Return the largest magnitude of an array; NaN if an element is NaN, which XLA's maximum overlooks."""
         return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
-    def power(self, x: Array, y: Array) -> Array:
+    def raise_to_power(self, x: Array, y: Array) -> Array:
         """Raise numbers above zero to the given powers."""
         from jax import lax
 
@@ -112,7 +112,7 @@ def _make_products() -> Any:
     from jax import numpy as jnp
 
     @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
-    def products(arrays: list[Array], k: Any) -> list[Array]:
+    def compute_products(arrays: list[Array], k: Any) -> list[Array]:
         # Multiply in float32, which is twice as fast as float64, by a rounded coefficient. A coefficient below the
         # smallest normal number is split into two factors. A coefficient below 2**-252 would need three, and all others
         # would take a third longer to compile; so it gives zeros. The first factor shows whether there is a second one
@@ -132,7 +132,7 @@ def _make_products() -> Any:
             for x, product in zip(arrays, multiplied, strict=True)
         ]
 
-    @products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
+    @compute_products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
         (arrays, k), (changes, change_of_k) = primals, tangents
         # Differentiate by the coefficient in float64. There, the product of its change and a large element is in the
@@ -140,7 +140,7 @@ def _make_products() -> Any:
         with _enable_float64():
             kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
             of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]
-            changed = products(changes, k)
-            return products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
+            changed = compute_products(changes, k)
+            return compute_products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
 
-    return products
+    return compute_products

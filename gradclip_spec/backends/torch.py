@@ -60,7 +60,7 @@ class Torch(Backend):
         inference = torch.is_inference_mode_enabled()
         for index, x in enumerate(arrays):
             reason = ""
-            if not x.is_contiguous() and _elements_may_overlap(x):
+            if not x.is_contiguous() and _may_overlap(x):
                 reason = "its elements share memory"
             elif x.is_neg():
                 reason = "it has the negative bit"
@@ -184,7 +184,7 @@ def _view(x: Tensor) -> Array:
     return view
 
 
-def _elements_may_overlap(tensor: Tensor) -> bool:
+def _may_overlap(tensor: Tensor) -> bool:
     # The step of each dimension must exceed the range of the dimensions with smaller steps.
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):

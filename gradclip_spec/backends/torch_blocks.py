@@ -70,7 +70,7 @@ class _Blocks:
         """Return the attribute of the backend of one block."""
         return getattr(self.local, name)
 
-    def norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the norm of all blocks together."""
         rows = self.gather(arrays, norm_type)
         if not self.eager:
@@ -78,10 +78,10 @@ class _Blocks:
         numbers = Backend(array_api_compat.numpy, [])
         return self.local.adopt(numbers.join(np.asarray(rows), norm_type))
 
-    def norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the norm of the only array of a group."""
         (array,) = arrays
-        return self.norm([array], norm_type)
+        return self.measure_norm([array], norm_type)
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
         """Return each index alone."""
@@ -124,7 +124,7 @@ class Shards(_Blocks):
             groups.setdefault((array.device_mesh, split), []).append(array.to_local())
         rows = []
         for (mesh, split), shards in groups.items():
-            numbers = _to_tensors(self.local.summarize(shards, norm_type), shards[0].device)
+            numbers = _convert_to_tensors(self.local.summarize(shards, norm_type), shards[0].device)
             # All processes must take part in the backward pass, also those whose shards are empty.
             numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
             local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
@@ -169,7 +169,7 @@ class Devices(_Blocks):
             alike = [arrays[index] for index in indices]
             local = type(self.local)(self.xp, alike)
             local.wide, local.total_dtype = self.wide, self.total_dtype
-            rows.append(torch.stack(_to_tensors(local.summarize(alike, norm_type), alike[0].device)))
+            rows.append(torch.stack(_convert_to_tensors(local.summarize(alike, norm_type), alike[0].device)))
         return torch.stack([row.to(self.device) for row in rows])
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
@@ -180,7 +180,7 @@ class Devices(_Blocks):
         return [self.local.scale([x], each, inplace)[0] for x, each in pairs]
 
 
-def _to_tensors(powers: PowerSum, device: Any) -> list[Any]:
+def _convert_to_tensors(powers: PowerSum, device: Any) -> list[Any]:
     import torch
 
     return [torch.as_tensor(number, dtype=torch.float64, device=device) for number in powers]

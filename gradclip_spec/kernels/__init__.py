@@ -77,13 +77,13 @@ def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
     all objects (`PyArrayObject` of NumPy's C API).
     """
     header, read = object.__basicsize__, ctypes.c_size_t.from_address
-    if _objects_hold_addresses():
+    if _can_read_addresses():
         return [read(id(x) + header).value for x in arrays]
     return [x.__array_interface__["data"][0] for x in arrays]
 
 
 @functools.cache
-def _objects_hold_addresses() -> bool:
+def _can_read_addresses() -> bool:
     probe = np.arange(7)[3:]
     if sys.implementation.name != "cpython" or type(probe).__basicsize__ < object.__basicsize__ + 8:
         return False
@@ -114,7 +114,7 @@ class _Chunks:
         else:
             work(0, len(self.sizes))
 
-    def overlap(self) -> bool:
+    def may_overlap(self) -> bool:
         """Return whether two threads might write to the same element."""
         order = np.argsort(self.starts)
         ends = self.starts + self.sizes * np.dtype(self.kind).itemsize
@@ -190,7 +190,7 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         compiled, outs, rest = [], [], list(range(len(sources)))
     table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):
-        alone = out is chunks and chunks.large and chunks.overlap()
+        alone = out is chunks and chunks.large and chunks.may_overlap()
         chunks.run("scale", 1 << 20 if alone else memory.threads_of_others, out.starts, table, chunks.owners)
     if rest:
         precise = sum(memory.measure(sources)) < MANY_ELEMENTS

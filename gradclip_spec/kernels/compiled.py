@@ -66,7 +66,7 @@ _I16, _I32 = ir.IntType(16), ir.IntType(32)
 _STORED = {types.float16: _HALF, types.uint16: _I16, types.float32: _FLOAT, types.float64: _DOUBLE}
 
 
-def _pointer(builder: Any, kind: Any, address: Any, index: Any) -> Any:
+def _make_pointer(builder: Any, kind: Any, address: Any, index: Any) -> Any:
     base = builder.inttoptr(address, _STORED[kind.dtype].as_pointer())
     return builder.gep(base, [index], inbounds=True)
 
@@ -76,7 +76,7 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
     """Read an element as float64, exactly."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value = builder.load(_pointer(builder, kind, *arguments[1:]))
+        value = builder.load(_make_pointer(builder, kind, *arguments[1:]))
         value.align = 1
         if kind.dtype == types.float64:
             return value
@@ -107,7 +107,7 @@ def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> An
             quiet = builder.or_(bits, ir.Constant(_I32, 1 << 22))
             bits = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
             value = builder.trunc(builder.lshr(bits, ir.Constant(_I32, 16)), _I16)
-        builder.store(value, _pointer(builder, kind, *arguments[1:3]), align=1)
+        builder.store(value, _make_pointer(builder, kind, *arguments[1:3]), align=1)
         return context.get_dummy_value()
 
     return types.void(kind, types.int64, types.int64, types.float64), generate
@@ -124,7 +124,7 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 @_emit
-def _bits(context: Any, x: Any) -> Any:
+def _read_bits(context: Any, x: Any) -> Any:
     """Return the bits of a float64. The bits of magnitudes are ordered like the magnitudes, and NaN comes last."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -202,7 +202,7 @@ def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, l
     for chunk in range(first, last):
         address, found = starts[chunk], 0
         for index in range(sizes[chunk]):
-            found = max(found, _bits(abs(_read(kind, address, index))))
+            found = max(found, _read_bits(abs(_read(kind, address, index))))
         results[chunk] = found
 
 

@@ -90,7 +90,7 @@ def load() -> tuple[Rule, ...]:
     for theme in THEMES:
         text = files(__name__).joinpath(f"{theme}.toml").read_text(encoding="utf-8")
         for entry in tomllib.loads(text)["rule"]:
-            for rule in _rules_of(entry, theme):
+            for rule in _make_rules(entry, theme):
                 if rule.id in rules:
                     message = f"the rule {rule.id} appears twice, in {rules[rule.id].theme}.toml and in {theme}.toml"
                     raise ValueError(message)
@@ -98,7 +98,7 @@ def load() -> tuple[Rule, ...]:
     return tuple(rules.values())
 
 
-def _rules_of(entry: Mapping[str, Any], theme: str) -> list[Rule]:
+def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
     name = entry.get("id", "(without id)")
     if not {"id", "operations", "level", "statement"} <= entry.keys() <= _KEYS:
         message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; known keys are {sorted(_KEYS)}"

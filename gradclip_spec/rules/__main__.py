@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .book import book
+from .book import write_book
 
 # The book quotes Chinese, which a terminal's encoding may lack.
-sys.stdout.buffer.write(book().encode("utf-8"))
+sys.stdout.buffer.write(write_book().encode("utf-8"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from . import LEVELS, OPERATIONS, THEMES, Rule, Source, load
 
-__all__ = ["book"]
+__all__ = ["write_book"]
 
 _PREFACE = r"""# Gradient clipping: the rule book
 
@@ -98,37 +98,37 @@ _TITLES = {
 }
 
 
-def book() -> str:
+def write_book() -> str:
     """Return the whole page, which ends in one newline."""
     rules = load()
-    parts = [_PREFACE.replace("{levels}", _levels(rules))]
+    parts = [_PREFACE.replace("{levels}", _write_levels(rules))]
     for operation in OPERATIONS:
         parts.append(f"## {_FUNCTIONS[operation]}\n")
         for theme in THEMES:
             chosen = [rule for rule in rules if (rule.operation, rule.theme) == (operation, theme)]
             if chosen:
                 parts.append(f"### {_TITLES[theme]}\n")
-                parts += ["\n".join(_lines(rule)) for rule in chosen]
+                parts += ["\n".join(_write_lines(rule)) for rule in chosen]
     return "\n".join(parts)
 
 
-def _levels(rules: tuple[Rule, ...]) -> str:
+def _write_levels(rules: tuple[Rule, ...]) -> str:
     counts = Counter(rule.level for rule in rules)
     rows = [f"| **{level}** | {meaning} | {counts[level]} |" for level, meaning in LEVELS.items()]
     return "\n".join(["| level | meaning | rules |", "|---|---|---|", *rows])
 
 
-def _lines(rule: Rule) -> Iterator[str]:
+def _write_lines(rule: Rule) -> Iterator[str]:
     yield f"**`{rule.id}`** ({rule.level})\n"
     yield f"{rule.statement}\n"
     if rule.formula:
         yield f"$${rule.formula}$$\n"
-    yield from (_quotation(source) for source in rule.source)
+    yield from (_write_quotation(source) for source in rule.source)
     if rule.source:
         yield ""
 
 
-def _quotation(source: Source) -> str:
+def _write_quotation(source: Source) -> str:
     # Outside of code, Markdown and LaTeX would interpret backslashes and angle brackets.
     words = f"`{source.phrase}`" if set(source.phrase) & set("\\<>") else f"“{source.phrase}”"
     gloss = f" ({source.gloss})" if source.gloss else ""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .counting import count_rules
-from .failures import FailureGroup, failure_groups, not_run_groups
+from .failures import FailureGroup, group_failures, group_not_run
 from .lines import Finding, Run
 from .statuses import LACKS
-from .told import heading, lines_of, short_line, standing
-from .values import cells, counted, plain_line, readable, shortened
+from .told import describe_standing, list_lines, write_heading, write_short_line
+from .values import escape_line, format_cell_count, format_count, format_value, shorten_text
 
-__all__ = ["brief", "finding_block"]
+__all__ = ["draw_brief", "draw_finding"]
 
 #: The largest number of findings that do not fail the run and are listed in one line each, so that the report has 15
 #: lines.
@@ -25,96 +25,98 @@ LABEL = 10
 VALUE_LENGTH = 1000
 
 
-def brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") -> str:
+def draw_brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") -> str:
     """Return the report: at most 15 lines for a run that is as expected."""
     lines = [line for run in runs for line in _run(run, width, len(runs) > 1)]
     worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
-    unfound = [group for run in runs for group in failure_groups([_without_findings(run)])]
+    unfound = [group for run in runs for group in group_failures([_leave_out_findings(run)])]
     if worst is not None:
-        lines += ["", *finding_block(worst[1], worst[0], width)]
+        lines += ["", *draw_finding(worst[1], worst[0], width)]
     elif unfound:
-        lines += ["", *_failure_block(unfound[0], width)]
-    lines += ["", *_verdict(runs, record)]
+        lines += ["", *_draw_failure(unfound[0], width)]
+    lines += ["", *_draw_verdict(runs, record)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _run(run: Run, width: int, several: bool) -> Iterator[str]:
     header, counts = run.header, count_rules([run])
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    yield from _wrapped(f"{plain_line(header.heading)}  {plain_line(where)}", width)
-    yield from _wrapped(f"{counts.sentence()}.", width, 2)
+    yield from _wrap(f"{escape_line(header.heading)}  {escape_line(where)}", width)
+    yield from _wrap(f"{counts.write_sentence()}.", width, 2)
     if not several and counts.lacks:
         kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
-        yield from _wrapped(f"cells that could not be tested: {kinds}", width, 2)
-    for group in not_run_groups([run]):
-        yield from _wrapped(f"did not run: {cells(group.total)} of {plain_line(group.subject)}", width, 2)
+        yield from _wrap(f"cells that could not be tested: {kinds}", width, 2)
+    for group in group_not_run([run]):
+        yield from _wrap(f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}", width, 2)
     # Show everything that fails the run; of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
     # An error of the suite or of an adapter is not a finding, and older records have no findings.
-    for failed in failure_groups([_without_findings(run)]):
-        rule, meaning = plain_line(failed.first.rule), failed.status.meaning
-        told = f"{failed.status.value}: {rule} ({cells(len(failed.cells))}; {meaning})"
+    for failed in group_failures([_leave_out_findings(run)]):
+        rule, meaning = escape_line(failed.first.rule), failed.status.meaning
+        told = f"{failed.status.value}: {rule} ({format_cell_count(len(failed.cells))}; {meaning})"
         yield _cut(f"  {failed.status.glyph} {told}", width)
     rest = [one for one in run.findings if not one.spoils]
     shown = [] if several else rest[: max(0, SHOWN - len(spoiling))]
     for one in (*spoiling, *shown):
-        yield _cut(f"  {'✗' if one.spoils else '·'} {short_line(one)}", width)
+        yield _cut(f"  {'✗' if one.spoils else '·'} {write_short_line(one)}", width)
     if rest[len(shown) :]:
-        yield f"  and {counted(len(rest) - len(shown), 'finding')} that fail no run"
+        yield f"  and {format_count(len(rest) - len(shown), 'finding')} that fail no run"
 
 
-def finding_block(finding: Finding, run: Run, width: int = 80) -> list[str]:
+def draw_finding(finding: Finding, run: Run, width: int = 80) -> list[str]:
     """Return a finding in full."""
-    lines = _wrapped(f"✗ {heading(finding)}" if finding.spoils else heading(finding), width)
-    lines += _wrapped(f"{plain_line(finding.severity)}, {standing(finding)}: {cells(finding.count)}", width, 2)
-    for name, text in lines_of(finding, run):
-        lines += _fact(name, text, width)
+    lines = _wrap(f"✗ {write_heading(finding)}" if finding.spoils else write_heading(finding), width)
+    lines += _wrap(
+        f"{escape_line(finding.severity)}, {describe_standing(finding)}: {format_cell_count(finding.count)}", width, 2
+    )
+    for name, text in list_lines(finding, run):
+        lines += _draw_fact(name, text, width)
     example = finding.example
     command = f"gradclip repro {run.header.adapter} {example['case']}"
-    return [*lines, _cut(f"  more: {plain_line(command)}", 10 * width)]
+    return [*lines, _cut(f"  more: {escape_line(command)}", 10 * width)]
 
 
-def _without_findings(run: Run) -> Run:
+def _leave_out_findings(run: Run) -> Run:
     explained = {(subject, case) for one in run.findings for subject, names in one.cells.items() for case in names}
     return replace(run, cells=tuple(cell for cell in run.cells if (cell.subject, cell.case) not in explained))
 
 
-def _failure_block(group: FailureGroup, width: int) -> list[str]:
+def _draw_failure(group: FailureGroup, width: int) -> list[str]:
     """Return the first cell of a group in full."""
     cell = group.first
     facts = {"case": f"{cell.case} of {cell.subject}", "detail": cell.detail}
     facts |= {name: getattr(cell, name) for name in ("input", "expected", "observed")}
-    lines = _wrapped(f"{group.status.glyph} {group.status.value}: {plain_line(cell.rule)}", width)
+    lines = _wrap(f"{group.status.glyph} {group.status.value}: {escape_line(cell.rule)}", width)
     for name, value in facts.items():
         if value is not None:
-            text = shortened(value if isinstance(value, str) else readable(value), VALUE_LENGTH)
-            lines += _fact(name, plain_line(text), width)
+            text = shorten_text(value if isinstance(value, str) else format_value(value), VALUE_LENGTH)
+            lines += _draw_fact(name, escape_line(text), width)
     return lines
 
 
-def _fact(name: str, text: str, width: int) -> list[str]:
+def _draw_fact(name: str, text: str, width: int) -> list[str]:
     indent = " " * (LABEL + 3)
     start = f"  {name:<{LABEL}} "
     return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _verdict(runs: Sequence[Run], record: str) -> Iterator[str]:
+def _draw_verdict(runs: Sequence[Run], record: str) -> Iterator[str]:
     for run in runs:
         if run.cells and not run.is_judged:
-            yield f"Nothing was judged of {plain_line(run.header.heading)}: no cell is both supported and specified."
+            yield f"Nothing was judged of {escape_line(run.header.heading)}: no cell is both supported and specified."
     counts = count_rules(runs)
     if counts.without_reason:
-        yield f"{counted(counts.without_reason, 'known failure')} without a reason."
-    as_expected = not failure_groups(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
+        yield f"{format_count(counts.without_reason, 'known failure')} without a reason."
+    as_expected = not group_failures(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
     yield "As expected." if as_expected else "Not as expected."
     # The second line is never wrapped, so that it can be copied.
     yield "The table of all rules comes with -v; every cell that did not pass by:"
     yield f"  gradclip summary --format json {record}"
 
 
-def _wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2)) or [""]
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else shortened(text, width)[: width - 4].rstrip() + " ..."
+    return text if len(text) <= width else shorten_text(text, width)[: width - 4].rstrip() + " ..."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .lines import Run
 from .statuses import LACKS, SEVERITIES, SPOILING, Status
-from .values import counted
+from .values import format_count
 
 __all__ = ["RuleCounts", "count_rules"]
 
@@ -37,12 +37,12 @@ class RuleCounts:
         """The number of rules with at least one judged cell."""
         return self.kept + self.documented + self.broken
 
-    def sentence(self) -> str:
+    def write_sentence(self) -> str:
         """Return the numbers in one sentence."""
         total = sum(self.findings.values())
         parts = [f"rules kept {self.kept} of {self.asked} tested"]
         parts += [f"{self.documented} as documented"] if self.documented else []
-        parts += [f"{self.broken} broken by {counted(total, 'finding')}"] if self.broken else []
+        parts += [f"{self.broken} broken by {format_count(total, 'finding')}"] if self.broken else []
         parts += [f"{self.not_asked} could not be tested"] if self.not_asked else []
         return "; ".join(parts)
 
@@ -57,7 +57,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
             statuses.setdefault(cell.rule, set()).add(cell.status)
             if cell.status == Status.UNSUPPORTED and cell.lacks:
                 lacks[cell.lacks] += 1
-        totals.update(_word(found) for found in statuses.values())
+        totals.update(_choose_word(found) for found in statuses.values())
     breaking = [one for run in runs for one in run.findings if _breaks(one.statuses)]
     severities = Counter(one.severity for one in breaking)
     # A record may come from a suite with other severities.
@@ -77,7 +77,7 @@ def _breaks(statuses: Iterable[str]) -> bool:
     return bool({*statuses} & {*SPOILING, Status.DEVIATION})
 
 
-def _word(statuses: set[str]) -> str:
+def _choose_word(statuses: set[str]) -> str:
     if _breaks(statuses):
         return "broken"
     if statuses & SAID:

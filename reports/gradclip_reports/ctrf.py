@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from .lines import Run
-from .outcomes import Outcome, milliseconds, outcomes, told
-from .values import json_text, plain, plain_line
+from .outcomes import Outcome, describe_outcome, list_outcomes, measure_milliseconds
+from .values import escape_line, escape_text, write_json
 
-__all__ = ["ctrf"]
+__all__ = ["draw_ctrf"]
 
 #: CTRF has no outcome for a test that broke; `rawStatus` keeps the difference.
 _STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error": "failed"}
 
 
-def ctrf(runs: Sequence[Run]) -> str:
+def draw_ctrf(runs: Sequence[Run]) -> str:
     """Return one report of all runs, with one test for each cell."""
-    tests = [_describe_test(run, item) for run in runs for item in outcomes(run)]
+    tests = [_describe_test(run, item) for run in runs for item in list_outcomes(run)]
     counts = Counter(test["status"] for test in tests)
-    times = [milliseconds(run) for run in runs]
+    times = [measure_milliseconds(run) for run in runs]
     summary = {
         "tests": len(tests),
         **{name: counts[name] for name in ("passed", "failed", "skipped", "pending", "other")},
@@ -28,7 +28,7 @@ def ctrf(runs: Sequence[Run]) -> str:
         "start": min(start for start, _ in times),
         "stop": max(start + duration for start, duration in times),
     }
-    suite = {key: plain_line(value) for key, value in runs[0].header.suite.items()}
+    suite = {key: escape_line(value) for key, value in runs[0].header.suite.items()}
     environment = {"extra": {"runs": [_describe_environment(run) for run in runs]}}
     document = {
         "reportFormat": "CTRF",
@@ -41,32 +41,35 @@ def ctrf(runs: Sequence[Run]) -> str:
             "environment": environment,
         },
     }
-    return json_text(document) + "\n"
+    return write_json(document) + "\n"
 
 
 def _describe_environment(run: Run) -> dict[str, Any]:
-    environment = {plain_line(key): plain_line(value) for key, value in run.header.environment.items()}
-    framework = {key: plain_line(value) for key, value in run.header.framework.items()}
+    environment = {escape_line(key): escape_line(value) for key, value in run.header.environment.items()}
+    framework = {key: escape_line(value) for key, value in run.header.framework.items()}
     # The suite's own entries come last, because an environment may hold any key.
-    return {**environment, "adapter": plain_line(run.header.adapter), "framework": framework}
+    return {**environment, "adapter": escape_line(run.header.adapter), "framework": framework}
 
 
 def _describe_test(run: Run, item: Outcome) -> dict[str, Any]:
     test: dict[str, Any] = {
-        "name": plain(item.case),
+        "name": escape_text(item.case),
         "status": _STATUS[item.outcome],
         "duration": round(1000 * item.seconds),
-        "suite": [plain(f"{run.header.adapter} {run.header.framework['version']}".rstrip()), plain(item.subject)],
+        "suite": [
+            escape_text(f"{run.header.adapter} {run.header.framework['version']}".rstrip()),
+            escape_text(item.subject),
+        ],
         "rawStatus": item.status,
         "type": "conformance",
     }
     if item.status != "pass":
         test["message"] = item.message
-        test["trace"] = told(item)
+        test["trace"] = describe_outcome(item)
     if item.cell is not None:
         test["labels"] = {
-            name: plain_line(getattr(item.cell, name)) for name in ("operation", "rule", "level", "dtype")
+            name: escape_line(getattr(item.cell, name)) for name in ("operation", "rule", "level", "dtype")
         }
     if item.finding is not None:
-        test.setdefault("labels", {})["cause"] = plain_line(item.finding.cause)
+        test.setdefault("labels", {})["cause"] = escape_line(item.finding.cause)
     return test

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from .lines import Cell, Finding, Run
 from .statuses import SEVERITIES, UNEXPLAINED, UNJUDGED, Status
-from .told import heading
-from .values import plain_line
+from .told import write_heading
+from .values import escape_line
 
-__all__ = ["Compared", "Contrast", "Difference", "Side", "compare", "first_subjects"]
+__all__ = ["Compared", "Contrast", "Difference", "Side", "choose_subjects", "compare"]
 
 #: A description for each word of `Cell.behaviour`.
 BEHAVIOURS = {
@@ -84,31 +84,31 @@ class Compared:
 
 def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared:
     """Compare the cells that both answered, case by case."""
-    cells = [_cells(side, dtypes) for side in (first, second)]
-    causes = [_causes(side) for side in (first, second)]
+    cells = [_select_cells(side, dtypes) for side in (first, second)]
+    causes = [_list_causes(side) for side in (first, second)]
     groups: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
     severities: dict[tuple[str, str, str], str] = {}
     same = 0
     for case in (case for case in cells[0] if case in cells[1]):
         pair = (cells[0][case], cells[1][case])
-        findings = (causes[0].get(_key(pair[0])), causes[1].get(_key(pair[1])))
-        told = (_answer(pair[0], findings[0]), _answer(pair[1], findings[1]))
+        findings = (causes[0].get(_make_key(pair[0])), causes[1].get(_make_key(pair[1])))
+        told = (_describe_answer(pair[0], findings[0]), _describe_answer(pair[1], findings[1]))
         if told[0] == told[1] and _have_equal_answers(pair, findings):
             same += 1
             continue
-        key = (_question(findings, pair[0]), *told)
+        key = (_choose_question(findings, pair[0]), *told)
         groups.setdefault(key, []).append(pair)
         severities[key] = min((one.severity for one in findings if one is not None), key=_rank, default="recorded")
     rules = [{cell.rule for cell in of_side.values()} for of_side in cells]
     return Compared(
         (first.name, second.name),
-        _differences([_contrast(key, pairs, severities[key]) for key, pairs in groups.items()], [*groups]),
+        _join_contrasts([_make_contrast(key, pairs, severities[key]) for key, pairs in groups.items()], [*groups]),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
     )
 
 
-def _differences(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, str]]) -> tuple[Difference, ...]:
+def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, str]]) -> tuple[Difference, ...]:
     """Join the contrasts of each question."""
     by_question: dict[str, list[Contrast]] = {}
     for (question, _, _), one in zip(keys, contrasts, strict=True):
@@ -120,16 +120,16 @@ def _differences(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, s
     return tuple(sorted(found, key=lambda one: (_rank(one.severity), -one.count)))
 
 
-def _contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]], severity: str) -> Contrast:
+def _make_contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]], severity: str) -> Contrast:
     smallest = min(pairs, key=lambda pair: (pair[0].dtype != "float32", len(str(pair[0].input or pair[1].input))))
     return Contrast(severity, key[1], key[2], tuple(pair[0].case for pair in pairs), smallest)
 
 
-def _key(cell: Cell) -> tuple[str, str]:
+def _make_key(cell: Cell) -> tuple[str, str]:
     return cell.subject, cell.case
 
 
-def _cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
+def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
     """Return the cells that were answered, by case."""
     return {
         cell.case: cell
@@ -138,7 +138,7 @@ def _cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
     }
 
 
-def _causes(side: Side) -> dict[tuple[str, str], Finding]:
+def _list_causes(side: Side) -> dict[tuple[str, str], Finding]:
     return {
         (subject, case): finding
         for finding in side.run.findings
@@ -147,7 +147,7 @@ def _causes(side: Side) -> dict[tuple[str, str], Finding]:
     }
 
 
-def _answer(cell: Cell, finding: Finding | None) -> str:
+def _describe_answer(cell: Cell, finding: Finding | None) -> str:
     """Describe what a framework does, in the same words for all cases of one cause."""
     word = cell.behaviour.partition(":")[0]
     if cell.status == "pass":
@@ -156,7 +156,7 @@ def _answer(cell: Cell, finding: Finding | None) -> str:
     if cell.status in UNJUDGED:
         return came or "other numbers"
     # The question says what it is about.
-    return came or (heading(finding) if finding is not None else f"{cell.status}: {word}")
+    return came or (write_heading(finding) if finding is not None else f"{cell.status}: {word}")
 
 
 def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | None]) -> bool:
@@ -168,18 +168,18 @@ def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | No
     return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].behaviour == pair[1].behaviour
 
 
-def _question(findings: Sequence[Finding | None], cell: Cell) -> str:
+def _choose_question(findings: Sequence[Finding | None], cell: Cell) -> str:
     told = [one for one in findings if one is not None]
     if not told:
         return f"What does {cell.rule} give?"
-    return plain_line(min(told, key=lambda one: _rank(one.severity)).question)
+    return escape_line(min(told, key=lambda one: _rank(one.severity)).question)
 
 
 def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
-def first_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:
+def choose_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the named subjects, or for each operation the subject that answered most cases."""
     named = tuple(wanted)
     if named:

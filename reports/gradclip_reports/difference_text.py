@@ -8,8 +8,8 @@ from typing import Any
 
 from .difference import Compared, Contrast, Difference
 from .lines import Cell
-from .markup import code, escape_markdown
-from .values import counted, is_hex_float, json_text, plain_line, readable, shortened
+from .markup import escape_markdown, format_code
+from .values import escape_line, format_count, format_value, is_hex_float, shorten_text, write_json
 
 __all__ = ["draw"]
 
@@ -32,12 +32,12 @@ INDENT = "   "
 def draw(compared: Compared, format_: str, width: int = 80) -> str:
     """Return the comparison as text for a terminal, as Markdown or as JSON."""
     if format_ == "json":
-        return json_text(_document(compared), indent=2) + "\n"
-    lines = _markdown(compared) if format_ == "markdown" else _terminal(compared, width)
+        return write_json(_make_document(compared), indent=2) + "\n"
+    lines = _draw_markdown(compared) if format_ == "markdown" else _draw_terminal(compared, width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _document(compared: Compared) -> dict[str, Any]:
+def _make_document(compared: Compared) -> dict[str, Any]:
     return {
         "names": list(compared.names),
         "differences": [
@@ -61,42 +61,44 @@ def _document(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _terminal(compared: Compared, width: int) -> Iterator[str]:
-    yield _line(f"{' and '.join(compared.names)}, the severest difference first:", width)
-    names = [_short(name) for name in compared.names]
+def _draw_terminal(compared: Compared, width: int) -> Iterator[str]:
+    yield _shorten_line(f"{' and '.join(compared.names)}, the severest difference first:", width)
+    names = [_shorten(name) for name in compared.names]
     for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
-        yield _line(f"{number}. {_question(one)}", width)
+        yield _shorten_line(f"{number}. {_write_question(one)}", width)
         if number <= IN_FULL:
-            yield from _in_full(one.contrasts[0], names, width)
+            yield from _draw_in_full(one.contrasts[0], names, width)
         else:
             told = zip(names, (one.contrasts[0].first, one.contrasts[0].second), strict=True)
-            yield from _lines("; ".join(f"{name}: {text}" for name, text in told), width, 1)
+            yield from _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 1)
     if rest := compared.differences[IN_FULL + IN_SHORT :]:
-        yield f"{counted(len(rest), 'more question')}: --format markdown tells all."
+        yield f"{format_count(len(rest), 'more question')}: --format markdown tells all."
     for name, rules in zip(names, compared.only, strict=True):
         if rules:
-            yield _line(f"Only {name} can be asked about {counted(len(rules), 'rule')}: {', '.join(rules)}", width)
-    yield f"The same in {counted(compared.same, 'case')}."
+            yield _shorten_line(
+                f"Only {name} can be asked about {format_count(len(rules), 'rule')}: {', '.join(rules)}", width
+            )
+    yield f"The same in {format_count(compared.same, 'case')}."
 
 
-def _question(one: Difference) -> str:
-    return f"{one.severity}, {counted(one.count, 'case')}: {one.question}"
+def _write_question(one: Difference) -> str:
+    return f"{one.severity}, {format_count(one.count, 'case')}: {one.question}"
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     """Return a framework's name without its version, unless both are the same framework."""
     return name.rsplit(" ", 1)[0] if " " in name and not name.endswith(("(A)", "(B)")) else name
 
 
-def _in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[str]:
+def _draw_in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[str]:
     for name, text, quote in zip(names, (one.first, one.second), one.quotes, strict=True):
-        yield from _lines(f"{name}: {text}", width, 1)
+        yield from _wrap_lines(f"{name}: {text}", width, 1)
         if quote:
-            yield from _lines(f'  documented: "{quote}"', width, 1)
-    yield from _lines(_example(one, names), width, 2)
+            yield from _wrap_lines(f'  documented: "{quote}"', width, 1)
+    yield from _wrap_lines(_write_example(one, names), width, 2)
 
 
-def _example(one: Contrast, names: Sequence[str]) -> str:
+def _write_example(one: Contrast, names: Sequence[str]) -> str:
     """Return the smallest call with both answers."""
     given = one.cells[0].input or one.cells[1].input
     few = [_answer(cell, DIGITS) for cell in one.cells]
@@ -108,38 +110,40 @@ def _example(one: Contrast, names: Sequence[str]) -> str:
 def _call(given: Any, digits: int = 0) -> str:
     """Return the gradients and the options of a call, without names of types."""
     if not isinstance(given, Mapping):
-        return readable(given)
+        return format_value(given)
     options = given.get("options")
     told = (
-        [f"{name} {_number(value, digits)}" for name, value in options.items()] if isinstance(options, Mapping) else []
+        [f"{name} {_format_number(value, digits)}" for name, value in options.items()]
+        if isinstance(options, Mapping)
+        else []
     )
-    return ", ".join([f"gradients {_gradients(given.get('gradients'), digits)}", *told])
+    return ", ".join([f"gradients {_format_gradients(given.get('gradients'), digits)}", *told])
 
 
-def _gradients(arrays: Any, digits: int) -> str:
+def _format_gradients(arrays: Any, digits: int) -> str:
     if not isinstance(arrays, Sequence) or isinstance(arrays, str):
-        return readable(arrays)
-    return " and ".join(_numbers(one, digits) for one in arrays)
+        return format_value(arrays)
+    return " and ".join(_format_numbers(one, digits) for one in arrays)
 
 
-def _numbers(array: Any, digits: int) -> str:
+def _format_numbers(array: Any, digits: int) -> str:
     """Return the numbers of an array, without its dtype and shape."""
     if isinstance(array, Mapping) and isinstance(array.get("array"), Mapping):
         array = array["array"]
     values = array.get("values") if isinstance(array, Mapping) else None
     if not isinstance(values, list):
-        return readable(array)
+        return format_value(array)
     dtype = array.get("dtype")
-    told = [_number(value, digits, dtype if isinstance(dtype, str) else "") for value in values[:SHOWN]]
+    told = [_format_number(value, digits, dtype if isinstance(dtype, str) else "") for value in values[:SHOWN]]
     if array.get("shape") == [] and len(told) == 1:
         return told[0]
     return f"[{', '.join(told)}{', ...' if values[SHOWN:] else ''}]"
 
 
-def _number(value: Any, digits: int, dtype: str = "float64") -> str:
+def _format_number(value: Any, digits: int, dtype: str = "float64") -> str:
     """Return a number with few digits, or with as many as its dtype needs."""
     if not digits or not isinstance(value, str) or not is_hex_float(value):
-        return readable({"dtype": dtype, "shape": [], "values": [value]}).partition("[] ")[2].strip("[]")
+        return format_value({"dtype": dtype, "shape": [], "values": [value]}).partition("[] ")[2].strip("[]")
     return f"{float.fromhex(value):.{digits}g}"
 
 
@@ -148,45 +152,45 @@ def _answer(cell: Cell, digits: int = 0) -> str:
         return "the right result"
     observed = cell.observed
     if not isinstance(observed, Mapping):
-        return readable(observed)
+        return format_value(observed)
     return ", ".join(
-        _gradients(value, digits) if name == "gradients" else f"{name} {_numbers(value, digits)}"
+        _format_gradients(value, digits) if name == "gradients" else f"{name} {_format_numbers(value, digits)}"
         for name, value in observed.items()
     )
 
 
-def _lines(text: str, width: int, most: int) -> Iterator[str]:
+def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
     """Yield the lines of a text, up to a limit."""
     lines = textwrap.wrap(
-        plain_line(text), width, initial_indent=INDENT, subsequent_indent=f"{INDENT}  ", break_on_hyphens=False
+        escape_line(text), width, initial_indent=INDENT, subsequent_indent=f"{INDENT}  ", break_on_hyphens=False
     )
     if lines[most:]:
-        lines = [*lines[: most - 1], _line(lines[most - 1] + " " * width, width)]
+        lines = [*lines[: most - 1], _shorten_line(lines[most - 1] + " " * width, width)]
     yield from lines
 
 
-def _markdown(compared: Compared) -> Iterator[str]:
+def _draw_markdown(compared: Compared) -> Iterator[str]:
     for difference in compared.differences:
         yield f"### {escape_markdown(difference.question)}"
         yield ""
         for one in difference.contrasts:
-            yield f"{escape_markdown(one.severity)}, {counted(len(one.cases), 'case')}"
+            yield f"{escape_markdown(one.severity)}, {format_count(len(one.cases), 'case')}"
             yield ""
             for name, text, cell in zip(compared.names, (one.first, one.second), one.cells, strict=True):
-                shown = f": {code(shortened(_answer(cell), LENGTH))}" if cell.observed is not None else ""
+                shown = f": {format_code(shorten_text(_answer(cell), LENGTH))}" if cell.observed is not None else ""
                 quote = f' Its documentation: "{escape_markdown(cell.quote)}"' if cell.quote else ""
                 yield f"- {escape_markdown(name)}: {escape_markdown(text)}{shown}{quote}"
             given = one.cells[0].input or one.cells[1].input
-            yield f"- example: {code(one.cells[0].case)}, {code(shortened(_call(given), LENGTH))}"
+            yield f"- example: {format_code(one.cells[0].case)}, {format_code(shorten_text(_call(given), LENGTH))}"
             yield ""
     for name, rules in zip(compared.names, compared.only, strict=True):
         if rules:
-            told = f"Only {name} can be asked about {counted(len(rules), 'rule')}: {', '.join(rules)}."
-            yield escape_markdown(plain_line(told))
+            told = f"Only {name} can be asked about {format_count(len(rules), 'rule')}: {', '.join(rules)}."
+            yield escape_markdown(escape_line(told))
             yield ""
-    yield f"The same in {counted(compared.same, 'case')}."
+    yield f"The same in {format_count(compared.same, 'case')}."
 
 
-def _line(text: str, width: int) -> str:
-    text = plain_line(text)
+def _shorten_line(text: str, width: int) -> str:
+    text = escape_line(text)
     return text if len(text) <= width else f"{text[: width - 4].rstrip(' ,;:.')} ..."

@@ -10,7 +10,7 @@ from typing import TypeVar
 from .lines import Cell, Header, Run
 from .statuses import STATUSES, Status
 
-__all__ = ["FailureGroup", "NotRun", "failure_groups", "not_run_groups"]
+__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -53,7 +53,7 @@ class NotRun:
         return sum(self.rules.values())
 
 
-def failure_groups(runs: Sequence[Run]) -> list[FailureGroup]:
+def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
     """Return the groups, run by run; in each run, the worst group comes first.
 
     A group is one rule, one subject and one status, so that a crash hides no wrong answer. Subjects whose first cell
@@ -93,7 +93,7 @@ def _group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, li
     return found
 
 
-def not_run_groups(runs: Sequence[Run]) -> list[NotRun]:
+def group_not_run(runs: Sequence[Run]) -> list[NotRun]:
     """Return the cells that did not run, by run and subject."""
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from .limits import LIMITS, NAMES, shorten
 from .statuses import STATUSES, UNJUDGED
 
-__all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "plan_sha256", "strict_json"]
+__all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "hash_plan", "make_strict"]
 
 #: The version of the record format that this version writes and reads.
 SCHEMA = 1
@@ -21,7 +21,7 @@ class RecordError(Exception):
     """A record is damaged, incomplete or contradicts itself; the text says where, what, and what to do."""
 
 
-def strict_json(value: Any) -> Any:
+def make_strict(value: Any) -> Any:
     """Return the value in a form that JSON can hold and the reader accepts.
 
     Floats beyond JSON become "inf", "-inf" and "nan", lone surrogates become escapes, and long texts are cut.
@@ -33,14 +33,16 @@ def strict_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, Mapping):
-        return {_shorten_name(strict_json(str(name))): _strict_member(str(name), item) for name, item in value.items()}
+        return {
+            _shorten_name(make_strict(str(name))): _make_member_strict(str(name), item) for name, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [strict_json(item) for item in value]
+        return [make_strict(item) for item in value]
     return value
 
 
-def _strict_member(name: str, value: Any) -> Any:
-    made = strict_json(value)
+def _make_member_strict(name: str, value: Any) -> Any:
+    made = make_strict(value)
     return _shorten_name(made) if name in NAMES and isinstance(made, str) else made
 
 
@@ -56,7 +58,7 @@ class Line:
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
         members = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        return {"record": self.kind, **strict_json(members)}
+        return {"record": self.kind, **make_strict(members)}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
@@ -224,7 +226,7 @@ class Run:
         return any(cell.status not in UNJUDGED for cell in self.cells)
 
 
-def plan_sha256(plan: Iterable[tuple[str, str]]) -> str:
+def hash_plan(plan: Iterable[tuple[str, str]]) -> str:
     """Return the fingerprint of a plan: SHA-256 of its sorted lines `<subject> <case>`.
 
     Parameters

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .counting import count_rules
-from .failures import FailureGroup, failure_groups, not_run_groups
+from .failures import FailureGroup, group_failures, group_not_run
 from .lines import Run
-from .markup import code, code_in_html, escape_html, escape_markdown, markdown_table
-from .matrix import Matrix, Table, Tally, matrix_of
+from .markup import draw_markdown_table, escape_html, escape_markdown, format_code, format_code_in_html
+from .matrix import Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES
-from .told import lines_of, short_line
-from .values import cells, readable, shortened
+from .told import list_lines, write_short_line
+from .values import format_cell_count, format_value, shorten_text
 
-__all__ = ["markdown"]
+__all__ = ["draw_markdown"]
 
 #: The largest number of groups: a summary of a job may hold a megabyte, and this stays far below it.
 _FAILURES = 50
@@ -22,11 +22,11 @@ _FAILURES = 50
 _DETAIL_LENGTH = 4000
 
 
-def markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
+def draw_markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
     """Return the versions and date of each run, the matrix, its legend and, by default, the failures."""
-    matrix = matrix_of(runs)
+    matrix = build_matrix(runs)
     blocks = [_format_runs(runs)]
-    blocks += [line for run in runs for line in _findings(run)] if failures else []
+    blocks += [line for run in runs for line in _draw_findings(run)] if failures else []
     blocks += [_format_key(matrix)] if len(runs) == 1 else []
     blocks += [_format_table(table) for table in matrix.tables]
     blocks.append(_format_legend(matrix))
@@ -41,20 +41,20 @@ def _format_counts(tally: Tally) -> str:
 def _format_runs(runs: Sequence[Run]) -> str:
     rows = [["adapter", "framework", "Python", "platform", "date (UTC)", "suite", "passed", "all cells"]]
     for run in runs:
-        header, tally = run.header, matrix_of([run]).tally
+        header, tally = run.header, build_matrix([run]).tally
         facts = [header.adapter, header.heading]
         facts += [header.environment["python"], header.environment["platform"], header.started[:10]]
         facts += [header.suite["version"], f"{tally.passed} of {tally.total}"]
         rows.append([*map(escape_markdown, facts), _format_counts(tally)])
-    return markdown_table(rows)
+    return draw_markdown_table(rows)
 
 
 def _format_key(matrix: Matrix) -> str:
     rows = [["", "subject", "passed", "all cells"]]
     for column in matrix.columns:
         passed = f"{column.tally.passed} of {column.tally.total}"
-        rows.append([str(column.number), code(column.name, in_table=True), passed, _format_counts(column.tally)])
-    return markdown_table(rows)
+        rows.append([str(column.number), format_code(column.name, in_table=True), passed, _format_counts(column.tally)])
+    return draw_markdown_table(rows)
 
 
 def _format_table(table: Table) -> str:
@@ -73,49 +73,51 @@ def _format_table(table: Table) -> str:
             places = ["" if tally is None else _format_counts(tally) for tally in row.tallies]
             rows.append([escape_markdown(row.label), row.level, *places])
     count = sum(len(section.rows) for section in table.sections)
-    title = f"<summary>{code_in_html(table.operation)}: {count} rules</summary>"
-    return f"<details open>{title}\n\n{markdown_table(rows)}\n\n</details>"
+    title = f"<summary>{format_code_in_html(table.operation)}: {count} rules</summary>"
+    return f"<details open>{title}\n\n{draw_markdown_table(rows)}\n\n</details>"
 
 
 def _format_legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
-    signs = [f"{status.emoji} {status.value}: {matrix.meaning_of(status)}" for status in shown]
+    signs = [f"{status.emoji} {status.value}: {matrix.find_meaning(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
 
 
-def _findings(run: Run) -> Iterator[str]:
+def _draw_findings(run: Run) -> Iterator[str]:
     """Yield the counts of rules of a run, and its findings, worst first."""
-    yield f"**{escape_markdown(run.header.heading)}**: {count_rules([run]).sentence()}."
+    yield f"**{escape_markdown(run.header.heading)}**: {count_rules([run]).write_sentence()}."
     for finding in run.findings[:_FAILURES]:
         sign = "❌" if finding.spoils else "📌"
-        title = f"<summary>{sign} {escape_html(short_line(finding))}</summary>"
-        facts = [f"- {name}: {code(text)}" for name, text in lines_of(finding, run)]
+        title = f"<summary>{sign} {escape_html(write_short_line(finding))}</summary>"
+        facts = [f"- {name}: {format_code(text)}" for name, text in list_lines(finding, run)]
         yield "\n".join([f"<details>{title}", "", *facts, "", "</details>"])
     if run.findings[_FAILURES:]:
         yield f"{len(run.findings) - _FAILURES} more findings."
 
 
 def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
-    groups = failure_groups(runs)
+    groups = group_failures(runs)
     if groups:
         yield "### Not as expected"
     yield from (_format_failure(group) for group in groups[:_FAILURES])
     if groups[_FAILURES:]:
         yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."
-    for group in not_run_groups(runs):
+    for group in group_not_run(runs):
         rules = ", ".join(f"{escape_markdown(rule)} ({count})" for rule, count in group.rules.items())
         sign = STATUSES[NOT_RUN].emoji
-        yield f"{sign} **{cells(group.total)} did not run** of {code(group.subject)}: {rules}."
+        yield f"{sign} **{format_cell_count(group.total)} did not run** of {format_code(group.subject)}: {rules}."
 
 
 def _format_failure(group: FailureGroup) -> str:
     cell, header = group.first, group.header
-    where = ", ".join(f"{code(name)} ({count})" for name, count in group.subjects.items())
+    where = ", ".join(f"{format_code(name)} ({count})" for name, count in group.subjects.items())
     values = {"case": cell.case, "input": cell.input, "expected": cell.expected, "observed": cell.observed}
     facts = [
-        f"- {name}: {code(shortened(readable(value), 600))}" for name, value in values.items() if value is not None
+        f"- {name}: {format_code(shorten_text(format_value(value), 600))}"
+        for name, value in values.items()
+        if value is not None
     ]
-    title = f"{group.status.emoji} {group.status.value}: {code_in_html(cell.rule)} ({cell.level}), "
+    title = f"{group.status.emoji} {group.status.value}: {format_code_in_html(cell.rule)} ({cell.level}), "
     title += escape_html(header.adapter)
-    lines = [escape_markdown(shortened(cell.detail, _DETAIL_LENGTH)), "", *facts, f"- cells: {where}"]
+    lines = [escape_markdown(shorten_text(cell.detail, _DETAIL_LENGTH)), "", *facts, f"- cells: {where}"]
     return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])

@@ -6,9 +6,9 @@ import html
 import re
 from collections.abc import Collection, Sequence
 
-from .values import plain_line
+from .values import escape_line
 
-__all__ = ["code", "code_in_html", "escape_html", "escape_markdown", "markdown_table"]
+__all__ = ["draw_markdown_table", "escape_html", "escape_markdown", "format_code", "format_code_in_html"]
 
 #: Characters with a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
@@ -20,7 +20,7 @@ _SPECIAL_BESIDE_HTML = re.compile(r"[\\`*{}\[\]|~]|(?<!\w)_|_(?!\w)")
 _AT_THE_BEGINNING = re.compile(r"^(\s*)([-+=])|^(\s*\d+)([.)])(?=\s|$)")
 
 
-def markdown_table(rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
+def draw_markdown_table(rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
     """Return a table of GitHub Markdown, of cells that are Markdown.
 
     Parameters
@@ -41,26 +41,26 @@ def markdown_table(rows: Sequence[Sequence[object]], right: Collection[str] = ()
 
 def escape_markdown(text: str) -> str:
     """Return the text on one line, with no meaning in Markdown or HTML."""
-    escaped = _SPECIAL.sub(r"\\\1", plain_line(text))
+    escaped = _SPECIAL.sub(r"\\\1", escape_line(text))
     return _AT_THE_BEGINNING.sub(lambda found: f"{found[1] or found[3] or ''}\\{found[2] or found[4]}", escaped)
 
 
-def code(text: str, *, in_table: bool = False) -> str:
+def format_code(text: str, *, in_table: bool = False) -> str:
     """Return the text as a code span on one line."""
-    text = plain_line(text)
+    text = escape_line(text)
     if in_table and "|" in text:
         # A bar ends a cell even inside a code span, and a backslash before it may itself be escaped.
-        return code_in_html(text)
+        return format_code_in_html(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
-def code_in_html(text: str) -> str:
+def format_code_in_html(text: str) -> str:
     """Return the text as an HTML element on one line, which has no meaning in Markdown either."""
     return f"<code>{escape_html(text)}</code>"
 
 
 def escape_html(text: str) -> str:
     """Return the text on one line for HTML inside Markdown; special characters of either become entities."""
-    escaped = html.escape(plain_line(text), quote=False)
+    escaped = html.escape(escape_line(text), quote=False)
     return _SPECIAL_BESIDE_HTML.sub(lambda found: f"&#{ord(found[0])};", escaped)

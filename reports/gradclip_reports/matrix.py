@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .lines import Run
 from .statuses import LACKS, NOT_RUN, STATUSES, Status
 
-__all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "matrix_of"]
+__all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "build_matrix"]
 
 
 class Tally:
@@ -83,7 +83,7 @@ class Table:
     columns: tuple[Column, ...]
     sections: tuple[Section, ...]
 
-    def part(self, start: int, stop: int) -> Table:
+    def take_part(self, start: int, stop: int) -> Table:
         """Return the table with some of its columns only."""
         sections = (
             Section(section.theme, tuple(Row(row.rule, row.level, row.tallies[start:stop]) for row in section.rows))
@@ -104,7 +104,7 @@ class Matrix:
     #: The number of unsupported cells for each word of `statuses.LACKS`; older records do not have it.
     lacks: dict[str, int]
 
-    def meaning_of(self, status: Status) -> str:
+    def find_meaning(self, status: Status) -> str:
         """Return the meaning of a status; for `unsupported`, with what the cells lack."""
         if status != Status.UNSUPPORTED or not self.lacks:
             return status.meaning
@@ -120,7 +120,7 @@ class _Entry(NamedTuple):
     status: str
 
 
-def matrix_of(runs: Sequence[Run]) -> Matrix:
+def build_matrix(runs: Sequence[Run]) -> Matrix:
     """Build the matrix: one run gives a column for each subject, several give a column for each run.
 
     Operations, themes and rules are in the order in which the records first name them. In a matrix of one run, a

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
-from .told import short_line
-from .values import plain, readable, shortened
+from .told import write_short_line
+from .values import escape_text, format_value, shorten_text
 
-__all__ = ["OUTCOMES", "Outcome", "milliseconds", "outcomes", "told"]
+__all__ = ["OUTCOMES", "Outcome", "describe_outcome", "list_outcomes", "measure_milliseconds"]
 
 #: A longer reason is cut: a report of tests repeats it for each cell.
 DETAIL = 4000
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     finding: Finding | None = None
 
 
-def outcomes(run: Run) -> Iterator[Outcome]:
+def list_outcomes(run: Run) -> Iterator[Outcome]:
     """Yield the cells of a run, then those that did not run."""
     findings = {
         (subject, case): finding
@@ -60,26 +60,26 @@ def outcomes(run: Run) -> Iterator[Outcome]:
     }
     for cell in run.cells:
         finding = findings.get((cell.subject, cell.case))
-        message = plain(f"{cell.status}: {shortened(cell.detail, DETAIL)}" if cell.detail else cell.status)
+        message = escape_text(f"{cell.status}: {shorten_text(cell.detail, DETAIL)}" if cell.detail else cell.status)
         yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell, finding)
     for subject, case in run.footer.not_run:
         yield Outcome(subject, case, NOT_RUN, OUTCOMES[NOT_RUN], f"{NOT_RUN}: planned, and did not run", 0.0, None)
 
 
-def told(item: Outcome) -> str:
+def describe_outcome(item: Outcome) -> str:
     """Return the input, the expected and the observed value of a cell, one line each, and its cause."""
     cell = item.cell
     if cell is None:
         return ""
     values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
-    lines = [f"{name}: {readable(value)}" for name, value in values.items() if value is not None]
-    lines += [f'documented: "{plain(cell.quote)}"'] if cell.quote else []
-    lines += [f"see: {plain(cell.url)}"] if cell.url else []
-    lines += [f"finding: {short_line(item.finding)}"] if item.finding else []
+    lines = [f"{name}: {format_value(value)}" for name, value in values.items() if value is not None]
+    lines += [f'documented: "{escape_text(cell.quote)}"'] if cell.quote else []
+    lines += [f"see: {escape_text(cell.url)}"] if cell.url else []
+    lines += [f"finding: {write_short_line(item.finding)}"] if item.finding else []
     return "\n".join(lines)
 
 
-def milliseconds(run: Run) -> tuple[int, int]:
+def measure_milliseconds(run: Run) -> tuple[int, int]:
     """Return the start of the run, in milliseconds since 1970, and the total time of its cells."""
     started = datetime.fromisoformat(run.header.started)
     return round(started.timestamp() * 1000), round(1000 * sum(cell.seconds for cell in run.cells))

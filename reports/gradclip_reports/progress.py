@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .lines import Cell
 from .statuses import SPOILING
-from .values import plain
+from .values import escape_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -20,10 +20,10 @@ __all__ = ["Progress", "progress_bar"]
 class Progress:
     """The receiver of progress reports about a run; this base class ignores them."""
 
-    def started(self, adapter: str, heading: str, planned: int) -> None:
+    def note_start(self, adapter: str, heading: str, planned: int) -> None:
         """Note that an adapter has started, with the name of its framework and the number of planned cells."""
 
-    def finished(self, cell: Cell) -> None:
+    def note_finish(self, cell: Cell) -> None:
         """Note that a cell is finished."""
 
 
@@ -31,21 +31,21 @@ class _OnTerminal(Progress):
     def __init__(self, bar: Bar) -> None:
         self._bar, self._spoiled = bar, 0
 
-    def started(self, adapter: str, heading: str, planned: int) -> None:
+    def note_start(self, adapter: str, heading: str, planned: int) -> None:
         self._task = self._bar.add_task(f"{adapter} ({heading})", total=planned, failures="")
 
-    def finished(self, cell: Cell) -> None:
+    def note_finish(self, cell: Cell) -> None:
         self._spoiled += cell.status in SPOILING
         failures = f"{self._spoiled} not as expected" if self._spoiled else ""
         self._bar.update(self._task, advance=1, failures=failures)
 
 
 class _InLines(Progress):
-    def started(self, adapter: str, heading: str, planned: int) -> None:
+    def note_start(self, adapter: str, heading: str, planned: int) -> None:
         self._adapter, self._planned, self._done, self._spoiled = adapter, planned, 0, 0
         _say(f"{adapter}: {heading}, {planned} cells")
 
-    def finished(self, cell: Cell) -> None:
+    def note_finish(self, cell: Cell) -> None:
         self._done += 1
         self._spoiled += cell.status in SPOILING
         if self._done * 4 // self._planned > (self._done - 1) * 4 // self._planned:
@@ -54,7 +54,7 @@ class _InLines(Progress):
 
 def _say(text: str) -> None:
     """Print a line on standard error; escape control characters."""
-    sys.stderr.write(f"{plain(text)}\n")
+    sys.stderr.write(f"{escape_text(text)}\n")
     sys.stderr.flush()
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .limits import LIMITS, OverLimit, count_values, parse_json
-from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, plan_sha256
-from .values import plain
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
+from .values import escape_text
 
 if TYPE_CHECKING:
     import jsonschema
@@ -51,7 +51,7 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     runs: list[Run] = []
     header, cells, findings = None, list[Cell](), list[Finding]()
     place = Place(path)
-    for line in place.lines():
+    for line in place.read_lines():
         match _parse(line, place):
             case Header() as found:
                 if header is not None:
@@ -88,7 +88,7 @@ class Place:
         self.path = Path(path)
         self.number = 0
 
-    def lines(self) -> Iterator[str]:
+    def read_lines(self) -> Iterator[str]:
         """Yield the lines of the file without blank ones at its end, and keep `number` up to date."""
         text = self._read().rstrip()
         start, values = 0, 0
@@ -125,7 +125,7 @@ class Place:
         """Raise the one message about this place."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
         # A record may hold control characters, which would act on a terminal.
-        message = plain(f"{where}: {what}. {remedy}.")
+        message = escape_text(f"{where}: {what}. {remedy}.")
         raise RecordError(message)
 
 
@@ -208,7 +208,7 @@ def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
     """Refuse a run whose parts contradict each other."""
     header, footer = run.header, run.footer
-    for problem in (*_find_contradictions(header, list(run.cells), footer), *_wrong_findings(run)):
+    for problem in (*_find_contradictions(header, list(run.cells), footer), *_find_wrong_findings(run)):
         place.refuse(f"the run of {header.adapter!r} {problem}")
     if footer.incomplete and not allow_incomplete:
         missing = footer.planned - footer.finished
@@ -236,11 +236,11 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
             f"lacks cells: {footer.planned} were planned, {footer.finished} finished, "
             f"and {len(not_run)} are named as not run"
         )
-    if plan_sha256([*finished, *not_run]) != footer.plan_sha256:
+    if hash_plan([*finished, *not_run]) != footer.plan_sha256:
         yield "does not hold the cells that were planned: the fingerprint of the plan differs"
 
 
-def _wrong_findings(run: Run) -> Iterator[str]:
+def _find_wrong_findings(run: Run) -> Iterator[str]:
     """Yield faults of findings: cells that the run does not have, or that another finding explains."""
     statuses = {(cell.subject, cell.case): cell.status for cell in run.cells}
     explained: set[tuple[str, str]] = set()

@@ -9,7 +9,7 @@ extra `check`).
 
 from __future__ import annotations
 
-from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, plan_sha256
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
 from .reading import read_runs
 from .writing import RunWriter
 
@@ -22,6 +22,6 @@ __all__ = [
     "RecordError",
     "Run",
     "RunWriter",
-    "plan_sha256",
+    "hash_plan",
     "read_runs",
 ]

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .badge import badge
-from .ctrf import ctrf
-from .junit import junit
+from .badge import draw_badge
+from .ctrf import draw_ctrf
+from .junit import draw_junit
 from .lines import Run
-from .markdown import markdown
-from .summary import summary
+from .markdown import draw_markdown
+from .summary import draw_summary
 
 __all__ = ["FORMATS", "render"]
 
 
 def _render_terminal(runs: Sequence[Run]) -> str:
     # Import this only here, because rich is in the extra `check`, and the other formats do not need it.
-    from .terminal import terminal
+    from .terminal import draw_terminal
 
-    return terminal(runs)
+    return draw_terminal(runs)
 
 
 _RENDERERS: Mapping[str, Callable[[Sequence[Run]], str]] = {
     "terminal": _render_terminal,
-    "json": summary,
-    "markdown": markdown,
-    "junit": junit,
-    "ctrf": ctrf,
-    "badge": badge,
+    "json": draw_summary,
+    "markdown": draw_markdown,
+    "junit": draw_junit,
+    "ctrf": draw_ctrf,
+    "badge": draw_badge,
 }
 
 FORMATS = tuple(_RENDERERS)

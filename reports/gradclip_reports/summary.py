@@ -7,13 +7,13 @@ from typing import Any
 
 from .counting import RuleCounts, count_rules
 from .lines import Run
-from .matrix import Table, Tally, matrix_of
-from .values import json_text
+from .matrix import Table, Tally, build_matrix
+from .values import write_json
 
-__all__ = ["summary"]
+__all__ = ["draw_summary"]
 
 
-def summary(runs: Sequence[Run]) -> str:
+def draw_summary(runs: Sequence[Run]) -> str:
     """Return one JSON object.
 
     `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
@@ -21,14 +21,14 @@ def summary(runs: Sequence[Run]) -> str:
     the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the index of its run), and
     `as_expected`.
     """
-    matrix = matrix_of(runs)
+    matrix = build_matrix(runs)
     document = {
         "as_expected": matrix.is_as_expected,
         "passed": matrix.tally.passed,
         "planned": matrix.tally.total,
         "counts": matrix.tally.counts,
         "lacks": matrix.lacks,
-        "rules_kept": _counted(count_rules(runs)),
+        "rules_kept": _summarize_counts(count_rules(runs)),
         "runs": [_run(run) for run in runs],
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns
@@ -44,10 +44,10 @@ def summary(runs: Sequence[Run]) -> str:
             if cell.status != "pass"
         ],
     }
-    return json_text(document, indent=2) + "\n"
+    return write_json(document, indent=2) + "\n"
 
 
-def _counted(counts: RuleCounts) -> dict[str, Any]:
+def _summarize_counts(counts: RuleCounts) -> dict[str, Any]:
     numbers = {"asked": counts.asked, "kept": counts.kept, "documented": counts.documented, "broken": counts.broken}
     return {**numbers, "not_asked": counts.not_asked, "findings": counts.findings}
 

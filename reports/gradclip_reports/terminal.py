@@ -12,13 +12,13 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .failures import FailureGroup, NotRun, failure_groups, not_run_groups
+from .failures import FailureGroup, NotRun, group_failures, group_not_run
 from .lines import Header, Run
-from .matrix import Column, Matrix, Table, Tally, matrix_of
+from .matrix import Column, Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES, Status
-from .values import cells, plain, readable, shortened
+from .values import escape_text, format_cell_count, format_value, shorten_text
 
-__all__ = ["report", "terminal"]
+__all__ = ["draw_terminal", "report"]
 
 #: The number of failures that are shown in full; the others get a line each.
 _IN_FULL = 12
@@ -32,7 +32,7 @@ _DETAIL_LENGTH = 4000
 _HEIGHT = 25
 
 
-def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
+def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
     """Return the report as text, optionally with escape codes for colours; `record` is the record's name in a shell."""
     stream = io.StringIO()
     console = Console(
@@ -45,21 +45,21 @@ def terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, recor
 
 def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> RenderableType:
     """Return the report in a form that rich prints: key, matrix, legend, failures, verdict."""
-    matrix = matrix_of(runs)
-    groups = failure_groups(runs)
+    matrix = build_matrix(runs)
+    groups = group_failures(runs)
     blocks: list[RenderableType] = [_draw_key(matrix, runs)]
     blocks += [grid for table in matrix.tables for grid in _draw_grids(table, width)]
     blocks.append(_draw_legend(matrix))
     blocks += [_draw_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
     blocks += [_list_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
-    blocks += [_draw_not_run(group) for group in not_run_groups(runs)]
+    blocks += [_draw_not_run(group) for group in group_not_run(runs)]
     return Group(*(part for block in blocks for part in (block, Text())), *_draw_verdict(runs, matrix, groups, record))
 
 
 def _describe_run(header: Header) -> tuple[str, str]:
     """Return the framework, with the machine and the date of the check."""
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    return plain(header.heading), plain(where)
+    return escape_text(header.heading), escape_text(where)
 
 
 def _make_grid() -> Grid:
@@ -80,7 +80,7 @@ def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
         total = Text(str(matrix.tally.counts[name]), status.style)
         grid.add_column(Text(status.glyph, status.style), total, justify="right", no_wrap=True)
     for column in matrix.columns:
-        label = Text(plain(column.name))
+        label = Text(escape_text(column.name))
         if len(runs) > 1:
             framework, where = _describe_run(runs[column.number - 1].header)
             label = Text.assemble((framework, "bold"), "\n", (where, "dim"))
@@ -108,8 +108,8 @@ def _draw_grids(table: Table, width: int) -> Iterator[Grid]:
         yield grid
         return
     middle = len(table.columns) // 2
-    yield from _draw_grids(table.part(0, middle), width)
-    yield from _draw_grids(table.part(middle, len(table.columns)), width)
+    yield from _draw_grids(table.take_part(0, middle), width)
+    yield from _draw_grids(table.take_part(middle, len(table.columns)), width)
 
 
 def _draw_grid(table: Table, names: bool, detail: int) -> Grid:
@@ -120,17 +120,17 @@ def _draw_grid(table: Table, names: bool, detail: int) -> Grid:
         grid.add_column(_draw_heading(column) if names else str(column.number), no_wrap=True)
     for section in table.sections:
         if section.theme:
-            grid.add_row(Text(plain(section.theme), "italic"))
+            grid.add_row(Text(escape_text(section.theme), "italic"))
         indent = " " if section.theme else ""
         for row in section.rows:
             places = [Text() if tally is None else _draw_cell(tally, detail) for tally in row.tallies]
             level = row.level if row.level != "unspecified" else ""
-            grid.add_row(Text(indent + plain(row.label)), level, *places)
+            grid.add_row(Text(indent + escape_text(row.label)), level, *places)
     return grid
 
 
 def _draw_heading(column: Column) -> Text:
-    return Text(f"{plain(column.name)}\n{plain(column.version)}".rstrip())
+    return Text(f"{escape_text(column.name)}\n{escape_text(column.version)}".rstrip())
 
 
 def _draw_cell(tally: Tally, detail: int) -> Text:
@@ -145,7 +145,7 @@ def _draw_legend(matrix: Matrix) -> RenderableType:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name in matrix.tally.counts:
         status = STATUSES[name]
-        grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(matrix.meaning_of(status), "dim"))
+        grid.add_row(Text(f"{status.glyph} {status.value}", status.style), Text(matrix.find_meaning(status), "dim"))
     grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
     how = "A number counts the cells of the status before it. The worst status comes first, or is the only one shown."
     return Group(grid, Text(how, "dim"))
@@ -154,19 +154,19 @@ def _draw_legend(matrix: Matrix) -> RenderableType:
 def _draw_failure(group: FailureGroup, several: bool) -> Group:
     """Return the first cell in full, and the number of others like it."""
     cell = group.first
-    head = _add_sign(group.status).append(f"  {plain(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
+    head = _add_sign(group.status).append(f"  {escape_text(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
     if several:
         head.append(f"  {_describe_run(group.header)[0]}", "not bold")
     subjects = "\n".join(f"{name}{_format_times(count)}" for name, count in group.subjects.items())
-    text = Text(plain(f"{subjects}\n{shortened(cell.detail, _DETAIL_LENGTH)}"), overflow="fold")
+    text = Text(escape_text(f"{subjects}\n{shorten_text(cell.detail, _DETAIL_LENGTH)}"), overflow="fold")
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for name, value in _list_facts(group):
-        grid.add_row(Text(name, "dim"), Text(plain(value), overflow="fold"))
+        grid.add_row(Text(name, "dim"), Text(escape_text(value), overflow="fold"))
     return Group(head, Padding(text, (0, 0, 0, 2)), Padding(grid, (0, 0, 0, 4)))
 
 
 def _format_times(count: int) -> str:
-    return f" ({cells(count)})" if count > 1 else ""
+    return f" ({format_cell_count(count)})" if count > 1 else ""
 
 
 def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
@@ -174,13 +174,13 @@ def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     yield "case", cell.case
     for name, value in (("input", cell.input), ("expected", cell.expected), ("observed", cell.observed)):
         if value is not None:
-            yield name, shortened(readable(value), _VALUE_LENGTH)
+            yield name, shorten_text(format_value(value), _VALUE_LENGTH)
     if cell.ulp is not None:
         yield "off by", f"{cell.ulp:g} ulp"
     if cell.quote is not None:
-        yield "documented", f'"{shortened(cell.quote, _VALUE_LENGTH)}"'
+        yield "documented", f'"{shorten_text(cell.quote, _VALUE_LENGTH)}"'
     if cell.url is not None:
-        yield "see", shortened(cell.url, _VALUE_LENGTH)
+        yield "see", shorten_text(cell.url, _VALUE_LENGTH)
     if len(group.cells) > 1:
         yield "in all", f"{_count_more(group)}; the first is shown"
 
@@ -197,15 +197,19 @@ def _list_failures_in_short(groups: Sequence[FailureGroup]) -> Text:
     text = Text(f"{len(groups)} more, in short:", "bold")
     for group in groups:
         text.append("\n").append(group.status.glyph, group.status.style)
-        text.append(plain(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_more(group)})"), "not bold")
+        text.append(
+            escape_text(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_more(group)})"), "not bold"
+        )
     return text
 
 
 def _draw_not_run(group: NotRun) -> Text:
     status = STATUSES[NOT_RUN]
-    text = Text(f"{status.glyph} did not run: {cells(group.total)} of {plain(group.subject)}", status.style)
+    text = Text(
+        f"{status.glyph} did not run: {format_cell_count(group.total)} of {escape_text(group.subject)}", status.style
+    )
     rules = ", ".join(f"{rule}{_format_times(count)}" for rule, count in group.rules.items())
-    return text.append("\n  " + plain(rules), "not bold default")
+    return text.append("\n  " + escape_text(rules), "not bold default")
 
 
 def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:

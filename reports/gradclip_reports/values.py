@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cells", "counted", "is_hex_float", "json_text", "plain", "plain_line", "readable", "shortened"]
+__all__ = [
+    "escape_line",
+    "escape_text",
+    "format_cell_count",
+    "format_count",
+    "format_value",
+    "is_hex_float",
+    "shorten_text",
+    "write_json",
+]
 
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
@@ -22,7 +31,7 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 _ITEMS = 8
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return the text with escapes for characters that are unsafe in a terminal or in XML; line breaks stay.
 
     Frameworks put colour codes and other control characters into the messages of their exceptions. Characters that
@@ -38,35 +47,35 @@ def plain(text: str) -> str:
     )
 
 
-def json_text(document: Any, indent: int | None = None) -> str:
+def write_json(document: Any, indent: int | None = None) -> str:
     """Return a document as JSON that is safe in a terminal: characters that are not printable become JSON escapes."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
     return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
-def plain_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return the text on one line, with escapes for what is not printable; line breaks become spaces."""
-    return plain(text).replace("\n", " ")
+    return escape_text(text).replace("\n", " ")
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return the count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def cells(count: int) -> str:
+def format_cell_count(count: int) -> str:
     """Return the count of cells."""
-    return counted(count, "cell")
+    return format_count(count, "cell")
 
 
-def shortened(text: str, length: int) -> str:
+def shorten_text(text: str, length: int) -> str:
     """Return a text; if it is too long, return its beginning and the length of the rest."""
     if len(text) <= length:
         return text
     return f"{text[:length]} ... ({len(text) - length} characters more)"
 
 
-def readable(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return an input, expected or observed value on one line.
 
     Hexadecimal floats become the shortest decimal that reads back as the same float of their array's dtype, or as the
@@ -78,13 +87,13 @@ def readable(value: Any) -> str:
 
 def _show(value: Any, dtype: str) -> str:
     if isinstance(value, str):
-        return _format_decimal(value, dtype) if is_hex_float(value) else plain_line(value)
+        return _format_decimal(value, dtype) if is_hex_float(value) else escape_line(value)
     if _is_array(value):
         return _format_array(value)
     if isinstance(value, Mapping) and list(value) == ["array"]:
         return _show(value["array"], dtype)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{plain_line(str(name))}: {_show(item, dtype)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{escape_line(str(name))}: {_show(item, dtype)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return _list(value, len(value), dtype)
     return json.dumps(value)
@@ -120,7 +129,7 @@ def _format_array(array: Mapping[str, Any]) -> str:
         else _show(array["shape"], "")
     )
     others = {name: item for name, item in array.items() if name not in ("dtype", "shape", "values", "elements")}
-    return " ".join([f"{plain_line(array['dtype'])}{shape}", listed, *([readable(others)] if others else [])])
+    return " ".join([f"{escape_line(array['dtype'])}{shape}", listed, *([format_value(others)] if others else [])])
 
 
 def _list(values: Sequence[Any], total: int, dtype: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self, TextIO
 
-from .lines import Cell, Finding, Footer, Header, Line, RecordError, plan_sha256
+from .lines import Cell, Finding, Footer, Header, Line, RecordError, hash_plan
 from .statuses import CELL_STATUSES
-from .values import json_text
+from .values import write_json
 
 __all__ = ["RunWriter"]
 
@@ -84,7 +84,7 @@ class RunWriter:
             self.close(incomplete=kind is not None)
 
     def _write_line(self, line: Line) -> None:
-        self._stream.write(json_text(line.to_json()) + "\n")
+        self._stream.write(write_json(line.to_json()) + "\n")
         self._stream.flush()
 
     def write(self, cell: Cell) -> None:
@@ -97,7 +97,7 @@ class RunWriter:
             closed.
         """
         pair = (cell.subject, cell.case)
-        for problem in self._problems(cell, pair):
+        for problem in self._find_problems(cell, pair):
             message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
             raise RecordError(message)
         with _hold_interrupts():
@@ -113,7 +113,7 @@ class RunWriter:
         places = {pair: place for place, pair in enumerate(self._order)}
         return tuple(sorted(cells, key=lambda cell: places[cell.subject, cell.case]))
 
-    def _problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
+    def _find_problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
         if self._closed:
             yield "the run is closed"
         if pair not in self._plan:
@@ -152,7 +152,7 @@ class RunWriter:
             planned=len(self._plan),
             finished=len(self._finished),
             counts=dict(sorted(self._counts.items())),
-            plan_sha256=plan_sha256(self._plan),
+            plan_sha256=hash_plan(self._plan),
             incomplete=bool(not_run),
             not_run=not_run,
         )

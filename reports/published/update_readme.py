@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from gradclip_reports.counting import count_rules
-from gradclip_reports.markdown import markdown
-from gradclip_reports.markup import escape_markdown, markdown_table
+from gradclip_reports.markdown import draw_markdown
+from gradclip_reports.markup import draw_markdown_table, escape_markdown
 from gradclip_reports.records import Run, read_runs
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ HEADING = """# All rules, all frameworks
 """
 
 
-def published_runs() -> list[Run]:
+def read_published_runs() -> list[Run]:
     """Return the published runs in the order of the tables."""
     runs = [run for path in sorted(HERE.glob("*.jsonl.gz")) for run in read_runs(path)]
     runs = [run for run in runs if run.header.adapter in ORDER]
@@ -36,10 +36,10 @@ def summarise(runs: list[Run]) -> str:
         findings = ", ".join(f"{number} {severity}" for severity, number in counts.findings.items())
         numbers = [str(number) for number in (counts.asked, counts.kept, counts.documented, counts.broken)]
         rows.append([escape_markdown(run.header.heading), run.header.started[:10], *numbers, escape_markdown(findings)])
-    return markdown_table(rows)
+    return draw_markdown_table(rows)
 
 
-def updated_readme(readme: str, runs: list[Run]) -> str:
+def update_readme(readme: str, runs: list[Run]) -> str:
     """Return the README with the table of the runs between its markers."""
     before, begin, rest = readme.partition(BEGIN)
     comment, _, after = rest.partition("\n")
@@ -49,10 +49,10 @@ def updated_readme(readme: str, runs: list[Run]) -> str:
 
 def main() -> int:
     """Write the README and the page, or compare them."""
-    runs = published_runs()
+    runs = read_published_runs()
     wanted = {
-        README: updated_readme(README.read_text(encoding="utf-8"), runs),
-        MATRIX: HEADING + "\n" + markdown(runs, failures=False),
+        README: update_readme(README.read_text(encoding="utf-8"), runs),
+        MATRIX: HEADING + "\n" + draw_markdown(runs, failures=False),
     }
     for path, text in wanted.items():
         if "--check" in sys.argv[1:]:

@@ -22,8 +22,8 @@ from gradclip_adapters.contract import (
     Reply,
     Subject,
     Unsupported,
-    options_of,
-    text_of,
+    read_text,
+    select_options,
 )
 from gradclip_adapters.host import answer
 
@@ -102,7 +102,7 @@ def test_wrong_reply_is_a_mistake_that_names_the_field(fields: dict[str, Any], s
         def call(self, call: Call) -> Reply:
             return replace(REPLY, **fields)
 
-    message = answer(Fake(), wire.call_to_json(CALL, 1))
+    message = answer(Fake(), wire.encode_call(CALL, 1))
 
     assert message["message"] == "mistake"
     assert said in message["text"]
@@ -110,7 +110,7 @@ def test_wrong_reply_is_a_mistake_that_names_the_field(fields: dict[str, Any], s
 
 def test_right_reply_is_accepted() -> None:
     wire.check_reply(REPLY)
-    assert wire.reply_from_json(wire.reply_to_json(REPLY, 1)) == REPLY
+    assert wire.decode_reply(wire.encode_reply(REPLY, 1)) == REPLY
     with pytest.raises(BadReply, match="and returned a list"):
         wire.check_reply([ARRAY])
 
@@ -128,7 +128,7 @@ def test_right_reply_is_accepted() -> None:
 )
 def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=f"(?i){said}"):
-        wire.array_from_json({**(wire.array_to_json(ARRAY) or {}), **fields})
+        wire.decode_array({**(wire.encode_array(ARRAY) or {}), **fields})
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
 )
 def test_wrong_float_is_refused(text: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        wire.value_from_json({"hex": text})
+        wire.decode_value({"hex": text})
 
 
 def test_unknown_option_is_unsupported() -> None:
-    assert options_of(CALL, "clip_norm", "eps") == {"clip_norm": 1.0}
+    assert select_options(CALL, "clip_norm", "eps") == {"clip_norm": 1.0}
     with pytest.raises(Unsupported, match="no option clip_norm here"):
-        options_of(CALL, "max")
+        select_options(CALL, "max")
 
 
 def test_exception_whose_text_raises_is_described() -> None:
@@ -150,11 +150,11 @@ def test_exception_whose_text_raises_is_described() -> None:
         def __str__(self) -> str:
             raise KeyError
 
-    assert text_of(Unprintable()) == "(Unprintable cannot be shown: its text raised KeyError)"
+    assert read_text(Unprintable()) == "(Unprintable cannot be shown: its text raised KeyError)"
 
 
 def test_adapter_without_methods_says_which_are_missing() -> None:
     for ask in (Adapter().about, Adapter().subjects):
         with pytest.raises(NotImplementedError):
             ask()
-    assert "NotImplementedError" in answer(Adapter(), wire.call_to_json(CALL, 1))["text"]
+    assert "NotImplementedError" in answer(Adapter(), wire.encode_call(CALL, 1))["text"]

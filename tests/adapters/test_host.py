@@ -92,7 +92,7 @@ def validate(message: dict[str, Any]) -> None:
 def make_call(subject: str, number: int) -> dict[str, Any]:
     """Return a call with one gradient."""
     gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
-    return wire.call_to_json(Call(subject, gradients, {"clip_norm": 1.0}), number)
+    return wire.encode_call(Call(subject, gradients, {"clip_norm": 1.0}), number)
 
 
 @pytest.fixture(params=[MODULES, LAUNCHER], ids=["module", "launcher"])
@@ -119,7 +119,7 @@ def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) ->
         heard.append(answer)
 
     assert [answer["message"] for answer in heard] == ["reply", "unsupported", "mistake", "raised", "reply"]
-    assert wire.reply_from_json(heard[0]).gradients == (Array.of(np.array([3.0, 4.0], np.float32)),)
+    assert wire.decode_reply(heard[0]).gradients == (Array.of(np.array([3.0, 4.0], np.float32)),)
     assert "a fault of the adapter" in heard[2]["text"]
     assert (heard[3]["kind"], heard[3]["text"]) == ("ValueError", "a fault of the framework")
     assert heard[3]["inputs"] is not None

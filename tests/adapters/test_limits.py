@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gradclip_adapters import answer_size, limits, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_adapters.limits import DEPTH, LimitExceeded, parse_message, shorten
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 
 
 def nest(depth: int) -> str:
@@ -77,46 +77,46 @@ def test_messages_within_the_limits_read_back(message: dict[str, Any]) -> None:
 
 
 def test_every_case_is_within_the_limits() -> None:
-    for case in all_cases():
+    for case in list_all_cases():
         call = case.call("fake")
-        line = wire.dumps(wire.call_to_json(call, 1))
-        back = wire.call_from_json(parse_message(line))
+        line = wire.dumps(wire.encode_call(call, 1))
+        back = wire.decode_call(parse_message(line))
         # The options are compared as texts, because NaN does not equal itself.
         assert (back.gradients, repr(back.options)) == (call.gradients, repr(dict(call.options)))
-        assert 2 * len(line) < answer_size.answer_line_bytes(call)
+        assert 2 * len(line) < answer_size.count_answer_line_bytes(call)
 
 
 def test_ten_million_numbers_are_within_the_limits() -> None:
     # The accuracy table asks for this many. The reply holds them twice: the clipped gradients and the inputs.
     call = Call("fake", (Gradient("g", Array("float64", (10**7,), bytes(8 * 10**7))),))
 
-    assert answer_size.answer_bytes(call) > 2 * 8 * 10**7
-    assert answer_size.answer_line_bytes(call) > 2 * 8 * 10**7 * 4 // 3
+    assert answer_size.count_answer_bytes(call) > 2 * 8 * 10**7
+    assert answer_size.count_answer_line_bytes(call) > 2 * 8 * 10**7 * 4 // 3
 
 
 @pytest.mark.parametrize("lengths", [[-1], [True], [1.0], ["1"], [None], [1 << 41], [1] * 65])
 def test_invalid_shape_is_refused(lengths: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"not the length of an axis|the limit is"):
-        wire.array_from_json({"dtype": "int64", "shape": lengths, "data": ""})
+        wire.decode_array({"dtype": "int64", "shape": lengths, "data": ""})
 
 
 def test_length_is_checked_before_the_data_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire.base64, "b64decode", lambda *_, **__: pytest.fail("decoded"))
 
     with pytest.raises(ValueError, match=r"bytes, more or less, for shape \(1000, 1000\) of float32"):
-        wire.array_from_json({"dtype": "float32", "shape": [1000, 1000], "data": "AAAA"})
+        wire.decode_array({"dtype": "float32", "shape": [1000, 1000], "data": "AAAA"})
 
 
 @pytest.mark.parametrize("data", ["****", "AAA", "AAAAAA=", "ÄÄÄÄÄÄ=="])
 def test_invalid_base64_is_refused(data: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        wire.array_from_json({"dtype": "float32", "shape": [1], "data": data})
+        wire.decode_array({"dtype": "float32", "shape": [1], "data": data})
 
 
 @pytest.mark.parametrize("text", ["0x1p+99999", "0x" + "1" * 50, "", "one"])
 def test_invalid_hexadecimal_float_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        wire.value_from_json({"hex": text})
+        wire.decode_value({"hex": text})
 
 
 def test_long_text_keeps_its_ends() -> None:

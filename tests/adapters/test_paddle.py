@@ -287,11 +287,11 @@ def test_compiled_option_runs_a_static_program(subject: Subject, monkeypatch: py
     dynamic: list[bool] = []
     original = paddle.optimizer.SGD
 
-    def optimizer(*arguments: Any, **options: Any) -> Any:
+    def make_optimizer(*arguments: Any, **options: Any) -> Any:
         dynamic.append(paddle.in_dynamic_mode())
         return original(*arguments, **options)
 
-    monkeypatch.setattr(paddle.optimizer, "SGD", optimizer)
+    monkeypatch.setattr(paddle.optimizer, "SGD", make_optimizer)
     compiled, alone = ask(subject, WEIGHT, BIAS, compiled=True), ask(subject, WEIGHT, BIAS)
 
     assert dynamic == [False, True]
@@ -319,11 +319,11 @@ def test_groups_reach_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[Any] = []
     original = paddle.optimizer.SGD
 
-    def optimizer(*arguments: Any, **options: Any) -> Any:
+    def make_optimizer(*arguments: Any, **options: Any) -> Any:
         passed.append(options["parameters"])
         return original(*arguments, **options)
 
-    monkeypatch.setattr(paddle.optimizer, "SGD", optimizer)
+    monkeypatch.setattr(paddle.optimizer, "SGD", make_optimizer)
     gradients = tuple(Gradient("g", Array.of(BIAS), group=number) for number in (0, 1))
 
     ADAPTER.call(Call("paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]", gradients, {"clip_norm": 2.5}))

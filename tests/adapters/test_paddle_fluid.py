@@ -202,11 +202,11 @@ def test_compiled_option_runs_a_static_program(subject, monkeypatch):
     executed = []
     original = fluid.Executor
 
-    def executor(place):
+    def make_executor(place):
         executed.append(place)
         return original(place)
 
-    monkeypatch.setattr(fluid, "Executor", executor)
+    monkeypatch.setattr(fluid, "Executor", make_executor)
     alone = ask(subject, WEIGHT, BIAS)
     assert not executed
     compiled = ask(subject, WEIGHT, BIAS, compiled=True)

@@ -40,7 +40,7 @@ def halve(grads: list[Any], *, clip_norm: float) -> list[Any]:
 
 class TestSignature:
     def test_features_follow_the_parameters(self) -> None:
-        def everything(
+        def take_everything(
             grads: Any,
             clip_norm: float,
             norm_type: float = 2.0,
@@ -51,7 +51,7 @@ class TestSignature:
         ) -> None: ...
 
         (bare,) = PlainFunction(halve, "clip_by_global_norm").subjects()
-        (full,) = PlainFunction(everything, "clip_by_global_norm").subjects()
+        (full,) = PlainFunction(take_everything, "clip_by_global_norm").subjects()
 
         assert set(full.features) - set(bare.features) == {
             "norm_type",
@@ -279,14 +279,14 @@ class TestWhatIsPassed:
         assert found == [True]
 
     def test_function_that_needs_both_bounds_requires_min(self) -> None:
-        def both(grads: Any, *, min: float, max: float) -> Any:
+        def take_both(grads: Any, *, min: float, max: float) -> Any:
             return [np.clip(grad, min, max) for grad in grads]
 
-        def one(grads: Any, *, max: float, min: float | None = None) -> Any:
+        def take_one(grads: Any, *, max: float, min: float | None = None) -> Any:
             return grads
 
-        assert "requires_min" in PlainFunction(both, "clip_by_value").subjects()[0].features
-        assert "requires_min" not in PlainFunction(one, "clip_by_value").subjects()[0].features
+        assert "requires_min" in PlainFunction(take_both, "clip_by_value").subjects()[0].features
+        assert "requires_min" not in PlainFunction(take_one, "clip_by_value").subjects()[0].features
 
 
 class TestAnswer:

@@ -33,10 +33,10 @@ def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
 
 
 def test_version_is_known_without_an_installed_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
+    def find_nothing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", missing)
+    monkeypatch.setattr(importlib.metadata, "version", find_nothing)
 
     assert reference.numpy().about().version == gradclip_spec.__version__
 

@@ -37,7 +37,7 @@ def write(tmp_path: Path) -> Callable[..., str]:
     [("torch", "name"), ("./a.py", "file"), ("a.py", "file"), ("a.b:c", "function"), ("C:/x/a.py", "file")],
 )
 def test_kind_of_a_target_is_recognized(target: str, kind: str) -> None:
-    assert registry.kind_of(target) == kind
+    assert registry.find_kind(target) == kind
 
 
 def test_file_may_define_a_class_an_object_or_a_factory(write: Callable[..., str]) -> None:
@@ -131,7 +131,7 @@ def test_function_that_cannot_be_used_says_why(
 
 
 def test_entry_points_only_add_names() -> None:
-    assert registry.BUILT_IN.items() <= registry.installed().items()
+    assert registry.BUILT_IN.items() <= registry.list_installed().items()
 
 
 @pytest.mark.parametrize(

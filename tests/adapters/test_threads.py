@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters import arrays
-from gradclip_adapters.arrays import ROUNDS, in_threads
+from gradclip_adapters.arrays import ROUNDS, answer_in_threads
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported, framework_call
 from gradclip_adapters.plain import PlainFunction
 
@@ -33,7 +33,7 @@ def read_elements(call: Call) -> list[float]:
 
 
 def test_reply_equals_that_of_a_single_call() -> None:
-    assert in_threads(CALL, return_unchanged) == return_unchanged(CALL)
+    assert answer_in_threads(CALL, return_unchanged) == return_unchanged(CALL)
 
 
 def test_half_of_the_threads_make_another_call() -> None:
@@ -43,7 +43,7 @@ def test_half_of_the_threads_make_another_call() -> None:
         seen.append((read_elements(call), call.gradients[1], dict(call.options)))
         return return_unchanged(call)
 
-    in_threads(CALL, answer)
+    answer_in_threads(CALL, answer)
 
     none = CALL.gradients[1]
     same, other = ([1.0, 2.0, 3.0], none, {"max": 1.0}), ([1.0, 0.0, 3.0], none, {"max": 0.5})
@@ -58,15 +58,15 @@ def test_other_call_runs_between_two_lines_of_the_call() -> None:
     def answer(call: Call) -> Reply:
         name = "same" if read_elements(call)[1] else "other"
 
-        def framework() -> None:
+        def run_framework() -> None:
             steps.append(name)
             steps.append("end of " + name)
 
         with framework_call():
-            framework()
+            run_framework()
         return Reply(tuple(gradient.array for gradient in call.gradients))
 
-    in_threads(CALL, answer)
+    answer_in_threads(CALL, answer)
 
     assert ["same", "other", "end of other", "end of same"] in [steps[i : i + 4] for i in range(len(steps))]
 
@@ -74,15 +74,15 @@ def test_other_call_runs_between_two_lines_of_the_call() -> None:
 def test_call_that_holds_a_lock_does_not_block() -> None:
     lock = threading.Lock()
 
-    def framework(call: Call) -> Reply:
+    def call_framework(call: Call) -> Reply:
         with lock:
             return Reply(tuple(gradient.array for gradient in call.gradients))
 
     def answer(call: Call) -> Reply:
         with framework_call():
-            return framework(call)
+            return call_framework(call)
 
-    assert in_threads(CALL, answer) == return_unchanged(CALL)
+    assert answer_in_threads(CALL, answer) == return_unchanged(CALL)
 
 
 def test_other_call_has_another_norm_and_other_exclusions() -> None:
@@ -94,7 +94,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
         seen.add((tuple(gradient.need_clip for gradient in call.gradients), tuple(call.options.items())))
         return return_unchanged(call)
 
-    in_threads(Call("s", gradients, {"threads": 2, "clip_norm": 3.0, "norm_type": 1.0}), answer)
+    answer_in_threads(Call("s", gradients, {"threads": 2, "clip_norm": 3.0, "norm_type": 1.0}), answer)
 
     assert seen == {
         ((True, False), (("clip_norm", 3.0), ("norm_type", 1.0))),
@@ -104,7 +104,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
 
 def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # Interrupted calls come one or two at a time, so four would never meet at the barrier.
-    monkeypatch.setattr(arrays, "_interrupted", lambda *_: iter(()))
+    monkeypatch.setattr(arrays, "_interrupt_everywhere", lambda *_: iter(()))
     meeting = threading.Barrier(4, timeout=60)
     met = []
 
@@ -115,7 +115,7 @@ def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) 
                 met.append(call)
         return Reply(())
 
-    in_threads(CALL, answer)
+    answer_in_threads(CALL, answer)
 
     assert len(met) == 4 * ROUNDS
 
@@ -130,7 +130,7 @@ def test_one_answer_that_differs_is_the_reply(different: int) -> None:
         reply = return_unchanged(call)
         return other if mine else reply
 
-    assert in_threads(CALL, answer) == other
+    assert answer_in_threads(CALL, answer) == other
 
 
 def test_different_norm_is_noticed() -> None:
@@ -141,7 +141,7 @@ def test_different_norm_is_noticed() -> None:
             norm = Array.of(np.array(float(next(norms))))
         return Reply(tuple(gradient.array for gradient in call.gradients), norm)
 
-    assert in_threads(CALL, answer).norm != Array.of(np.array(0.0))
+    assert answer_in_threads(CALL, answer).norm != Array.of(np.array(0.0))
 
 
 def test_error_of_one_thread_is_raised() -> None:
@@ -153,7 +153,7 @@ def test_error_of_one_thread_is_raised() -> None:
         return Reply(())
 
     with pytest.raises(FrameworkRaised, match="ArithmeticError: not here"):
-        in_threads(CALL, answer)
+        answer_in_threads(CALL, answer)
 
 
 def test_thread_that_does_not_call_the_framework_does_not_block() -> None:
@@ -164,7 +164,7 @@ def test_thread_that_does_not_call_the_framework_does_not_block() -> None:
         return return_unchanged(call)
 
     with pytest.raises(Unsupported, match="no zeros"):
-        in_threads(CALL, answer)
+        answer_in_threads(CALL, answer)
 
 
 def test_warnings_are_caught_and_filters_restored() -> None:
@@ -174,7 +174,7 @@ def test_warnings_are_caught_and_filters_restored() -> None:
         return Reply((), warnings=seen.warnings)
 
     filters, shown = list(warnings.filters), warnings.showwarning
-    reply = in_threads(CALL, answer)
+    reply = answer_in_threads(CALL, answer)
 
     assert reply.warnings == ("UserWarning: loud",)
     assert list(warnings.filters) == filters

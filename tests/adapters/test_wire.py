@@ -36,7 +36,7 @@ def validate(message: dict[str, Any]) -> None:
 
 
 @st.composite
-def arrays(draw: st.DrawFn) -> Array:
+def draw_arrays(draw: st.DrawFn) -> Array:
     """Draw arrays of any bits, including NaN with payloads."""
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
@@ -48,7 +48,7 @@ OPTION_VALUES = st.one_of(st.floats(), st.booleans(), st.integers(-(2**31), 2**3
 GRADIENTS = st.builds(
     Gradient,
     name=st.text(max_size=10),
-    array=st.none() | arrays(),
+    array=st.none() | draw_arrays(),
     need_clip=st.booleans(),
     layout=st.sampled_from(["contiguous", "strided", "transposed", "sliced", "reversed", "broadcast"]),
     same_as=st.none() | st.integers(0, 5),
@@ -60,9 +60,9 @@ def are_same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
     return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
 
 
-@given(array=arrays())
+@given(array=draw_arrays())
 def test_array_keeps_its_bits(array: Array) -> None:
-    assert wire.array_from_json(send_through_json(wire.array_to_json(array))) == array
+    assert wire.decode_array(send_through_json(wire.encode_array(array))) == array
 
 
 @given(gradients=st.lists(GRADIENTS, max_size=4), number=st.integers(1, 10**9))
@@ -70,21 +70,21 @@ def test_call_reads_back(gradients: list[Gradient], number: int) -> None:
     options = {"clip_norm": math.inf, "norm_type": -0.0, "error_if_nonfinite": True}
     call = Call("fake", tuple(gradients), options)
 
-    message = send_through_json(wire.call_to_json(call, number))
+    message = send_through_json(wire.encode_call(call, number))
 
     validate(message)
     assert message["number"] == number
-    back = wire.call_from_json(message)
+    back = wire.decode_call(message)
     assert (back.subject, back.gradients) == (call.subject, call.gradients)
     assert are_same_options(dict(back.options), options)
 
 
 @given(value=OPTION_VALUES)
 def test_option_reads_back(value: Any) -> None:
-    assert repr(wire.value_from_json(send_through_json(wire.value_to_json(value)))) == repr(value)
+    assert repr(wire.decode_value(send_through_json(wire.encode_value(value)))) == repr(value)
 
 
-@given(gradients=st.lists(st.none() | arrays(), max_size=4), norm=st.none() | arrays(), seen=st.booleans())
+@given(gradients=st.lists(st.none() | draw_arrays(), max_size=4), norm=st.none() | draw_arrays(), seen=st.booleans())
 def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, seen: bool) -> None:
     reply = Reply(
         gradients=tuple(gradients),
@@ -95,30 +95,30 @@ def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, see
         malformed=None if seen else "returned nothing",
     )
 
-    message = send_through_json(wire.reply_to_json(reply, 3))
+    message = send_through_json(wire.encode_reply(reply, 3))
 
     validate(message)
-    assert wire.reply_from_json(message) == reply
+    assert wire.decode_reply(message) == reply
 
 
 def test_sparse_gradient_reads_back() -> None:
     rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(4, 0), height=5)
     call = Call("fake", (rows,), {})
 
-    message = send_through_json(wire.call_to_json(call, 1))
+    message = send_through_json(wire.encode_call(call, 1))
 
     validate(message)
-    assert wire.call_from_json(message) == call
+    assert wire.decode_call(message) == call
 
 
 def test_about_reads_back_as_a_record_holds_it() -> None:
     formula = {"kind": "coefficient", "eps": 1e-6}
     subject = Subject("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
 
-    message = send_through_json(wire.about_to_json(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
+    message = send_through_json(wire.encode_about(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
 
     validate(message)
-    assert [wire.subject_from_json(one) for one in message["subjects"]] == [subject]
+    assert [wire.decode_subject(one) for one in message["subjects"]] == [subject]
 
 
 def test_words_of_the_schemas_are_those_of_the_contract() -> None:
@@ -139,7 +139,7 @@ def test_foreign_dtype_keeps_its_name(dtype: str) -> None:
     array = Array.of(np.ones(2, dtype))
 
     assert array.dtype == np.dtype(dtype).name
-    assert wire.array_from_json(send_through_json(wire.array_to_json(array))) == array
+    assert wire.decode_array(send_through_json(wire.encode_array(array))) == array
 
 
 def test_big_endian_and_strided_arrays_are_packed_in_row_order() -> None:

@@ -31,20 +31,20 @@ def nothing_left_behind(mark: str) -> Iterator[None]:
 
 def end_marked_processes(mark: str) -> list[psutil.Process]:
     """Kill the marked processes that do not end by themselves, and return them."""
-    left = marked_processes(mark)
+    left = list_marked_processes(mark)
     # A killed process takes a moment to disappear, and longer on a busy machine. Only a failing test waits for the full
     # time.
     for _ in range(1200):
         if not left:
             return []
         time.sleep(0.1)
-        left = marked_processes(mark)
+        left = list_marked_processes(mark)
     for process in left:
         process.kill()
     return left
 
 
-def marked_processes(mark: str) -> list[psutil.Process]:
+def list_marked_processes(mark: str) -> list[psutil.Process]:
     """Return the processes that inherited the mark; dead ones do not count."""
     found = []
     for process in psutil.process_iter():

@@ -32,7 +32,7 @@ from clippers.right import RIGHT, Right  # noqa: E402
 from frameworks import has_framework  # noqa: E402
 from generated import batches  # noqa: E402
 
-from gradclip_reports.markup import markdown_table  # noqa: E402
+from gradclip_reports.markup import draw_markdown_table  # noqa: E402
 from gradclip_spec import rules  # noqa: E402
 
 WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
@@ -242,7 +242,7 @@ def count_states(result: dict[str, Any]) -> Counter[str]:
 
 def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table, followed by an empty line."""
-    return [markdown_table([heads, *rows]), ""]
+    return [draw_markdown_table([heads, *rows]), ""]
 
 
 def main(arguments: Sequence[str]) -> int:

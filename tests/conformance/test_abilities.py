@@ -22,14 +22,14 @@ from gradclip_adapters.contract import (
 )
 from gradclip_adapters.host import answer
 from gradclip_adapters.plain import PlainFunction
-from gradclip_adapters.wire import call_to_json
+from gradclip_adapters.wire import encode_call
 from gradclip_conformance import check_clipper
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import LACKS
-from gradclip_reports.terminal import terminal
+from gradclip_reports.terminal import draw_terminal
 
 Arrays = list[np.ndarray | None]
 
@@ -60,9 +60,9 @@ class OfAnOutsider(Adapter):
         arrays = [None if gradient.array is None else gradient.array.numpy() for gradient in call.gradients]
         with framework_call():
             more = {name: value for name, value in call.options.items() if name not in ("max", "as_generator")}
-            return self.reply(clip_values(arrays, call.options["max"], **more))
+            return self.make_reply(clip_values(arrays, call.options["max"], **more))
 
-    def reply(self, arrays: Arrays) -> Reply:
+    def make_reply(self, arrays: Arrays) -> Reply:
         """Return the arrays as a reply."""
         return Reply(tuple(None if array is None else Array.of(array) for array in arrays))
 
@@ -187,10 +187,12 @@ def test_missing_parameter_of_a_plain_function_needs_no_probe() -> None:
 class Flushing(OfAnOutsider):
     """An adapter whose framework flushes subnormal numbers."""
 
-    def reply(self, arrays: Arrays) -> Reply:
+    def make_reply(self, arrays: Arrays) -> Reply:
         """Return zeros for subnormal numbers."""
         tiny = np.finfo(np.float32).tiny
-        return super().reply([None if a is None else np.where(np.abs(a) < tiny, 0, a).astype(a.dtype) for a in arrays])
+        return super().make_reply(
+            [None if a is None else np.where(np.abs(a) < tiny, 0, a).astype(a.dtype) for a in arrays]
+        )
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(OfAnOutsider, False), (Flushing, True)])
@@ -206,7 +208,7 @@ def test_kind_of_unsupported_is_sent_over_the_wire() -> None:
 
     adapter = PlainFunction(clip, "clip_by_value", name="clip")
 
-    message = answer(adapter, call_to_json(Call("clip", (), {"max": 1.0, "min": 0.0}), 1))
+    message = answer(adapter, encode_call(Call("clip", (), {"max": 1.0, "min": 0.0}), 1))
 
     assert (message["message"], message["kind"]) == ("unsupported", "interface")
 
@@ -222,5 +224,5 @@ def test_report_says_what_is_missing() -> None:
     run = run_adapter(request, io.StringIO())
 
     kinds = [cell.lacks for cell in run.cells if cell.status == "unsupported"]
-    assert f"no such interface {kinds.count('interface')}" in terminal([run], width=200)
+    assert f"no such interface {kinds.count('interface')}" in draw_terminal([run], width=200)
     assert KINDS == LACKS

@@ -17,14 +17,14 @@ from markdown_it import MarkdownIt
 from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.accuracy import measure as accuracy
-from gradclip_conformance.accuracy.page import document, page
+from gradclip_conformance.accuracy.page import make_document, write_page
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import TimedOut
 from gradclip_conformance.oracle import bulk as exact_arrays
 from gradclip_conformance.oracle import integers as exact
 from gradclip_conformance.oracle.arrays import decode
-from gradclip_conformance.oracle.distances import largest_distance
-from gradclip_conformance.oracle.formats import FORMATS, to_doubles
+from gradclip_conformance.oracle.distances import measure_largest_distance
+from gradclip_conformance.oracle.formats import FORMATS, decode_doubles
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_reports.records import read_runs
@@ -36,7 +36,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 @pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
 def test_norm_of_arrays_equals_that_of_the_oracle(name: str, dtype: str) -> None:
     array = accuracy.INPUTS[name](1000, dtype, 3)
-    ours, theirs = exact_arrays.exact_norm(array), exact.norm([decode(array.data, dtype)])
+    ours, theirs = exact_arrays.compute_exact_norm(array), exact.compute_norm([decode(array.data, dtype)])
 
     assert ours.power == theirs.power
     assert ours.lower <= theirs.upper
@@ -56,13 +56,15 @@ def draw_all_magnitudes(dtype: str, size: int) -> Array:
 def test_norm_of_all_finite_magnitudes_equals_that_of_the_oracle(size: int, dtype: str) -> None:
     array = draw_all_magnitudes(dtype, size)
 
-    assert exact_arrays.exact_norm(array).power == exact.norm([decode(array.data, dtype)]).power
+    assert exact_arrays.compute_exact_norm(array).power == exact.compute_norm([decode(array.data, dtype)]).power
 
 
 def test_norm_of_full_significands_equals_that_of_the_oracle() -> None:
     array = Array.of(np.full(2 * exact_arrays.PIECE, np.nextafter(2.0, 1.0)))
 
-    assert exact_arrays.exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
+    assert (
+        exact_arrays.compute_exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
+    )
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
@@ -74,34 +76,36 @@ def test_pieces_hold_every_number(dtype: str) -> None:
     with np.errstate(invalid="ignore"):  # a signalling NaN among the bits
         pieces = np.concatenate(list(exact_arrays._cut(data, dtype)))
 
-    np.testing.assert_array_equal(pieces, to_doubles(data, dtype))
+    np.testing.assert_array_equal(pieces, decode_doubles(data, dtype))
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_error_of_elements_equals_that_of_the_judge(dtype: str) -> None:
     # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
-    arrays = [accuracy.normal(400, dtype, 5)]
+    arrays = [accuracy.draw_normal(400, dtype, 5)]
     arrays += [draw_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
     for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
         expected = ExpectedArray(decode(array.data, dtype), 1, 7)
-        got = accuracy._pack_values(to_doubles(array.data, dtype) * float(other), dtype)
-        found, place = largest_distance(got.data, expected, dtype)
+        got = accuracy._pack_values(decode_doubles(array.data, dtype) * float(other), dtype)
+        found, place = measure_largest_distance(got.data, expected, dtype)
 
         assert place >= 0
-        assert exact_arrays.largest_error(array, got, Fraction(1, 7)) == pytest.approx(found, rel=1e-6)
+        assert exact_arrays.measure_largest_error(array, got, Fraction(1, 7)) == pytest.approx(found, rel=1e-6)
 
 
 def test_error_below_the_last_bit_of_float64_is_measured() -> None:
     array = Array.of(np.array([1.0, 3.0]))
 
     # One third is not a float64. The nearest float64 is off by a third of an ulp.
-    assert exact_arrays.largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(1 / 3)
+    assert exact_arrays.measure_largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(
+        1 / 3
+    )
 
 
 def test_result_that_is_not_finite_is_infinitely_wrong() -> None:
     array = Array.of(np.array([1.0]))
 
-    assert exact_arrays.largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
+    assert exact_arrays.measure_largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ def test_result_that_is_not_finite_is_infinitely_wrong() -> None:
 def test_gap_between_two_arrays_in_ulp(first: list[float], second: list[float], gap: float) -> None:
     one, other = (Array.of(np.array(values, np.float32)) for values in (first, second))
 
-    assert exact_arrays.largest_gap(one, other, "float32") == gap
+    assert exact_arrays.measure_largest_gap(one, other, "float32") == gap
 
 
 def measure_row(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:
@@ -180,7 +184,7 @@ def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_swamped_input_does_not_change_a_running_sum() -> None:
     for dtype in ("float16", "float32"):
-        values = accuracy.swamped(100, dtype, 2).numpy()
+        values = accuracy.make_swamped(100, dtype, 2).numpy()
         one = values.dtype.type(1)
 
         assert (one + np.square(values[:2]) == one).all()
@@ -188,7 +192,7 @@ def test_swamped_input_does_not_change_a_running_sum() -> None:
 
 
 def test_sizes() -> None:
-    assert accuracy.sizes_up_to(10**4) == [100, 1000, 10000]
+    assert accuracy.list_sizes(10**4) == [100, 1000, 10000]
 
 
 def test_width_of_a_dumb_terminal_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +220,7 @@ def test_command_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     assert framework["framework"] == "gradclip_spec on NumPy"
     assert [(row["subject"][-14:], row["size"]) for row in framework["rows"][-1:]] == [("[inplace=True]", 1000)]
     assert all(row["elements"] < 4 and row["norm"] is None for row in framework["rows"])
-    assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == page(made)
+    assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == write_page(made)
 
 
 HOSTILE = """
@@ -263,15 +267,15 @@ def test_folder_as_output_is_refused() -> None:
 def test_worst_input_is_rebuilt_from_its_name(number: int) -> None:
     calls: list[list[np.ndarray[Any, Any]]] = []
 
-    def wrong_once(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
+    def clip_wrong_once(grads: list[Any], *, clip_norm: float) -> tuple[list[Any], Any]:
         results, norm = clip_carefully(grads, clip_norm=clip_norm)
         calls.append(grads)
         return (
             ([result * np.float32(2) for result in results], norm * 2) if len(calls) == number + 1 else (results, norm)
         )
 
-    row = measure_row(wrong_once)
-    again = accuracy.rebuilt(row.norm_input, row.size, row.dtype)
+    row = measure_row(clip_wrong_once)
+    again = accuracy.rebuild_gradients(row.norm_input, row.size, row.dtype)
 
     # The first call finds out whether a norm is returned.
     assert len(calls) == 17
@@ -290,7 +294,7 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
     rows = [accuracy.Row(name, "float32", 100, None, "", elements, "normal, seed 1, one tensor", 0.5) for name, elements
             in (("a.clip", 1.5), ("b_clip", 1.5), ("c.clip", np.inf))]  # fmt: skip
     framework = {"adapter": "lib", "framework": "Lib", "version": "2.0", "environment": {"device": "cpu"}}
-    text = page(document([{**framework, "rows": [row.to_json() for row in rows]}]))
+    text = write_page(make_document([{**framework, "rows": [row.to_json() for row in rows]}]))
 
     assert "## Lib 2.0\n\ndevice cpu.\n\n- `a.clip`\n- `b_clip`\n\n| dtype" in text
     assert text.count("| float32 | 100 | - | 1.5 | 0.5 | normal, seed 1, one tensor |") == 1
@@ -301,7 +305,7 @@ class TestPublished:
     def test_page_is_made_from_the_document(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
 
-        assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == page(made)
+        assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == write_page(made)
 
     @pytest.mark.exam(sample=0)
     def test_document_holds_every_clip_by_norm_of_the_published_records(self) -> None:
@@ -326,4 +330,4 @@ class TestPublished:
             for row in framework["rows"]:
                 sizes.setdefault((row["subject"], row["dtype"]), set()).add(row["size"])
 
-        assert all(each == set(accuracy.sizes_up_to(10**7)) for each in sizes.values())
+        assert all(each == set(accuracy.list_sizes(10**7)) for each in sizes.values())

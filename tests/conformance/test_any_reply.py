@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Reply, Subject
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.covering.rows import all_rows
+from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge.judging import EXPECTATIONS, follow_up, judge
 from gradclip_conformance.judge.model import Answer, Claim, Context, Raised, Replied
 from gradclip_conformance.oracle.formula import Formula
@@ -96,8 +96,8 @@ def sample_cases() -> list[Case]:
     """Return one case for each expectation, set of parameters and operation; prefer small ones."""
     chosen: dict[object, Case] = {}
     # The first rows of the covering design are small, and test the same as the others.
-    rows = [row.made() for row in all_rows()[::40] if row.levels["size"] in {"s2", "s4"}]
-    cases = [case for case in (*all_cases(), *rows) if case.dtype in ("float32", "bfloat16", "float16+float32")]
+    rows = [row.make() for row in list_all_rows()[::40] if row.levels["size"] in {"s2", "s4"}]
+    cases = [case for case in (*list_all_cases(), *rows) if case.dtype in ("float32", "bfloat16", "float16+float32")]
     for case in sorted(cases, key=get_size):
         about = case.expectation
         kind = (about, case.operation) if about.name != "untouched" else (about.name, case.operation)
@@ -154,7 +154,7 @@ def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
 
 @pytest.mark.parametrize("operation", ["global-norm", "value"])
 def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
-    case = next(case for case in all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
+    case = next(case for case in list_all_cases() if case.id.startswith(f"{operation}.splitting-and-joining/"))
     single = replace(case, gradients=(replace(case.gradients[0], array=fill((1,), case.dtype, 0.5)),))
     first = Replied(change_reply(single, CHANGES["the same"]))
     following = follow_up(single, first)

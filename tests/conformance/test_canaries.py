@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frameworks import ADAPTERS, MODULES, python_with
+from frameworks import ADAPTERS, MODULES, find_python
 
-from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run
@@ -37,13 +37,13 @@ STATIC = ("paddle", "paddle-fluid")
 #: Cases above the threshold, in the dtype that every subject supports.
 SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32",))
 
-CASES = {case.id: case for case in all_cases()}
+CASES = {case.id: case for case in list_all_cases()}
 
 
 def run_target(adapter: str, target: str) -> Run:
     """Run an adapter, or a file in its place, with the adapter's claims and known failures."""
-    python = sys.executable if adapter == "numpy" else python_with(adapter)
-    command = [*host_command(python), target]
+    python = sys.executable if adapter == "numpy" else find_python(adapter)
+    command = [*build_host_command(python), target]
     return run_adapter(RunRequest(adapter, lambda: HostProcess(command), SELECTION, timeout=120.0), io.StringIO())
 
 

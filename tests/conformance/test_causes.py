@@ -13,7 +13,7 @@ import pytest
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes.attribution import explain_all
 from gradclip_conformance.causes.model import Judged
 from gradclip_conformance.judge.judging import follow_up, judge
@@ -29,7 +29,7 @@ def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "
     """Return how many cells of these rules each cause explains, with its parameters; None for no cause."""
     connection = InProcess(PlainFunction(fn, operation, dtypes=(dtype,)))
     judged, asked = [], set()
-    for planned in plan_cells(connection.description.subjects, all_cases(), Selection(rules=rules)):
+    for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):
         if planned.missing is not None or planned.case.dtype != dtype:
             continue
         answers = [connection.ask(planned.case.call(planned.subject.name), 30)]

@@ -16,10 +16,17 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.judge.model import Claim, claims_for
-from gradclip_conformance.known.claims import CLAIMS, PREDICTIONS, claim_faults, docstrings, drift, load_claims
+from gradclip_conformance.judge.model import Claim, select_claims
+from gradclip_conformance.known.claims import (
+    CLAIMS,
+    PREDICTIONS,
+    find_claim_faults,
+    find_drift,
+    load_claims,
+    read_docstrings,
+)
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
 from gradclip_spec import rules
@@ -51,11 +58,13 @@ def test_claim_applies_to_its_subjects_and_rules_only() -> None:
     own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
 
-    assert claims_for([claim], "norm.scaled-above/small/float32", own)[0] is claim
+    assert select_claims([claim], "norm.scaled-above/small/float32", own)[0] is claim
     # The subject's own formula comes last.
-    assert [each.formula for each in claims_for([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
-    assert [each.formula for each in claims_for([claim], "norm.identity-below/small/float32", own)] == [formula]
-    assert claims_for([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
+    assert [each.formula for each in select_claims([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
+    assert [each.formula for each in select_claims([claim], "norm.identity-below/small/float32", own)] == [formula]
+    assert (
+        select_claims([claim], "norm.scaled-above/small/float32", replace(own, name="other.clip", formula=None)) == []
+    )
 
 
 def test_claim_may_name_a_subject_with_brackets() -> None:
@@ -98,7 +107,7 @@ def make_run(subject: str, operation: str) -> Run:
             dtype=case.dtype,
             status="pass",
         )
-        for case in all_cases()
+        for case in list_all_cases()
         if case.operation == operation
     )
     return Run(header, cells, Footer(planned=0, finished=0, counts={}, plan_sha256=""))
@@ -109,12 +118,12 @@ def test_claims_that_match_nothing_are_reported() -> None:
     decided = replace(run.cells[0], status="documented", quote=TRUE.phrase, url=TRUE.where)
     idle, run = run, replace(run, cells=(decided, *run.cells[1:]))
 
-    (nothing,) = claim_faults(idle, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))])
+    (nothing,) = find_claim_faults(idle, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))])
     assert "it decides no cell" in nothing
-    assert claim_faults(run, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
-    (gone,) = claim_faults(run, [change_claim(subject="lib.clip_[*]")])
-    (rule,) = claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
-    (other,) = claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
+    assert find_claim_faults(run, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
+    (gone,) = find_claim_faults(run, [change_claim(subject="lib.clip_[*]")])
+    (rule,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
+    (other,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
     assert "no subject has such a name" in gone
     assert "'norm.scaled-abuve'" in rule
     assert "'global-norm.*'" in other
@@ -125,7 +134,7 @@ def test_claims_that_match_nothing_are_reported() -> None:
 def test_shipped_claims_match_what_was_run(adapter: str) -> None:
     (run,) = read_runs(ROOT / "reports" / "published" / f"{adapter}.jsonl.gz")
 
-    assert claim_faults(run) == []
+    assert find_claim_faults(run) == []
 
 
 @pytest.mark.parametrize(
@@ -149,7 +158,7 @@ def test_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> Non
 
 
 def test_docstrings_are_read_by_another_python() -> None:
-    assert docstrings(["numpy.clip"], sys.executable) == {"numpy.clip": TEXT}
+    assert read_docstrings(["numpy.clip"], sys.executable) == {"numpy.clip": TEXT}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +178,7 @@ def test_module_that_cannot_be_read_is_reported(
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(ValueError, match=re.escape(said)):
-        docstrings(["odd.clip"], sys.executable)
+        read_docstrings(["odd.clip"], sys.executable)
 
 
 def test_odd_docstring_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,25 +186,25 @@ def test_odd_docstring_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "odd.py").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    found = docstrings(["odd.clip"], sys.executable)
+    found = read_docstrings(["odd.clip"], sys.executable)
 
     assert found == {"odd.clip": "\ud800"}
-    assert "no longer says" in drift([change_claim(docstring="odd.clip")], found)[0]
-    assert "has changed" in drift([change_claim(docstring="odd.clip", phrase="\ud800")], found)[0]
+    assert "no longer says" in find_drift([change_claim(docstring="odd.clip")], found)[0]
+    assert "has changed" in find_drift([change_claim(docstring="odd.clip", phrase="\ud800")], found)[0]
 
 
 def test_true_claim_does_not_drift() -> None:
-    assert drift([TRUE], {"numpy.clip": TEXT}) == []
+    assert find_drift([TRUE], {"numpy.clip": TEXT}) == []
 
 
 def test_line_breaks_in_a_phrase_do_not_matter() -> None:
-    assert drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0].endswith(".")
-    assert "no longer" not in drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0]
+    assert find_drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0].endswith(".")
+    assert "no longer" not in find_drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0]
 
 
 def test_missing_phrase_and_changed_docstring_are_noticed() -> None:
-    (gone,) = drift([change_claim(phrase="Anything goes.")], {"numpy.clip": TEXT})
-    (other,) = drift([TRUE], {"numpy.clip": TEXT + " And more."})
+    (gone,) = find_drift([change_claim(phrase="Anything goes.")], {"numpy.clip": TEXT})
+    (other,) = find_drift([TRUE], {"numpy.clip": TEXT + " And more."})
 
     assert "no longer says 'Anything goes.'" in gone
     assert "has changed" in other
@@ -203,7 +212,7 @@ def test_missing_phrase_and_changed_docstring_are_noticed() -> None:
 
 
 def test_claim_outside_docstrings_is_not_compared() -> None:
-    assert drift([change_claim(docstring=None)], {}) == []
+    assert find_drift([change_claim(docstring=None)], {}) == []
 
 
 @pytest.mark.parametrize(("claim", "code"), [(TRUE, 0), (change_claim(docstring_sha256="0"), 1)])

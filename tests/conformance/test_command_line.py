@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_conformance import cli
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import VERBS, gradclip
 from gradclip_reports.records import read_runs
 from gradclip_spec import rules
@@ -701,7 +701,7 @@ class TestOtherVerbs:
         assert ("the documents are silent here" in result.stdout) == (not rule.source)
 
     def test_show_describes_every_kind_of_case(self) -> None:
-        kinds = {type(case.expectation): case for case in all_cases() if case.dtype == "float32"}
+        kinds = {type(case.expectation): case for case in list_all_cases() if case.dtype == "float32"}
 
         for case in kinds.values():
             result = run("show", case.id)

@@ -9,7 +9,7 @@ import pytest
 from clippers.steps import Array, ByGlobalNorm, ByNorm, ByValue, Clipper
 from clippers.wrong_adapters import Compiles
 
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
@@ -67,7 +67,7 @@ class Refuses(ByGlobalNorm):
 def run_cells(function: Clipper) -> list[Cell]:
     """Return the cells of the rule for a function with two forms."""
     connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
-    planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=("*.compiled-agrees",)))
+    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=("*.compiled-agrees",)))
     return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
 
 

@@ -20,14 +20,14 @@ import pytest
 import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, Gradient, Reply
 from gradclip_adapters.plain import PlainFunction
-from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand, from_json, to_json
-from gradclip_adapters.wire import call_from_json, call_to_json, reply_from_json, reply_to_json
-from gradclip_conformance.covering.axes import OPERATIONS, axes_of, heavy_levels
+from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
+from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
+from gradclip_conformance.covering.axes import OPERATIONS, list_axes, list_heavy_levels
 from gradclip_conformance.covering.calls import WholeCall
 from gradclip_conformance.covering.constraints import can_complete
-from gradclip_conformance.covering.designs import design_text, rows_of
+from gradclip_conformance.covering.designs import read_rows, write_design
 from gradclip_conformance.covering.measure import measure_coverage
-from gradclip_conformance.covering.rows import RowCase, all_rows, cases_for, find_row
+from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
 from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.in_process import InProcess
@@ -50,19 +50,19 @@ def test_rows_hold_every_possible_pair_and_kernel_triple(operation: str) -> None
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_coverage_shows_missing_combinations(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = rows_of(operation)
-    monkeypatch.setattr("gradclip_conformance.covering.measure.rows_of", lambda *_: rows[: len(rows) // 2])
+    rows = read_rows(operation)
+    monkeypatch.setattr("gradclip_conformance.covering.measure.read_rows", lambda *_: rows[: len(rows) // 2])
     assert measure_coverage(operation, kernel=True).missing
 
 
 def test_pairs_are_counted_correctly() -> None:
     """Count the pairs of one operation in another way: each row gives its own pairs."""
-    asked = {pair for row in rows_of("norm") for pair in itertools.combinations(row, 2)}
-    axes = axes_of("norm")
+    asked = {pair for row in read_rows("norm") for pair in itertools.combinations(row, 2)}
+    axes = list_axes("norm")
     possible = {
         pair
         for one, other in itertools.combinations(axes, 2)
-        for pair in itertools.product(one.words(), other.words())
+        for pair in itertools.product(one.list_words(), other.list_words())
         if can_complete("norm", pair)
     }
     assert asked == possible
@@ -71,12 +71,12 @@ def test_pairs_are_counted_correctly() -> None:
 @pytest.mark.exam
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_stored_rows_equal_generated_rows(operation: str) -> None:
-    path = Path(sys.modules[design_text.__module__].__file__ or "").parent / "designs" / f"{operation}.json"
-    assert path.read_text(encoding="utf-8") == design_text(operation)
+    path = Path(sys.modules[write_design.__module__].__file__ or "").parent / "designs" / f"{operation}.json"
+    assert path.read_text(encoding="utf-8") == write_design(operation)
 
 
 def test_ids_name_their_rows() -> None:
-    rows = all_rows()
+    rows = list_all_rows()
     assert len({row.id for row in rows}) == len(rows)
     for row in rows[::7]:
         found = find_row(row.id)
@@ -88,10 +88,10 @@ def test_ids_name_their_rows() -> None:
 
 def test_words_of_levels_are_unique() -> None:
     for operation in OPERATIONS:
-        words = [word for axis in axes_of(operation) for word in axis.words()]
+        words = [word for axis in list_axes(operation) for word in axis.list_words()]
         assert len(set(words)) == len(words)
         assert not any("_" in word or "/" in word for word in words)
-        assert heavy_levels(operation) < set(words)
+        assert list_heavy_levels(operation) < set(words)
 
 
 def _digest() -> str:
@@ -138,7 +138,7 @@ def test_the_ends_and_the_middle_weigh_as_much_as_the_rest(kind: str, count: int
 
 
 def test_a_long_tensor_is_included_where_one_is_excluded() -> None:
-    rows = [row for row in all_rows() if row.levels["excluded"] != "all-in" and row.levels["size"] == "s513"]
+    rows = [row for row in list_all_rows() if row.levels["excluded"] != "all-in" and row.levels["size"] == "s513"]
     for row in rows[::4]:
         sides: dict[bool, list[int]] = {True: [], False: []}
         for gradient in row.gradients:
@@ -148,7 +148,7 @@ def test_a_long_tensor_is_included_where_one_is_excluded() -> None:
 
 
 def test_excluded_tensors_hold_numbers_where_one_alone_may_count() -> None:
-    rows = [row for row in all_rows() if (row.levels["relation"], row.levels["excluded"]) == ("at", "x-odd")]
+    rows = [row for row in list_all_rows() if (row.levels["relation"], row.levels["excluded"]) == ("at", "x-odd")]
     rows = [row for row in rows if row.operation == "clip_by_global_norm" and row.levels["number"] in {"n3", "n10"}]
     assert rows
     for row in rows:
@@ -161,36 +161,36 @@ def test_a_recipe_survives_the_wire() -> None:
     recipe = Recipe("edges", 2, -3, 0, 0, 0)
     array = Array("float32", (70, 3), expand(recipe, "float32", (70, 3)), recipe)
     call = Call("subject", (Gradient("g0", array), Gradient("g1", None)), {"clip_norm": 1.0})
-    message = call_to_json(call, 1, by_recipe=True)
+    message = encode_call(call, 1, by_recipe=True)
     assert "data" not in message["gradients"][0]["array"]
-    back = call_from_json(message)
+    back = decode_call(message)
     assert back == call
     assert back.gradients[0].array is not None
     assert back.gradients[0].array.recipe == recipe
-    assert from_json(to_json(recipe)) == recipe
+    assert decode_recipe(encode_recipe(recipe)) == recipe
 
     other = Array("float32", (1,), b"\0\0\0\1")
     reply = Reply((array, None), inputs=(array, None))
-    small = reply_to_json(reply, 1, back)
+    small = encode_reply(reply, 1, back)
     assert small["gradients"][0] == small["inputs"][0] == {"same": "call"}
-    assert reply_from_json(small, call) == reply
+    assert decode_reply(small, call) == reply
     changed = Reply((other, None), inputs=(other, None))
-    assert reply_to_json(changed, 1, back)["inputs"][0] == {"same": "result"}
-    assert reply_from_json(reply_to_json(changed, 1, back), call) == changed
+    assert encode_reply(changed, 1, back)["inputs"][0] == {"same": "result"}
+    assert decode_reply(encode_reply(changed, 1, back), call) == changed
     with pytest.raises(ValueError, match="no array"):
-        reply_from_json(small)
+        decode_reply(small)
 
 
 @pytest.mark.parametrize("items", [[], ["edges"], [1, 2, 3, 4, 5, 6], ["edges", 0, 0, 0, 0, 0.5]])
 def test_invalid_recipe_is_refused(items: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"recipe|unpack"):
-        from_json(items)
+        decode_recipe(items)
 
 
-@pytest.mark.parametrize("row", [row for row in all_rows() if row.levels["size"] in {"s2", "s4", "s33"}][::60])
+@pytest.mark.parametrize("row", [row for row in list_all_rows() if row.levels["size"] in {"s2", "s4", "s33"}][::60])
 def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCase) -> None:
     """Check that both measurements give the same distance for expected results that are rounded to float32 digits."""
-    case = row.made()
+    case = row.make()
     prediction = predict(case)
     if case.operation == "clip_by_value" or None in prediction.norms[:1]:
         return
@@ -219,7 +219,7 @@ def _clip(grads: Sequence[Any], clip_norm: float, need_clip: Sequence[bool], nor
         ], norm
 
 
-def right(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+def clip_right(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
     return _clip(grads, clip_norm, need_clip, norm_type)
 
 
@@ -269,12 +269,12 @@ WRONG = (
 )
 
 
-def _statuses(function: Callable[..., Any], levels: dict[str, set[str]], limit: int) -> list[str]:
+def _list_statuses(function: Callable[..., Any], levels: dict[str, set[str]], limit: int) -> list[str]:
     """Return the statuses of the first rows that have one of the given levels on each axis."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     (subject,) = connection.description.subjects
     cases = [
-        case for _, case in cases_for(subject) if all(case.levels[axis] in words for axis, words in levels.items())
+        case for _, case in list_cases(subject) if all(case.levels[axis] in words for axis, words in levels.items())
     ]
     return [run_cell(connection, PlannedCell(subject, case, None), 30).status for case in cases[:limit]]
 
@@ -292,13 +292,13 @@ WHERE = {
 @pytest.mark.parametrize("function", WRONG)
 def test_function_that_is_wrong_for_a_combination_fails(function: Callable[..., Any]) -> None:
     where = WHERE[function.__name__]
-    assert "fail" in _statuses(function, where, 12)
-    assert not {"fail", "error"} & set(_statuses(right, where, 12))
+    assert "fail" in _list_statuses(function, where, 12)
+    assert not {"fail", "error"} & set(_list_statuses(clip_right, where, 12))
 
 
 @pytest.mark.exam
 def test_right_function_passes_all_rows() -> None:
-    assert set(_statuses(right, {}, 10_000)) <= {"pass", "quality"}
+    assert set(_list_statuses(clip_right, {}, 10_000)) <= {"pass", "quality"}
 
 
 GOOD = {

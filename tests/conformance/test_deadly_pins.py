@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gradclip_adapters.contract import Call, Subject
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.judge.model import Answer, Description, Died, Raised, TimedOut
 from gradclip_conformance.known.pins import Deviation
 from gradclip_conformance.run.plan import Selection, plan_cells
@@ -48,7 +48,7 @@ def make_pin(observed: str) -> Deviation:
 
 def ask(answer: Answer, *pins: Deviation) -> tuple[Cell, list[str]]:
     """Return the cell of one call, and what happened to the process."""
-    (planned,) = plan_cells([SUBJECT], all_cases(), Selection(cases=(CASE,)))
+    (planned,) = plan_cells([SUBJECT], list_all_cases(), Selection(cases=(CASE,)))
     connection = Scripted(answer)
     return run_cell(connection, planned, 1.0, known=pins), connection.events
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.judge import fingerprint as behaviour
@@ -21,13 +21,13 @@ from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import (
     EXPECTATIONS,
     Deviation,
+    apply_pins,
+    find_mode,
+    find_pin_faults,
+    find_unmatched,
+    is_version_within,
     load_deviations,
-    mode_of,
-    pin_faults,
-    pinned,
     read_deviations,
-    unmatched,
-    version_satisfies,
 )
 from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.oracle.formula import Formula
@@ -37,7 +37,7 @@ PUBLISHED_FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
 PUBLISHED = sorted(PUBLISHED_FOLDER.glob("*.jsonl.gz"))
 
 SUBJECT = Subject("lib.clip_[fast=True]", "clip_by_global_norm", ("float32",))
-CASE = next(case for case in all_cases() if case.id == "global-norm.negative-threshold-refused/minus-one/float32")
+CASE = next(case for case in list_all_cases() if case.id == "global-norm.negative-threshold-refused/minus-one/float32")
 PIN = Deviation(
     subjects=("lib.clip_[*]",),
     cases=("global-norm.negative-threshold-refused/minus-one/*",),
@@ -62,7 +62,7 @@ ENVIRONMENT = {"platform": "Linux-x86_64", "device": "gpu:0"}
 
 def apply_pin(pin: Deviation, verdict: Verdict = FAILED, version: str = "2.3.1+cpu") -> Verdict:
     holding = [pin] if pin.holds(version, ENVIRONMENT) else []
-    return pinned(verdict, CASE, SUBJECT, holding, lambda formula: formula == Formula("coefficient", 1e-6))
+    return apply_pins(verdict, CASE, SUBJECT, holding, lambda formula: formula == Formula("coefficient", 1e-6))
 
 
 class TestPinned:
@@ -137,7 +137,7 @@ class TestPinned:
         [("lib.clip [SGD, static]", "SGD, static"), ("lib.clip(a=[1])[eager]", "eager"), ("lib.clip", "")],
     )
     def test_mode_is_the_text_in_the_last_brackets(self, subject: str, mode: str) -> None:
-        assert mode_of(subject) == mode
+        assert find_mode(subject) == mode
 
     def test_formula_of_a_pin_excuses_what_it_explains(self) -> None:
         own = replace(PIN, observed="formula", formula=Formula("coefficient", 1e-6))
@@ -168,11 +168,11 @@ class TestPatterns:
         ],
     )
     def test_version_satisfies(self, version: str, specifier: str, satisfied: bool) -> None:
-        assert version_satisfies(version, specifier) is satisfied
+        assert is_version_within(version, specifier) is satisfied
 
     def test_bad_specifier_is_refused(self) -> None:
         with pytest.raises(ValueError, match="about 2"):
-            version_satisfies("2", "about 2")
+            is_version_within("2", "about 2")
         with pytest.raises(ValueError, match=r"lib\.toml, .* The version specifier"):
             read_deviations(f'{BARE_PIN}observed = "all-nan"\nversion = "about 2"', "lib.toml")
 
@@ -221,32 +221,35 @@ def make_run(*cells: Cell) -> Run:
 
 class TestFaults:
     def test_pin_that_matches_has_no_fault(self) -> None:
-        assert pin_faults(make_run(make_cell("deviation")), [PIN]) == []
+        assert find_pin_faults(make_run(make_cell("deviation")), [PIN]) == []
 
     def test_each_pattern_of_a_pin_must_match(self) -> None:
         pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"), subjects=(*PIN.subjects, "lib.gone"))
 
-        assert unmatched([pin], [make_cell("deviation")]) == [(pin, "global-norm.zero-threshold/*"), (pin, "lib.gone")]
+        assert find_unmatched([pin], [make_cell("deviation")]) == [
+            (pin, "global-norm.zero-threshold/*"),
+            (pin, "lib.gone"),
+        ]
 
     def test_match_of_another_pin_does_not_count(self) -> None:
-        other = next(case for case in all_cases() if case.id.startswith("global-norm.zero-threshold/"))
+        other = next(case for case in list_all_cases() if case.id.startswith("global-norm.zero-threshold/"))
         elsewhere = [make_cell("deviation", case=other, subject="lib.gone"), make_cell("deviation", case=other)]
         pin = replace(PIN, subjects=(*PIN.subjects, "lib.gone"))
 
-        assert unmatched([pin], [make_cell("deviation"), *elsewhere]) == [(pin, "lib.gone")]
+        assert find_unmatched([pin], [make_cell("deviation"), *elsewhere]) == [(pin, "lib.gone")]
         pin = replace(PIN, cases=(*PIN.cases, "global-norm.zero-threshold/*"))
-        assert unmatched([pin], [make_cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
+        assert find_unmatched([pin], [make_cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
 
     @pytest.mark.parametrize("status", ["unsupported", "pass", "fail", "documented"])
     def test_cell_that_is_not_as_pinned_does_not_count(self, status: str) -> None:
-        assert len(pin_faults(make_run(make_cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
+        assert len(find_pin_faults(make_run(make_cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
 
     def test_pin_of_another_version_need_not_match(self) -> None:
-        assert pin_faults(make_run(make_cell("pass")), [replace(PIN, version="<2")]) == []
+        assert find_pin_faults(make_run(make_cell("pass")), [replace(PIN, version="<2")]) == []
 
     def test_expired_and_overlapping_pins_are_faults(self) -> None:
-        (expired,) = pin_faults(make_run(make_cell("fail")), [replace(PIN, until="2020-01-01")])
-        (twice,) = pin_faults(make_run(make_cell("deviation")), [PIN, replace(PIN, cases=("global-norm.*",))])
+        (expired,) = find_pin_faults(make_run(make_cell("fail")), [replace(PIN, until="2020-01-01")])
+        (twice,) = find_pin_faults(make_run(make_cell("deviation")), [PIN, replace(PIN, cases=("global-norm.*",))])
 
         assert "expired on 2020-01-01" in expired
         assert "pinned more than once" in twice
@@ -262,7 +265,7 @@ class TestShippedFiles:
             assert re.fullmatch(r"https://github\.com/\S+|none found, 20\d\d-\d\d-\d\d|no search was made", pin.url)
             assert pin.reason.endswith((".", ")"))
             for pattern in pin.cases:
-                assert any(matches(pattern, case.id) for case in all_cases()), pattern
+                assert any(matches(pattern, case.id) for case in list_all_cases()), pattern
 
     @pytest.mark.parametrize("entry", ['observed = "formula"', 'observed = "all-nan"\nformula = { kind = "plain" }'])
     def test_pin_has_a_formula_exactly_if_it_observed_one(self, entry: str) -> None:
@@ -286,7 +289,7 @@ class TestShippedFiles:
 
 class TestProposal:
     def test_failures_are_grouped_into_the_widest_safe_patterns(self) -> None:
-        cases = [case for case in all_cases() if case.rule == CASE.rule]
+        cases = [case for case in list_all_cases() if case.rule == CASE.rule]
         cells = [
             make_cell("fail" if "minus-one" in case.id else "pass", "sign-flipped:-0.6,0.8", case, subject)
             for case in cases
@@ -334,7 +337,7 @@ class TestProposal:
         pins = read_deviations(propose_pins(failed, []), path.name)
         again = replace(failed, cells=tuple(replace(c, status=_find_status(c, pins)) for c in failed.cells))
 
-        assert pin_faults(again, pins) == []
+        assert find_pin_faults(again, pins) == []
         assert {c.status for c in again.cells} & {"fail", "changed"} == set()
         assert read_deviations(propose_pins(again, pins), path.name) == pins
 

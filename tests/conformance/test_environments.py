@@ -47,10 +47,12 @@ def read_marks(process: subprocess.Popen[str]) -> str:
 
 def test_folder_is_in_the_users_cache_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRADCLIP_VENVS", raising=False)
-    assert environments.environments_folder() == platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
+    assert (
+        environments.find_environments_folder() == platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
+    )
 
     monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path))
-    assert environments.environments_folder() == tmp_path.resolve()
+    assert environments.find_environments_folder() == tmp_path.resolve()
 
 
 @pytest.mark.exam(sample=0)

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from gradclip_conformance.oracle import distances as bulk
 from gradclip_conformance.oracle import integers as exact
-from gradclip_conformance.oracle.arrays import decode, rounded
+from gradclip_conformance.oracle.arrays import decode, round_elements
 from gradclip_conformance.oracle.formats import (
     FORMATS,
-    distance,
+    compute_power_of_two,
+    decode_bits,
+    decode_doubles,
     encode,
+    measure_distance,
     next_up,
-    power_of_two,
     round_to,
-    to_doubles,
-    value_of,
 )
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, nonfinite_consequence, nonfinite_norms
+from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, list_nonfinite_norms, predict_nonfinite
 
 fixed = settings(derandomize=True, deadline=None, database=None)
 
@@ -52,8 +52,8 @@ def get_only(clipped: exact.Clipped) -> ExpectedArray:
         ([1.0, 4.0], 0.5, 9),
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1.5, 4),
         ([3 * 2.0**600, 4 * 2.0**600], 2.0, 5 * Fraction(2) ** 600),
-        ([3 * 2.0**-1074, 4 * 2.0**-1074], 2.0, 5 * power_of_two(-1074)),
-        ([3 * 2.0**-1073, 4 * 2.0**-1073, 5 * 2.0**-1073], 3.0, 6 * power_of_two(-1073)),
+        ([3 * 2.0**-1074, 4 * 2.0**-1074], 2.0, 5 * compute_power_of_two(-1074)),
+        ([3 * 2.0**-1073, 4 * 2.0**-1073, 5 * 2.0**-1073], 3.0, 6 * compute_power_of_two(-1073)),
         ([0.0, -0.0], 2.0, 0),
         ([], 2.0, 0),
         ([], math.inf, 0),
@@ -61,7 +61,7 @@ def get_only(clipped: exact.Clipped) -> ExpectedArray:
     ],
 )
 def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: Fraction) -> None:
-    bounds = exact.norm([decode_exactly(*values)], p)
+    bounds = exact.compute_norm([decode_exactly(*values)], p)
 
     assert bounds.lower == bounds.upper == result
 
@@ -70,7 +70,7 @@ def test_norm_that_is_rational_is_exact(values: list[float], p: float, result: F
 def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
     """Compare powers of the bounds with the same power of the norm, which is an integer."""
     # For |x| = 4 and 9 the powers of half-integer order are integers.
-    bounds = exact.norm([decode_exactly(4.0, -9.0)], p)
+    bounds = exact.compute_norm([decode_exactly(4.0, -9.0)], p)
     power = Fraction(2) ** int(2 * p) + Fraction(3) ** int(2 * p)
 
     halves = int(2 * p)
@@ -83,7 +83,7 @@ def test_norm_of_several_tensors_is_the_norm_of_all_elements() -> None:
     together = decode_exactly(1.0, 2.0**-30, -7.0, 2.0**40)
 
     for p in (0.5, 1.0, 2.0, 2.5, 3.0, math.inf):
-        apart, whole = exact.norm(iter(tensors), p), exact.norm([together], p)
+        apart, whole = exact.compute_norm(iter(tensors), p), exact.compute_norm([together], p)
         assert max(apart.lower, whole.lower) <= min(apart.upper, whole.upper)
         assert abs(apart.middle - whole.middle) <= whole.middle / 2**250
 
@@ -91,20 +91,20 @@ def test_norm_of_several_tensors_is_the_norm_of_all_elements() -> None:
 @pytest.mark.parametrize("p", [0.0, -1.0, 0.3, math.pi, math.nan, -math.inf])
 def test_norm_of_an_unsupported_order_is_an_error(p: float) -> None:
     with pytest.raises(exact.NoExactNormError, match="no exact norm of order"):
-        exact.norm([decode_exactly(1.0)], p)
+        exact.compute_norm([decode_exactly(1.0)], p)
 
 
 def test_norm_refuses_nonfinite_elements() -> None:
     with pytest.raises(ValueError, match="judge non-finite gradients apart"):
-        exact.norm([decode_exactly(1.0, math.nan)])
+        exact.compute_norm([decode_exactly(1.0, math.nan)])
 
 
 @pytest.mark.parametrize(
     ("values", "threshold", "side"),
     [
         ([3.0, 4.0], Fraction(5), 0),
-        ([3.0, 4.0], Fraction(5) + power_of_two(-2000), -1),
-        ([3.0, 4.0], Fraction(5) - power_of_two(-2000), 1),
+        ([3.0, 4.0], Fraction(5) + compute_power_of_two(-2000), -1),
+        ([3.0, 4.0], Fraction(5) - compute_power_of_two(-2000), 1),
         # sqrt(1 + 2**-1000) exceeds 1 by about 2**-1001, which 256 bits cannot show.
         ([1.0, 2.0**-500], Fraction(1), 1),
         ([1.0, 1.0], Fraction(2**0.5), -1),
@@ -114,15 +114,15 @@ def test_norm_refuses_nonfinite_elements() -> None:
     ],
 )
 def test_side_of_the_threshold_is_exact(values: list[float], threshold: Fraction, side: int) -> None:
-    assert exact.compare_to_threshold(exact.norm([decode_exactly(*values)]), threshold) == side
+    assert exact.compare_to_threshold(exact.compute_norm([decode_exactly(*values)]), threshold) == side
 
 
 def test_side_of_the_threshold_is_exact_next_to_an_irrational_norm() -> None:
-    bounds = exact.norm([decode_exactly(1.0, 1.0)])
+    bounds = exact.compute_norm([decode_exactly(1.0, 1.0)])
     below = 1.414213562373095
     sides = [exact.compare_to_threshold(bounds, Fraction(c)) for c in (below, next_up(below, "float64"))]
     assert sides == [1, -1], "the square root of two lies between these two numbers"
-    assert abs(bounds.middle - Fraction(below)) < power_of_two(-52)
+    assert abs(bounds.middle - Fraction(below)) < compute_power_of_two(-52)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_side_of_the_threshold_is_exact_next_to_an_irrational_norm() -> None:
 def test_clip_by_each_formula(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
     expected = get_only(exact.clip_by_norm(decode_exactly(3.0, -4.0), threshold, formula=formula))
 
-    assert expected.fractions() == [3 * factor, -4 * factor]
+    assert expected.list_fractions() == [3 * factor, -4 * factor]
     assert expected.is_unchanged == (factor == 1)
 
 
@@ -158,7 +158,7 @@ def test_clip_by_each_formula(formula: dict[str, object], threshold: float, fact
 def test_zeros_stay_zeros(kind: str, threshold: float) -> None:
     expected = get_only(exact.clip_by_norm(decode_exactly(0.0, -0.0), threshold, formula=Formula(kind)))
 
-    assert rounded(expected, "float32") == encode([0.0, -0.0], "float32")
+    assert round_elements(expected, "float32") == encode([0.0, -0.0], "float32")
 
 
 @pytest.mark.parametrize("threshold", [math.nan, -math.inf])
@@ -181,11 +181,11 @@ def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
     assert clipped.side == 1
     assert first is not None
     assert last is not None
-    assert first.fractions() + last.fractions() == [Fraction(3, 2), Fraction(-2)]
+    assert first.list_fractions() + last.list_fractions() == [Fraction(3, 2), Fraction(-2)]
     assert none is None
     assert excluded is not None
     assert excluded.is_unchanged
-    assert rounded(excluded, "float64") == encode([12.0, math.nan], "float64")
+    assert round_elements(excluded, "float64") == encode([12.0, math.nan], "float64")
 
 
 def test_clip_by_value() -> None:
@@ -194,30 +194,30 @@ def test_clip_by_value() -> None:
     expected = exact.clip_by_value(values, -1, Fraction(1, 3))
 
     third = Fraction(1, 3)
-    assert expected.fractions() == [-1, Fraction(-1, 2), 0, third, third, -1, 0]
+    assert expected.list_fractions() == [-1, Fraction(-1, 2), 0, third, third, -1, 0]
     assert list(expected.values.special) == [6]
-    as_bits = np.frombuffer(rounded(expected, "float64"), dtype=np.float64)
+    as_bits = np.frombuffer(round_elements(expected, "float64"), dtype=np.float64)
     np.testing.assert_array_equal(as_bits, [-1, -0.5, -0.0, 1 / 3, 1 / 3, -1, math.nan])
     assert np.signbit(as_bits[2])
 
 
 def test_clip_by_value_with_a_zero_bound_and_with_swapped_bounds() -> None:
-    assert exact.clip_by_value(decode_exactly(-2.0, 2.0), 0, 1).fractions() == [0, 1]
-    assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).fractions() == [-1, -1]
+    assert exact.clip_by_value(decode_exactly(-2.0, 2.0), 0, 1).list_fractions() == [0, 1]
+    assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).list_fractions() == [-1, -1]
 
 
 def test_nonfinite_norms_and_the_elements_that_they_give() -> None:
     one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
 
-    assert nonfinite_norms([finite, finite]) == ()
-    assert nonfinite_norms([finite, one]) == (math.inf,)
-    assert list(map(str, nonfinite_norms([one, other]))) == ["nan", "inf"]
-    assert list(map(str, nonfinite_consequence(one, math.inf))) == ["0.0", "nan", "-0.0"]
-    assert list(map(str, nonfinite_consequence(finite, math.nan))) == ["nan"]
+    assert list_nonfinite_norms([finite, finite]) == ()
+    assert list_nonfinite_norms([finite, one]) == (math.inf,)
+    assert list(map(str, list_nonfinite_norms([one, other]))) == ["nan", "inf"]
+    assert list(map(str, predict_nonfinite(one, math.inf))) == ["0.0", "nan", "-0.0"]
+    assert list(map(str, predict_nonfinite(finite, math.nan))) == ["nan"]
 
 
 def test_expected_times_a_learning_rate() -> None:
-    assert get_only(exact.clip_by_norm(decode_exactly(3.0, 4.0), 1.0)).times(Fraction(1, 4)).fractions() == [
+    assert get_only(exact.clip_by_norm(decode_exactly(3.0, 4.0), 1.0)).multiply_by(Fraction(1, 4)).list_fractions() == [
         Fraction(3, 20),
         Fraction(1, 5),
     ]
@@ -236,10 +236,12 @@ def test_bulk_distances_equal_the_distances_of_single_elements(dtype: str, data:
     factor = data.draw(st.fractions())
     expected = ExpectedArray(values, factor.numerator, factor.denominator)
 
-    measured = bulk.distances(got, expected, dtype)
+    measured = bulk.measure_distances(got, expected, dtype)
 
-    exact_values = [factor * value_of(b, form) for b in given_bits]
-    assert measured.tolist() == [distance(g, value, form) for g, value in zip(got_bits, exact_values, strict=True)]
+    exact_values = [factor * decode_bits(b, form) for b in given_bits]
+    assert measured.tolist() == [
+        measure_distance(g, value, form) for g, value in zip(got_bits, exact_values, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -252,12 +254,14 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
     scattered = [round_to(Fraction(x), form) for x in numbers.tolist()]
     given_bytes = np.array(scattered, dtype=f"<u{form.width // 8}").tobytes()
     expected = ExpectedArray(decode(given_bytes, dtype), 1234567, 3**11)
-    answers = np.frombuffer(rounded(expected, dtype), dtype=f"<u{form.width // 8}").copy()
+    answers = np.frombuffer(round_elements(expected, dtype), dtype=f"<u{form.width // 8}").copy()
     answers += generator.integers(0, 3, count, dtype=answers.dtype)
 
-    fast = bulk.distances(answers.tobytes(), expected, dtype)
+    fast = bulk.measure_distances(answers.tobytes(), expected, dtype)
 
-    pieces = [distance(g, value, form) for g, value in zip(answers.tolist(), expected.fractions(), strict=True)]
+    pieces = [
+        measure_distance(g, value, form) for g, value in zip(answers.tolist(), expected.list_fractions(), strict=True)
+    ]
     finite = np.isfinite(pieces)
     assert finite.tolist() == np.isfinite(fast).tolist()
     assert np.abs(fast[finite] - np.array(pieces)[finite]).max() <= 3 * 2.0 ** (form.precision - 53)
@@ -267,35 +271,35 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
     """Check that just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
     form = FORMATS[dtype]
-    tie = 1 - power_of_two(-form.precision - 1)
+    tie = 1 - compute_power_of_two(-form.precision - 1)
     one = round_to(Fraction(1), form)
     count = bulk.MANY + 4
     got = np.full(count, one, dtype=f"<u{form.width // 8}").tobytes()
-    for target, result in ((tie, 0.25), (tie - power_of_two(-70), 0.5)):
+    for target, result in ((tie, 0.25), (tie - compute_power_of_two(-70), 0.5)):
         expected = ExpectedArray(decode(got, dtype), target.numerator, target.denominator)
-        assert bulk.distances(got, expected, dtype).tolist() == pytest.approx([result] * count, rel=1e-12)
+        assert bulk.measure_distances(got, expected, dtype).tolist() == pytest.approx([result] * count, rel=1e-12)
 
 
 @pytest.mark.parametrize("count", [3, bulk.MANY + 3])
 def test_distances_of_nan_infinity_and_zeros(count: int) -> None:
     values = encode([math.nan, math.inf, -0.0] + [60000.0] * (count - 3), "float16")
     same = ExpectedArray(decode(values, "float16"))
-    assert bulk.largest_distance(values, same, "float16")[0] == 0
-    twice = same.times(Fraction(2))
+    assert bulk.measure_largest_distance(values, same, "float16")[0] == 0
+    twice = same.multiply_by(Fraction(2))
     infinite = encode([math.nan, math.inf, 0.0] + [math.inf] * (count - 3), "float16")
-    assert bulk.largest_distance(infinite, twice, "float16")[0] == 0
+    assert bulk.measure_largest_distance(infinite, twice, "float16")[0] == 0
     nothing = encode([math.nan] * count, "float16")
-    assert bulk.distances(nothing, same, "float16").tolist() == [0.0] + [math.inf] * (count - 1)
-    assert bulk.largest_distance(nothing, same, "float16") == (math.inf, 1)
+    assert bulk.measure_distances(nothing, same, "float16").tolist() == [0.0] + [math.inf] * (count - 1)
+    assert bulk.measure_largest_distance(nothing, same, "float16") == (math.inf, 1)
 
 
 def test_distances_refuse_another_number_of_elements() -> None:
     with pytest.raises(ValueError, match="compare the shapes before the values"):
-        bulk.distances(bytes(8), ExpectedArray(decode_exactly(1.0, 2.0, dtype="float32")), "float64")
+        bulk.measure_distances(bytes(8), ExpectedArray(decode_exactly(1.0, 2.0, dtype="float32")), "float64")
 
 
 def test_largest_distance_of_no_elements_is_zero() -> None:
-    assert bulk.largest_distance(b"", ExpectedArray(decode_exactly()), "float32") == (0.0, -1)
+    assert bulk.measure_largest_distance(b"", ExpectedArray(decode_exactly()), "float32") == (0.0, -1)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -303,10 +307,10 @@ def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
     values = decode_exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
     expected = get_only(exact.clip_by_norm(values, 3.0))
 
-    answer = rounded(expected, dtype)
+    answer = round_elements(expected, dtype)
 
-    assert bulk.largest_distance(answer, expected, dtype)[0] <= 0.5
-    doubles = to_doubles(answer, dtype).tolist()
+    assert bulk.measure_largest_distance(answer, expected, dtype)[0] <= 0.5
+    doubles = decode_doubles(answer, dtype).tolist()
     assert all(low < high for low, high in pairwise(doubles))
 
 
@@ -314,6 +318,8 @@ def test_clip_of_ten_thousand_elements_is_within_its_error_bound() -> None:
     elements = np.random.default_rng(23).standard_normal(10_000)
     clipped = exact.clip_by_norm(decode(elements.tobytes(), "float64"), 1.0)
 
-    largest, _ = bulk.largest_distance((elements / float(clipped.norm.middle)).tobytes(), get_only(clipped), "float64")
+    largest, _ = bulk.measure_largest_distance(
+        (elements / float(clipped.norm.middle)).tobytes(), get_only(clipped), "float64"
+    )
 
     assert largest < 1.5

@@ -17,16 +17,16 @@ from clippers.steps import ByNorm
 
 import gradclip_conformance
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.build import case, tensor
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.build import make_case, make_tensor
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import NoScript
 from gradclip_conformance.cases.model import Case, Expect, expect
 from gradclip_conformance.cases.themes import zero
-from gradclip_conformance.covering.rows import all_rows
+from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge import expectation as registry
 from gradclip_conformance.judge import expectations
 from gradclip_conformance.judge.expectation import Expectation
-from gradclip_conformance.judge.judging import EXPECTATIONS, expectation_of
+from gradclip_conformance.judge.judging import EXPECTATIONS, choose_expectation
 from gradclip_conformance.judge.model import Script, ScriptCall
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
@@ -37,17 +37,17 @@ SUITE = Path(str(gradclip_conformance.__file__)).parent
 
 
 def test_expectation_of_every_case_resolves() -> None:
-    used = {type(expectation_of(each)) for each in (*all_cases(), *all_rows())}
+    used = {type(choose_expectation(each)) for each in (*list_all_cases(), *list_all_rows())}
 
     assert used == set(EXPECTATIONS)
 
 
 def test_every_expectation_is_described() -> None:
     first: dict[Expect, Case] = {}
-    for each in all_cases():
+    for each in list_all_cases():
         first.setdefault(each.expectation, each)
     for each in first.values():
-        parts = expectation_of(each).describe(each)
+        parts = choose_expectation(each).describe(each)
         assert parts, each.id
         assert not any("is not described" in part for part in parts if isinstance(part, str)), each.id
 
@@ -64,10 +64,10 @@ def test_every_expectation_is_described() -> None:
     ],
 )
 def test_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
-    asked = case("norm.scaled-above", "x", "float32", [tensor([3.0], "float32")], {"clip_norm": 1.0}, wrong)
+    asked = make_case("norm.scaled-above", "x", "float32", [make_tensor([3.0], "float32")], {"clip_norm": 1.0}, wrong)
 
     with pytest.raises(ValueError, match=said):
-        expectation_of(asked)
+        choose_expectation(asked)
 
 
 MANUAL = Path(__file__).parents[2] / "docs" / "new-expectation.md"
@@ -96,9 +96,9 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example
         (kind,) = set(expectations.load_expectations()) - set(EXPECTATIONS)
         # A theme of cases is a generator, and the example is one of its statements.
         theme = dict(vars(zero))
-        exec(f"def cases():\n{indent(case_, '    ')}", theme)
+        exec(f"def make_cases():\n{indent(case_, '    ')}", theme)
         exec(clipper, {**vars(wrong_scaling), "ByNorm": ByNorm})
-        yield Example(kind, *theme["cases"](), WRONG[-1])
+        yield Example(kind, *theme["make_cases"](), WRONG[-1])
     finally:
         del WRONG[table_length:]
         del sys.modules[f"{expectations.__name__}.{Path(named).stem}"]
@@ -114,7 +114,7 @@ def run_case(example: Example, function: Callable[..., Any]) -> Cell:
 def test_new_expectation_is_one_file_and_catches_the_wrong_clipper(example: Example) -> None:
     right, wrong = run_case(example, ByNorm()), run_case(example, example.wrong.function)
 
-    assert expectation_of(example.case) == example.kind(tolerance=0.5)
+    assert choose_expectation(example.case) == example.kind(tolerance=0.5)
     assert (right.status, right.detail) == ("pass", "")
     assert (wrong.status, wrong.detail) == (example.wrong.caught_as, "The sum was 0 and is 1.41421.")
 
@@ -124,9 +124,9 @@ def test_new_expectation_is_described_and_has_no_script(example: Example) -> Non
     (planned,) = plan_cells(connection.description.subjects, [example.case], Selection())
     script = Script(example.case, planned.subject, ScriptCall("", "", "", "", "", ""), raised=False)
 
-    assert expectation_of(example.case).describe(example.case) == ("the sum of all elements is kept",)
+    assert choose_expectation(example.case).describe(example.case) == ("the sum of all elements is kept",)
     with pytest.raises(NoScript, match="sum-kept"):
-        expectation_of(example.case).write_script(script)
+        choose_expectation(example.case).write_script(script)
 
 
 #: Names of parameters and variables that hold an expectation in the suite, and the type that `expect` returns.
@@ -141,11 +141,11 @@ def test_no_module_depends_on_the_type_of_an_expectation(path: Path) -> None:
             asked = [*node.args]
         elif isinstance(node, ast.Match):
             asked = [node.subject, *(each.pattern for each in node.cases)]
-        names = {name for part in asked for inner in ast.walk(part) for name in names_of(inner)}
+        names = {name for part in asked for inner in ast.walk(part) for name in list_names(inner)}
         assert not names & HOLDERS, f"line {node.lineno} asks what kind of expectation it has: {ast.unparse(node)}"
 
 
-def names_of(node: ast.AST) -> set[str]:
+def list_names(node: ast.AST) -> set[str]:
     """Return the name that a node of a syntax tree uses, alone or as an attribute."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):

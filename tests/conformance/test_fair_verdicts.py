@@ -11,22 +11,24 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Reply, Subject
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Answer, Claim, Context, Domain, Raised, Replied, Verdict
 
 nan, inf = math.nan, math.inf
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-CASES = {case.id: case for case in all_cases()}
+CASES = {case.id: case for case in list_all_cases()}
 
 
-def subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> Subject:
+def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> Subject:
     """Return a subject of a made-up library."""
     return Subject("library.clip", operation, DTYPES, features, **members)
 
 
-def verdict(case: str | Case, *answers: Answer | Sequence[Any], norm: float | None = None, **context: Any) -> Verdict:
+def judge_answers(
+    case: str | Case, *answers: Answer | Sequence[Any], norm: float | None = None, **context: Any
+) -> Verdict:
     """Return the verdict on answers to a case; a list of NumPy arrays stands for a reply."""
     asked = CASES[case] if isinstance(case, str) else case
     returned = None if norm is None else Array.of(np.array(norm, asked.dtype.partition("+")[0]))
@@ -36,11 +38,11 @@ def verdict(case: str | Case, *answers: Answer | Sequence[Any], norm: float | No
         else each
         for each in answers
     ]
-    about = context.pop("subject", subject(asked.operation))
+    about = context.pop("subject", make_subject(asked.operation))
     return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
 
 
-def arrays_of(case: str | Case) -> list[np.ndarray[Any, Any]]:
+def list_arrays(case: str | Case) -> list[np.ndarray[Any, Any]]:
     """Return the gradients of a case that exist."""
     asked = CASES[case] if isinstance(case, str) else case
     return [gradient.array.numpy() for gradient in asked.gradients if gradient.array is not None]
@@ -65,34 +67,34 @@ def test_coefficient_that_underflows_is_a_matter_of_quality(
     operation: str, dtype: str, order: str, variant: str
 ) -> None:
     case = CASES[f"{operation}.coefficient-underflow/{variant}/{dtype}"]
-    (x,) = arrays_of(case)
+    (x,) = list_arrays(case)
     # The numbers are 3 and 4 times a power of two.
     kind = np.dtype(dtype).type
     result = PLAIN[order](x, kind(case.options["clip_norm"]), kind(float(x[1]) / 4 * 5))
 
-    assert verdict(case, [result]).status in ("pass", "quality")
+    assert judge_answers(case, [result]).status in ("pass", "quality")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_coefficient_that_underflows_excuses_no_other_answer(dtype: str) -> None:
     case = CASES[f"global-norm.coefficient-underflow/hardly-apart/{dtype}"]
-    (x,) = arrays_of(case)
+    (x,) = list_arrays(case)
     poor = PLAIN["coefficient"](x, np.dtype(dtype).type(case.options["clip_norm"]), np.dtype(dtype).type(x[1] / 4 * 5))
 
-    assert verdict(case, [poor]).status == "quality"
+    assert judge_answers(case, [poor]).status == "quality"
     # These answers have another magnitude, another sign and another direction.
-    assert verdict(case, [poor * np.dtype(dtype).type(2)]).status == "fail"
-    assert verdict(case, [-poor]).status == "fail"
-    assert verdict(case, [poor * np.array([1, 0.75], dtype)]).status == "fail"
+    assert judge_answers(case, [poor * np.dtype(dtype).type(2)]).status == "fail"
+    assert judge_answers(case, [-poor]).status == "fail"
+    assert judge_answers(case, [poor * np.array([1, 0.75], dtype)]).status == "fail"
 
 
 def test_coefficient_that_underflows_is_excused_only_by_rules_of_quality() -> None:
     case = CASES["global-norm.coefficient-underflow/hardly-apart/float32"]
     elsewhere = replace(case, rule="global-norm.scaled-above", expectation=replace(case.expectation, parameters=()))
-    (x,) = arrays_of(case)
+    (x,) = list_arrays(case)
     poor = x * (np.float32(case.options["clip_norm"]) / np.float32(x[1] / 4 * 5))
 
-    assert verdict(elsewhere, [poor]).status == "fail"
+    assert judge_answers(elsewhere, [poor]).status == "fail"
 
 
 # NaN beside infinity.
@@ -109,7 +111,7 @@ BOTH = "global-norm.nan-not-silent/beside-infinity/float32"
     ],
 )
 def test_norm_of_nan_and_infinity_may_be_either(results: list[list[float]]) -> None:
-    found = verdict(BOTH, [np.array(one, "float32") for one in results])
+    found = judge_answers(BOTH, [np.array(one, "float32") for one in results])
 
     assert found.status == "pass"
 
@@ -118,7 +120,7 @@ def test_norm_of_nan_and_infinity_may_be_either(results: list[list[float]]) -> N
     "results", [[[3.0, inf], [nan, -2.0]], [[0.0, nan], [nan, nan]], [[nan, nan], [nan, -0.0]], [[0.0, 0.0]] * 2]
 )
 def test_elements_follow_one_of_the_two_norms(results: list[list[float]]) -> None:
-    found = verdict(BOTH, [np.array(one, "float32") for one in results])
+    found = judge_answers(BOTH, [np.array(one, "float32") for one in results])
 
     assert found.status == "fail"
 
@@ -128,15 +130,15 @@ def test_returned_norm_of_nan_and_infinity_may_be_either(norm: float, status: st
     given = "global-norm.returned-norm-nonfinite/nan-and-infinity/float32"
     zeros = [np.array([0.0, nan], "float32"), np.array([nan], "float32")]
 
-    assert verdict(given, zeros, norm=norm).status == status
+    assert judge_answers(given, zeros, norm=norm).status == status
 
 
 @pytest.mark.parametrize(("given", "norm"), [("nan", inf), ("infinity", nan)])
 def test_norm_of_nan_alone_or_infinity_alone_is_fixed(given: str, norm: float) -> None:
     case = CASES[f"global-norm.returned-norm-nonfinite/{given}/float32"]
-    nans = [np.full(one.shape, nan, "float32") for one in arrays_of(case)]
+    nans = [np.full(one.shape, nan, "float32") for one in list_arrays(case)]
 
-    assert verdict(case, nans, norm=norm).status == "fail"
+    assert judge_answers(case, nans, norm=norm).status == "fail"
 
 
 # Claims of a documentation, and formulas that an adapter declares.
@@ -148,14 +150,14 @@ POSITIVE = Claim(
 
 def test_outside_a_documented_domain_any_answer_is_documented() -> None:
     case = "global-norm.zero-threshold/two-tensors/float32"
-    same = arrays_of(case)
+    same = list_arrays(case)
 
     for answer in (Raised("ValueError", ""), same, [one * np.float32(nan) for one in same]):
-        assert verdict(case, answer).status == "fail"
-        found = verdict(case, answer, claims=(POSITIVE,))
+        assert judge_answers(case, answer).status == "fail"
+        found = judge_answers(case, answer, claims=(POSITIVE,))
         assert (found.status, found.quote) == ("documented", "clip_norm: a number > 0")
     zeros = [one * np.float32(0) for one in same]
-    assert verdict(case, zeros, claims=(POSITIVE,)).status == "pass"
+    assert judge_answers(case, zeros, claims=(POSITIVE,)).status == "pass"
 
 
 def test_same_refusal_has_the_same_verdict_in_every_rule() -> None:
@@ -164,17 +166,17 @@ def test_same_refusal_has_the_same_verdict_in_every_rule() -> None:
         kept = tuple(gradient.array for gradient in case.gradients)
         changed = (None, *kept[1:])
 
-        assert verdict(case, Raised("ValueError", "", kept), claims=(POSITIVE,)).status == "documented"
+        assert judge_answers(case, Raised("ValueError", "", kept), claims=(POSITIVE,)).status == "documented"
         # An error that is raised after a gradient was changed does not count as a refusal.
-        assert verdict(case, Raised("ValueError", "", changed), claims=(POSITIVE,)).status == "fail"
+        assert judge_answers(case, Raised("ValueError", "", changed), claims=(POSITIVE,)).status == "fail"
 
 
 def test_documented_domain_excuses_no_failure_inside_it() -> None:
     above, negative = "global-norm.scaled-above/three-four-five/float32", "global-norm.negative-threshold-refused"
 
-    assert verdict(above, Raised("ValueError", ""), claims=(POSITIVE,)).status == "fail"
+    assert judge_answers(above, Raised("ValueError", ""), claims=(POSITIVE,)).status == "fail"
     flipped = [np.array([-3.0], "float32"), np.array([4.0], "float32")]
-    assert verdict(f"{negative}/minus-one/float32", flipped, claims=(POSITIVE,)).status == "documented"
+    assert judge_answers(f"{negative}/minus-one/float32", flipped, claims=(POSITIVE,)).status == "documented"
 
 
 def test_documented_domain_may_depend_on_another_option() -> None:
@@ -182,17 +184,17 @@ def test_documented_domain_may_depend_on_another_option() -> None:
     case = CASES["value.zero-threshold/two-tensors/float32"]
     both = replace(case, options={"min": 0.0, "max": 0.0})
 
-    assert verdict(case, Raised("AssertionError", ""), claims=(alone,)).status == "documented"
-    assert verdict(both, Raised("AssertionError", ""), claims=(alone,)).status == "fail"
+    assert judge_answers(case, Raised("AssertionError", ""), claims=(alone,)).status == "documented"
+    assert judge_answers(both, Raised("AssertionError", ""), claims=(alone,)).status == "fail"
 
 
 @pytest.mark.parametrize(("phrase", "status"), [(None, "declared"), ("norm + 1e-6", "documented")])
 def test_formula_without_a_phrase_is_called_declared(phrase: str | None, status: str) -> None:
     formula = {"kind": "coefficient", "eps": 1e-6, **({} if phrase is None else {"phrase": phrase})}
-    own = subject("clip_by_global_norm", formula=formula)
+    own = make_subject("clip_by_global_norm", formula=formula)
     x = np.array([3.0, 4.0], "float32")
     result = (x * np.float64(1 / (5 + 1e-6))).astype("float32")
 
-    found = verdict("global-norm.scaled-above/three-four-five/float32", [result], subject=own)
+    found = judge_answers("global-norm.scaled-above/three-four-five/float32", [result], subject=own)
 
     assert (found.status, found.quote) == (status, phrase)

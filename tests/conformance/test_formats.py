@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.formats import (
     FORMATS,
-    bits_of,
-    distance,
+    compute_power_of_two,
+    decode_bits,
+    decode_doubles,
     encode,
+    measure_distance,
     next_down,
     next_up,
-    power_of_two,
+    read_bits,
     round_to,
-    to_doubles,
     ulp,
-    value_of,
 )
 
 DTYPES = {
@@ -71,7 +71,7 @@ def test_decode_agrees_with_numpy(dtype: str) -> None:
     assert sorted(exact.special) == np.flatnonzero(~np.isfinite(doubles)).tolist()
     for place, value in exact.special.items():
         assert str(value) == str(abs(doubles[place]) if math.isnan(value) else doubles[place])
-    unit = power_of_two(exact.exponent)
+    unit = compute_power_of_two(exact.exponent)
     for place in np.flatnonzero(np.isfinite(doubles)).tolist():
         assert exact.integers[place] * unit == Fraction(float(doubles[place])), hex(int(bits[place]))
 
@@ -80,7 +80,7 @@ def test_decode_agrees_with_numpy(dtype: str) -> None:
 def test_to_doubles_agrees_with_numpy(dtype: str) -> None:
     bits = sample_bits(dtype)
 
-    doubles = to_doubles(bits.tobytes(), dtype)
+    doubles = decode_doubles(bits.tobytes(), dtype)
 
     expected = convert_with_numpy(bits, dtype)
     np.testing.assert_array_equal(doubles, expected)
@@ -90,13 +90,13 @@ def test_to_doubles_agrees_with_numpy(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_encode_undoes_decode(dtype: str) -> None:
     bits = sample_bits(dtype)[:65_536]
-    values = to_doubles(bits.tobytes(), dtype)
+    values = decode_doubles(bits.tobytes(), dtype)
 
     encoded = np.frombuffer(encode(values.tolist(), dtype), dtype=bits.dtype)
 
     is_nan = np.isnan(values)
     np.testing.assert_array_equal(encoded[~is_nan], bits[~is_nan])
-    assert np.isnan(to_doubles(encoded[is_nan].tobytes(), dtype)).all()
+    assert np.isnan(decode_doubles(encoded[is_nan].tobytes(), dtype)).all()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
     dtype: str, fraction: Fraction, exponent: int
 ) -> None:
     form = FORMATS[dtype]
-    value = fraction * power_of_two(exponent)
+    value = fraction * compute_power_of_two(exponent)
 
     bits = round_to(value, form)
 
@@ -132,9 +132,9 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
     if magnitude == form.infinity_bits:
         assert size >= form.largest + ulp(form.largest, form) / 2
         return
-    error = abs(value_of(magnitude, form) - size)
+    error = abs(decode_bits(magnitude, form) - size)
     for beside in {max(magnitude - 1, 0), min(magnitude + 1, form.infinity_bits - 1)} - {magnitude}:
-        error_beside = abs(value_of(beside, form) - size)
+        error_beside = abs(decode_bits(beside, form) - size)
         assert error < error_beside or (error == error_beside and magnitude % 2 == 0)
 
 
@@ -145,12 +145,12 @@ def test_round_to_of_every_number_and_every_middle(dtype: str) -> None:
     bits = np.sort(sample_bits(dtype))
     finite = [b for b in bits.tolist() if b < form.infinity_bits - 1][:: 1 if form.width == 16 else 50]
     for low in finite:
-        below, above = value_of(low, form), value_of(low + 1, form)
+        below, above = decode_bits(low, form), decode_bits(low + 1, form)
         middle = (below + above) / 2
         assert round_to(below, form) == low
         assert round_to(middle, form) == (low if low % 2 == 0 else low + 1)
-        assert round_to(middle + power_of_two(-2000), form) == low + 1
-        assert round_to(middle - power_of_two(-2000), form) == low
+        assert round_to(middle + compute_power_of_two(-2000), form) == low + 1
+        assert round_to(middle - compute_power_of_two(-2000), form) == low
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -160,7 +160,7 @@ def test_round_to_overflows_at_the_middle_above_the_largest(dtype: str) -> None:
 
     assert round_to(middle, form) == form.infinity_bits
     assert round_to(-middle, form) == form.infinity_bits | form.sign_bit
-    assert round_to(middle - power_of_two(-3000), form) == form.infinity_bits - 1
+    assert round_to(middle - compute_power_of_two(-3000), form) == form.infinity_bits - 1
     assert round_to(Fraction(10) ** 5000, form) == form.infinity_bits
 
 
@@ -173,7 +173,7 @@ def test_round_to_agrees_with_numpy_from_float64(dtype: str) -> None:
     # ml_dtypes converts float64 to bfloat16 through float32, which rounds twice.
     agree = [
         round_to(Fraction(value), FORMATS[dtype]) == bits
-        for value, bits in zip(values.tolist(), bits_of(narrow.tobytes(), dtype).tolist(), strict=True)
+        for value, bits in zip(values.tolist(), read_bits(narrow.tobytes(), dtype).tolist(), strict=True)
     ]
     assert all(agree) or (dtype == "bfloat16" and sum(agree) >= 4990)
 
@@ -181,8 +181,8 @@ def test_round_to_agrees_with_numpy_from_float64(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_ulp_is_the_spacing_of_the_rounded_value(dtype: str) -> None:
     form = FORMATS[dtype]
-    epsilon = power_of_two(1 - form.precision)
-    almost = power_of_two(-3000)
+    epsilon = compute_power_of_two(1 - form.precision)
+    almost = compute_power_of_two(-3000)
 
     assert ulp(Fraction(1), form) == epsilon
     assert ulp(1 - epsilon / 2, form) == epsilon / 2, "the number below 1 is in the binade below"
@@ -196,7 +196,7 @@ def test_ulp_is_the_spacing_of_the_rounded_value(dtype: str) -> None:
     assert ulp(form.smallest_normal - smallest / 3, form) == smallest
     assert ulp(form.smallest_normal, form) == smallest
     assert ulp(2 * form.smallest_normal, form) == 2 * smallest
-    top = epsilon * power_of_two(form.maximum_exponent)
+    top = epsilon * compute_power_of_two(form.maximum_exponent)
     assert ulp(form.largest, form) == top
     assert ulp(2 * form.largest, form) == top, "beyond the range, the ulp is that of the top binade"
 
@@ -204,15 +204,15 @@ def test_ulp_is_the_spacing_of_the_rounded_value(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_distance(dtype: str) -> None:
     form = FORMATS[dtype]
-    one, epsilon = round_to(Fraction(1), form), power_of_two(1 - form.precision)
+    one, epsilon = round_to(Fraction(1), form), compute_power_of_two(1 - form.precision)
 
-    assert distance(one, Fraction(1), form) == 0
-    assert distance(one + 1, Fraction(1), form) == 1
-    assert distance(one - 1, Fraction(1), form) == 0.5, "below a power of two the numbers lie closer"
-    assert distance(one + 1, 1 + epsilon / 4, form) == 0.75
-    assert distance(one | form.sign_bit, Fraction(1), form) == 2.0**form.precision
-    assert distance(0, form.smallest_subnormal / 4, form) == 0.25
-    assert distance(3, form.smallest_subnormal, form) == 2
+    assert measure_distance(one, Fraction(1), form) == 0
+    assert measure_distance(one + 1, Fraction(1), form) == 1
+    assert measure_distance(one - 1, Fraction(1), form) == 0.5, "below a power of two the numbers lie closer"
+    assert measure_distance(one + 1, 1 + epsilon / 4, form) == 0.75
+    assert measure_distance(one | form.sign_bit, Fraction(1), form) == 2.0**form.precision
+    assert measure_distance(0, form.smallest_subnormal / 4, form) == 0.25
+    assert measure_distance(3, form.smallest_subnormal, form) == 2
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -220,20 +220,22 @@ def test_distance_of_infinities_and_nan(dtype: str) -> None:
     form = FORMATS[dtype]
     infinity, beyond = form.infinity_bits, 2 * form.largest
 
-    assert distance(infinity, beyond, form) == 0
-    assert distance(infinity, -beyond, form) == math.inf
-    assert distance(infinity | form.sign_bit, -beyond, form) == 0
-    assert distance(infinity, form.largest, form) == math.inf
-    assert distance(infinity + 1, beyond, form) == math.inf
+    assert measure_distance(infinity, beyond, form) == 0
+    assert measure_distance(infinity, -beyond, form) == math.inf
+    assert measure_distance(infinity | form.sign_bit, -beyond, form) == 0
+    assert measure_distance(infinity, form.largest, form) == math.inf
+    assert measure_distance(infinity + 1, beyond, form) == math.inf
     middle = form.largest + ulp(form.largest, form) / 2
-    assert distance(infinity - 1, middle, form) == 0.5, "a finite answer is measured even if the exact one overflows"
+    assert measure_distance(infinity - 1, middle, form) == 0.5, (
+        "a finite answer is measured even if the exact one overflows"
+    )
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_neighbours(dtype: str) -> None:
     form = FORMATS[dtype]
     smallest, largest = float(form.smallest_subnormal), float(form.largest)
-    epsilon = float(power_of_two(1 - form.precision))
+    epsilon = float(compute_power_of_two(1 - form.precision))
 
     assert (next_up(1.0, dtype), next_down(1.0, dtype)) == (1 + epsilon, 1 - epsilon / 2)
     assert (next_up(-1.0, dtype), next_down(-1.0, dtype)) == (-1 + epsilon / 2, -1 - epsilon)
@@ -246,4 +248,4 @@ def test_neighbours(dtype: str) -> None:
 
 def test_value_of_refuses_nonfinite_bits() -> None:
     with pytest.raises(ValueError, match="are not a finite float16"):
-        value_of(FORMATS["float16"].infinity_bits, FORMATS["float16"])
+        decode_bits(FORMATS["float16"].infinity_bits, FORMATS["float16"])

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.cases.literals import docstring_literal, literal
-from gradclip_conformance.cases.readable import readable_input
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.literals import write_docstring, write_literal
+from gradclip_conformance.cases.readable import show_input
 from gradclip_conformance.repro import script as script_module
-from gradclip_conformance.repro.script import NoScript, script
+from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -71,7 +71,7 @@ def rename_subject(header: Header, cell: Cell, subject: str, adapter: str | None
 def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
     """Write and run the script, if there is one, and tell whether the attack left its file."""
     try:
-        text = script(header, cell)
+        text = write_script(header, cell)
     except NoScript:
         return False
     ast.parse(text)
@@ -88,7 +88,7 @@ def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
 def test_script_with_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
     """Show that the tests below can fail: the injected code makes the file that they look for."""
     header, cell = parts
-    text = script(header, cell)
+    text = write_script(header, cell)
     (tmp_path / "script.py").write_text(f"{text}\n", encoding="utf-8")
     subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, check=True)
 
@@ -118,7 +118,7 @@ def test_text_of_the_framework_cannot_end_the_docstring(text: str, parts: tuple[
     header, cell = parts
     header = replace(header, framework={"name": text, "version": text})
 
-    source = script(header, cell)
+    source = write_script(header, cell)
 
     assert not is_executed(header, cell, tmp_path)
     assert ast.parse(source).body[1:] == [] or isinstance(ast.parse(source).body[0], ast.Expr)
@@ -127,8 +127,8 @@ def test_text_of_the_framework_cannot_end_the_docstring(text: str, parts: tuple[
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_escaped_text_reads_back(text: str) -> None:
-    assert ast.literal_eval(literal(text)) == text
-    assert isinstance(ast.literal_eval(docstring_literal([text, "", text])), str)
+    assert ast.literal_eval(write_literal(text)) == text
+    assert isinstance(ast.literal_eval(write_docstring([text, "", text])), str)
 
 
 @pytest.mark.exam(sample=5)
@@ -156,7 +156,7 @@ def test_name_of_a_function_is_never_run_as_code(name: str, parts: tuple[Header,
     header, cell = rename_subject(*parts, subject=name, adapter=name)
 
     with pytest.raises(NoScript, match=r"no script can import it|must declare the subject"):
-        script(header, cell)
+        write_script(header, cell)
     # The subject alone is only text, because the script imports the function by the name that was checked.
     header, cell = rename_subject(*parts, subject=name)
     assert not is_executed(header, cell, tmp_path)
@@ -177,13 +177,15 @@ def test_subject_is_never_run_as_code(subject: str, parts: tuple[Header, Cell], 
 
     assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|must declare the subject"):
-        script(header, cell)
+        write_script(header, cell)
 
 
 def test_known_subject_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = rename_subject(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
-    assert re.search(r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", script(header, cell))
+    assert re.search(
+        r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", write_script(header, cell)
+    )
 
 
 TEMPLATE = f"""
@@ -208,14 +210,14 @@ def test_template_is_never_loaded_by_a_path(spell: str, parts: tuple[Header, Cel
 
     assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript, match="is not known here"):
-        script(header, cell)
+        write_script(header, cell)
 
 
 def make_find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any]) -> tuple[Header, Cell]:
     """Return the record of a found case with a changed input."""
     header, cell = parts
-    case = next(each for each in all_cases() if each.id == CASE)
-    shown = readable_input(case)
+    case = next(each for each in list_all_cases() if each.id == CASE)
+    shown = show_input(case)
     change(shown)
     return header, replace(cell, case="global-norm.scaled-above/deep-12345678/float32", input=shown)
 
@@ -223,7 +225,7 @@ def make_find(parts: tuple[Header, Cell], change: Callable[[dict[str, Any]], Any
 def test_unchanged_found_case_has_a_script(parts: tuple[Header, Cell]) -> None:
     header, cell = make_find(parts, lambda shown: None)
 
-    assert re.search(r"clip_norm=[0-9.]+\)", script(header, cell))
+    assert re.search(r"clip_norm=[0-9.]+\)", write_script(header, cell))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_part_of_a_found_case_is_never_run_as_code(
 
     assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript):
-        script(header, cell)
+        write_script(header, cell)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +272,7 @@ def test_name_of_a_case_is_never_run_as_code(case: str, parts: tuple[Header, Cel
     header, cell = make_find(parts, lambda shown: None)
 
     with pytest.raises(NoScript):
-        script(header, replace(cell, case=case))
+        write_script(header, replace(cell, case=case))
 
 
 @pytest.mark.parametrize(
@@ -287,13 +289,15 @@ def test_name_of_a_case_is_never_run_as_code(case: str, parts: tuple[Header, Cel
 )
 def test_answer_is_never_run_as_code(shown: Any, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = parts
-    case = next(each.id for each in all_cases() if each.rule == "global-norm.tensor-order" and "float32" in each.id)
+    case = next(
+        each.id for each in list_all_cases() if each.rule == "global-norm.tensor-order" and "float32" in each.id
+    )
     answers = {"gradients": [shown, shown]}
     cell = replace(cell, case=case, rule="global-norm.tensor-order", input=None, expected=answers, observed=answers)
 
     assert not is_executed(header, cell, tmp_path)
     with pytest.raises(NoScript):
-        script(header, cell)
+        write_script(header, cell)
 
 
 @pytest.mark.parametrize("key", ["norm_types", "formula", "dtypes", "features"])
@@ -304,14 +308,14 @@ def test_subject_that_cannot_be_read_is_refused(key: str, parts: tuple[Header, C
     header = replace(header, subjects=[{**declared, key: broken[key]}])
 
     with pytest.raises(NoScript):
-        script(header, cell)
+        write_script(header, cell)
 
 
 def test_unknown_rule_is_reported(parts: tuple[Header, Cell]) -> None:
     header, cell = parts
 
     with pytest.raises(NoScript, match=r"no rule 'no-such\.rule'"):
-        script(header, replace(cell, rule="no-such.rule"))
+        write_script(header, replace(cell, rule="no-such.rule"))
 
 
 FUNCTIONS = """
@@ -353,7 +357,7 @@ def test_callable_of_any_kind_has_a_script_that_shows_its_failure(
     adapter = resolve(target, "clip_by_global_norm", ["float32"])
     request = RunRequest(target, lambda: InProcess(adapter), Selection(cases=(CASE,)))
     run = run_adapter(request, io.StringIO())
-    (tmp_path / "script.py").write_text(script(run.header, run.cells[0]), encoding="utf-8")
+    (tmp_path / "script.py").write_text(write_script(run.header, run.cells[0]), encoding="utf-8")
 
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
 

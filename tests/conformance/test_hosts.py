@@ -11,7 +11,7 @@ import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_conformance.judge.model import Answer, StartError, TimedOut
-from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run
@@ -133,7 +133,7 @@ def run_host(command: list[str], jobs: int = 1, timeout: float = LONG) -> Run:
     return run_adapter(request, io.StringIO())
 
 
-def limit_of(status: str) -> float:
+def choose_limit(status: str) -> float:
     """Return the limit for the second call: a short one for the hosts that never answer it."""
     return 2.0 if status == "timeout" else LONG
 
@@ -151,7 +151,9 @@ def check_run(run: Run, status: str, phrase: str) -> None:
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
 
-    check_run(run_host([*host_command(), str(HOSTS / f"{name}.py")], timeout=limit_of(status)), status, phrase)
+    check_run(
+        run_host([*build_host_command(), str(HOSTS / f"{name}.py")], timeout=choose_limit(status)), status, phrase
+    )
 
 
 @pytest.mark.exam(sample=5)
@@ -159,7 +161,9 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
 
-    check_run(run_host([sys.executable, str(HOSTS / "raw_host.py"), name], timeout=limit_of(status)), status, phrase)
+    check_run(
+        run_host([sys.executable, str(HOSTS / "raw_host.py"), name], timeout=choose_limit(status)), status, phrase
+    )
 
 
 @pytest.mark.exam(sample=3)
@@ -168,7 +172,7 @@ def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]
 
     with pytest.raises(StartError, match=phrase.replace("`", ".")) as raised:
-        HostProcess([*host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else LONG)
+        HostProcess([*build_host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else LONG)
     assert raised.value.kind == kind
 
 
@@ -186,7 +190,7 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
 
 def test_error_in_a_declaration_shows_no_traceback() -> None:
     with pytest.raises(StartError) as raised:
-        HostProcess([*host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=LONG)
+        HostProcess([*build_host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=LONG)
 
     assert "Traceback" not in str(raised.value)
 
@@ -225,14 +229,14 @@ def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: P
     guard = f"from pathlib import Path\nassert not Path({str(marker)!r}).exists()\nPath({str(marker)!r}).touch()\n"
     adapter.write_text(f"import sys\nsys.path.append({str(HOSTS)!r})\n{guard}{text}", encoding="utf-8")
 
-    run = run_host([*host_command(), str(adapter)])
+    run = run_host([*build_host_command(), str(adapter)])
 
     assert [cell.status for cell in run.cells] == ["pass", "crash", "crash"]
     assert "could not be started again" in run.cells[2].detail
 
 
 def test_each_job_has_its_own_host() -> None:
-    run = run_host([*host_command(), str(HOSTS / "exits.py")], jobs=2)
+    run = run_host([*build_host_command(), str(HOSTS / "exits.py")], jobs=2)
 
     assert sorted((cell.case.split("/")[1], cell.status) for cell in run.cells) == [
         ("above-and-below", "pass"),
@@ -248,7 +252,7 @@ def test_process_that_outlives_its_host_does_not_block_the_run(tmp_path: Path) -
     kept = f"open({str(number)!r}, 'w').write(str({child}))\n"
     text = (HOSTS / "right.py").read_text(encoding="utf-8")
     adapter.write_text(f"import subprocess\nimport sys\nsys.path.append({str(HOSTS)!r})\n{kept}{text}", "utf-8")
-    host = HostProcess([*host_command(), str(adapter)], start_seconds=LONG)
+    host = HostProcess([*build_host_command(), str(adapter)], start_seconds=LONG)
 
     host.close()
 

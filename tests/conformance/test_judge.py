@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Reply, Subject
-from gradclip_conformance.cases.build import case, tensor
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.build import make_case, make_tensor
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, Expect, expect
 from gradclip_conformance.judge.judging import follow_up, judge
 from gradclip_conformance.judge.model import (
@@ -36,7 +36,7 @@ from gradclip_conformance.oracle.predict import predict
 nan, inf = math.nan, math.inf
 
 
-def array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Array:
+def make_array(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Array:
     """Return an array of these values."""
     return Array(dtype, (len(values),) if shape is None else shape, encode(values, dtype))
 
@@ -46,12 +46,12 @@ def round_array(values: Sequence[float], dtype: str = "float32") -> Array:
     return Array.of(np.array(values, dtype=dtype))
 
 
-def subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
+def make_subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
     """Return a subject of a made-up library."""
     return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
 
 
-def make_case(
+def build_case(
     expectation: Expect,
     *tensors: Sequence[float] | None,
     dtype: str = "float32",
@@ -60,14 +60,14 @@ def make_case(
     **options: float,
 ) -> Case:
     """Return a case of one-dimensional gradients."""
-    gradients = [tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
-    return case(rule, "hand-made", dtype, gradients, options, expectation)
+    gradients = [make_tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
+    return make_case(rule, "hand-made", dtype, gradients, options, expectation)
 
 
-def verdict(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
+def judge_answers(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
     """Return the verdict on answers. A list of gradients stands for a reply."""
     full = [Replied(Reply(tuple(each))) if isinstance(each, list) else each for each in answers]
-    about = context.pop("subject", subject(asked.operation))
+    about = context.pop("subject", make_subject(asked.operation))
     return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
 
 
@@ -76,12 +76,12 @@ TRIANGLE = [3.0, 4.0]
 
 class TestValues:
     def test_exact_result_passes(self) -> None:
-        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])])
+        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0])])
 
         assert (found.status, found.ulp) == ("pass", 0.0)
 
     def test_unchanged_gradients_above_the_threshold_fail(self) -> None:
-        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array(TRIANGLE)])
+        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array(TRIANGLE)])
 
         assert (found.status, found.behaviour) == ("fail", "unchanged")
         assert "gradient 0" in found.detail
@@ -100,11 +100,11 @@ class TestValues:
                 "product": lambda v=values, n=norm, c=threshold: v * c / n,
                 "quotient": lambda v=values, n=norm, c=threshold: v / n * c,
             }[order]()
-            asked = make_case(
+            asked = build_case(
                 expect("values", wide=True), [float(x) for x in values], dtype=dtype, clip_norm=float(threshold)
             )
 
-            assert verdict(asked, [Array.of(result)]).status == "pass"
+            assert judge_answers(asked, [Array.of(result)]).status == "pass"
 
     def test_naive_sum_in_half_precision_is_quality_at_most(self) -> None:
         values = np.random.default_rng(6).standard_normal(200).astype(np.float16)
@@ -112,11 +112,11 @@ class TestValues:
         for value in values:
             total = np.float16(total + value * value)
         result = values * (np.float16(1) / np.sqrt(total))
-        asked = make_case(expect("values"), [float(x) for x in values], dtype="float16", clip_norm=1.0)
+        asked = build_case(expect("values"), [float(x) for x in values], dtype="float16", clip_norm=1.0)
 
-        assert verdict(asked, [Array.of(result)]).status in ("pass", "quality")
+        assert judge_answers(asked, [Array.of(result)]).status in ("pass", "quality")
         assert (
-            verdict(
+            judge_answers(
                 replace(asked, expectation=expect("values", wide=True)), [Array.of(result * np.float16(1.03))]
             ).status
             == "fail"
@@ -127,106 +127,111 @@ class TestValues:
         norm = float(np.float32(math.sqrt(math.fsum(x * x for x in values))))
         scaled = np.array(values, dtype=np.float32) * np.float32(1 - 2**-24)
         for threshold in (norm, next_up(norm, "float32"), next_down(norm, "float32")):
-            asked = make_case(expect("values"), values, clip_norm=threshold)
+            asked = build_case(expect("values"), values, clip_norm=threshold)
 
-            assert verdict(asked, [array(values)]).status == "pass"
-            assert verdict(asked, [Array.of(scaled)]).status == "pass"
+            assert judge_answers(asked, [make_array(values)]).status == "pass"
+            assert judge_answers(asked, [Array.of(scaled)]).status == "pass"
 
     @pytest.mark.parametrize("threshold", [5.0, next_up(5.0, "float32")])
     def test_at_an_exact_norm_only_one_branch_passes(self, threshold: float) -> None:
-        asked = make_case(expect("values"), TRIANGLE, clip_norm=threshold)
+        asked = build_case(expect("values"), TRIANGLE, clip_norm=threshold)
 
-        assert verdict(asked, [array(TRIANGLE)]).status == "pass"
-        assert verdict(asked, [array([next_down(3.0, "float32"), 4.0])]).status == "fail"
+        assert judge_answers(asked, [make_array(TRIANGLE)]).status == "pass"
+        assert judge_answers(asked, [make_array([next_down(3.0, "float32"), 4.0])]).status == "fail"
 
     def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
         # The norm is 5 times the scale and representable. Its square is not.
         scale = 1 + 2.0**-20
-        asked = make_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
+        asked = build_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
 
         assert predict(asked).near == (True,)
-        assert predict(make_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
+        assert predict(build_case(expect("values"), TRIANGLE, clip_norm=5.0)).near == (False,)
 
     def test_total_norm_of_tensors_with_irrational_norms_is_not_exact(self) -> None:
-        assert predict(make_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
-        assert predict(make_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
+        assert predict(build_case(expect("values"), [1.0, 1.0], [1.0, 1.0], clip_norm=2.0)).near == (True, True)
+        assert predict(build_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
 
     def test_coarse_coefficient_for_mixed_dtypes_is_quality(self) -> None:
-        gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
-        asked = case(
+        gradients = [make_tensor([1.0, 0.5], "float16"), make_tensor([2.0, 1.0], "float64")]
+        asked = make_case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = np.float16(1 / 2.5)
         results = [np.array([1.0, 0.5], dtype=np.float16) * coefficient, np.array([2.0, 1.0]) * float(coefficient)]
 
-        assert verdict(asked, [Array.of(result) for result in results]).status == "quality"
-        assert verdict(asked, [Array.of(results[0]), array([2.0, 1.0], "float64")]).status == "fail"
+        assert judge_answers(asked, [Array.of(result) for result in results]).status == "quality"
+        assert judge_answers(asked, [Array.of(results[0]), make_array([2.0, 1.0], "float64")]).status == "fail"
 
     def test_coarse_coefficient_does_not_excuse_a_clip_by_own_norm(self) -> None:
-        gradients = [tensor([3.0, 4.0], "float16"), tensor([2.0, 1.0], "float64")]
-        asked = case(
+        gradients = [make_tensor([3.0, 4.0], "float16"), make_tensor([2.0, 1.0], "float64")]
+        asked = make_case(
             "norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = float(np.float16(1 / math.sqrt(5)))
 
-        found = verdict(asked, [round_array([0.6, 0.8], "float16"), array([2 * coefficient, coefficient], "float64")])
+        found = judge_answers(
+            asked, [round_array([0.6, 0.8], "float16"), make_array([2 * coefficient, coefficient], "float64")]
+        )
         assert (found.status, "gradient 1" in found.detail) == ("fail", True)
 
     def test_worst_status_counts_before_the_most_ulp(self) -> None:
-        gradients = [tensor([1.0, 0.5], "float16"), tensor([2.0, 1.0], "float64")]
-        asked = case(
+        gradients = [make_tensor([1.0, 0.5], "float16"), make_tensor([2.0, 1.0], "float64")]
+        asked = make_case(
             "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
         coefficient = float(np.float16(1 / 2.5))
         # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few ulp of the float16
         # gradient.
         off = np.array([0.4, 0.2], np.float16) + 40 * np.spacing(np.float16(0.4))
-        found = verdict(asked, [Array.of(off), array([2 * coefficient, coefficient], "float64")])
+        found = judge_answers(asked, [Array.of(off), make_array([2 * coefficient, coefficient], "float64")])
         assert (found.status, "gradient 0" in found.detail) == ("fail", True)
 
-        found = verdict(
-            make_case(expect("values"), TRIANGLE, TRIANGLE, clip_norm=2.5), [array([2.0, 2.0]), array(TRIANGLE)]
+        found = judge_answers(
+            build_case(expect("values"), TRIANGLE, TRIANGLE, clip_norm=2.5),
+            [make_array([2.0, 2.0]), make_array(TRIANGLE)],
         )
         assert "gradient 1" in found.detail
 
     def test_same_result_of_two_gradients_is_measured_twice(self) -> None:
-        asked = make_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
+        asked = build_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
 
-        assert verdict(asked, [array(TRIANGLE), array([6.0, 8.0])]).status == "pass"
-        assert verdict(asked, [array(TRIANGLE), array(TRIANGLE)]).status == "fail"
+        assert judge_answers(asked, [make_array(TRIANGLE), make_array([6.0, 8.0])]).status == "pass"
+        assert judge_answers(asked, [make_array(TRIANGLE), make_array(TRIANGLE)]).status == "fail"
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     def test_status_changes_at_the_budget_and_at_the_bound(self, dtype: str) -> None:
-        asked = make_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
+        asked = build_case(expect("values"), TRIANGLE, dtype=dtype, clip_norm=2.5)
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
         statuses = [
-            verdict(asked, [array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status
+            judge_answers(asked, [make_array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status
             for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1)
         ]
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
     def test_behaviour_of_a_failure_includes_its_distance(self) -> None:
-        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
-        off = verdict(asked, [array([1.5 + 100 * 2.0**-23, 2.0])])
+        off = judge_answers(asked, [make_array([1.5 + 100 * 2.0**-23, 2.0])])
         assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
-        assert verdict(asked, [array([1.5, 2.0])]).behaviour == "other"
+        assert judge_answers(asked, [make_array([1.5, 2.0])]).behaviour == "other"
 
     def test_result_of_another_dtype_breaks_the_rule_about_dtypes(self) -> None:
-        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0], "float64")])
+        found = judge_answers(
+            build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0], "float64")]
+        )
 
         assert (found.status, found.breaks) == ("fail", "global-norm.dtype-kept")
 
     @pytest.mark.parametrize("bad", [nan, inf, -inf])
     def test_result_that_is_not_finite_fails(self, bad: float) -> None:
-        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), [array([1.5, bad])])
+        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, bad])])
 
         assert (found.status, found.ulp) == ("fail", inf)
 
     def test_error_fails(self) -> None:
-        found = verdict(make_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
+        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
 
@@ -246,15 +251,15 @@ class TestValues:
     )
     def test_result_of_a_step_that_leaves_the_range_is_quality(self, result: list[float] | None, status: str) -> None:
         given = [3.0, -4.0]
-        asked = make_case(expect("values", leaves_range=True), given, clip_norm=2.5)
+        asked = build_case(expect("values", leaves_range=True), given, clip_norm=2.5)
 
-        assert verdict(asked, [array(result or given)]).status == status
+        assert judge_answers(asked, [make_array(result or given)]).status == status
 
     @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
     def test_error_about_a_norm_that_leaves_the_range_is_quality(self, size: float, status: str) -> None:
-        asked = make_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
+        asked = build_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
 
-        assert verdict(asked, Raised("FloatingPointError", "")).status == status
+        assert judge_answers(asked, Raised("FloatingPointError", "")).status == status
 
     @pytest.mark.exam(sample=3)
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -262,26 +267,28 @@ class TestValues:
     def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:
         asked = next(
             each
-            for each in all_cases()
+            for each in list_all_cases()
             if (each.rule, each.variant, each.dtype) == (f"{operation}.large-tensor-accuracy", "scattered", dtype)
         )
         (given,) = (gradient.array for gradient in asked.gradients)
         assert given is not None
         zeros, nans = (Array(dtype, given.shape, encode([each], dtype) * given.shape[0]) for each in (0.0, nan))
 
-        assert [verdict(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
+        assert [judge_answers(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
 
     def test_learning_rate_of_an_optimizer_counts(self) -> None:
-        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
+        asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
 
-        assert verdict(asked, [array([0.375, 0.5])]).status == "pass"
-        assert verdict(asked, [array([1.5, 2.0])]).status == "fail"
+        assert judge_answers(asked, [make_array([0.375, 0.5])]).status == "pass"
+        assert judge_answers(asked, [make_array([1.5, 2.0])]).status == "fail"
 
 
 class TestClipByValue:
     @staticmethod
-    def asked(*values: float, **bounds: float) -> Case:
-        return case("value.bounds", "hand-made", "float32", [tensor(values, "float32")], dict(bounds), expect("values"))
+    def ask(*values: float, **bounds: float) -> Case:
+        return make_case(
+            "value.bounds", "hand-made", "float32", [make_tensor(values, "float32")], dict(bounds), expect("values")
+        )
 
     @pytest.mark.parametrize(
         ("low", "high", "expected"),
@@ -292,273 +299,285 @@ class TestClipByValue:
         ],
     )
     def test_infinite_bound_limits_nothing(self, low: float, high: float, expected: list[float]) -> None:
-        asked = self.asked(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
+        asked = self.ask(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
 
-        assert verdict(asked, [array(expected)]).status == "pass"
-        assert verdict(asked, [array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
+        assert judge_answers(asked, [make_array(expected)]).status == "pass"
+        assert judge_answers(asked, [make_array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
 
     def test_sign_of_a_zero_inside_must_stay(self) -> None:
-        asked = self.asked(-0.0, 2.0, max=1.0)
+        asked = self.ask(-0.0, 2.0, max=1.0)
 
-        assert verdict(asked, [array([-0.0, 1.0])]).status == "pass"
-        assert verdict(asked, [array([0.0, 1.0])]).status == "fail"
-        through = subject("clip_by_value", "optimizer")
-        assert verdict(asked, [array([0.0, 1.0])], subject=through).status == "pass"
+        assert judge_answers(asked, [make_array([-0.0, 1.0])]).status == "pass"
+        assert judge_answers(asked, [make_array([0.0, 1.0])]).status == "fail"
+        through = make_subject("clip_by_value", "optimizer")
+        assert judge_answers(asked, [make_array([0.0, 1.0])], subject=through).status == "pass"
 
     def test_sign_of_a_zero_at_a_bound_is_free(self) -> None:
-        assert verdict(self.asked(-0.0, 2.0, min=0.0, max=1.0), [array([0.0, 1.0])]).status == "pass"
+        assert judge_answers(self.ask(-0.0, 2.0, min=0.0, max=1.0), [make_array([0.0, 1.0])]).status == "pass"
 
     def test_one_ulp_off_fails(self) -> None:
-        found = verdict(self.asked(3.0, max=1.0), [array([next_down(1.0, "float32")])])
+        found = judge_answers(self.ask(3.0, max=1.0), [make_array([next_down(1.0, "float32")])])
 
         assert found.status == "fail"
 
     def test_nan_that_became_a_bound_fails(self) -> None:
-        assert verdict(self.asked(nan, max=1.0), [array([1.0])]).status == "fail"
+        assert judge_answers(self.ask(nan, max=1.0), [make_array([1.0])]).status == "fail"
 
 
 class TestSubnormals:
     unit = 2.0**-149
 
     def test_flushing_fails_unless_it_is_declared(self) -> None:
-        asked = make_case(expect("values", wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
-        flushed = [array([0.0, 0.0])]
+        asked = build_case(expect("values", wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
+        flushed = [make_array([0.0, 0.0])]
 
-        assert verdict(asked, flushed).status == "fail"
-        declared = subject("clip_by_global_norm", "flushes_subnormals")
-        assert verdict(asked, flushed, subject=declared).status == "pass"
-        assert verdict(asked, [array([1.0, 0.0])], subject=declared).status == "fail"
+        assert judge_answers(asked, flushed).status == "fail"
+        declared = make_subject("clip_by_global_norm", "flushes_subnormals")
+        assert judge_answers(asked, flushed, subject=declared).status == "pass"
+        assert judge_answers(asked, [make_array([1.0, 0.0])], subject=declared).status == "fail"
 
     def test_smallest_normal_number_must_not_be_flushed(self) -> None:
         normal = 2.0**-126
-        asked = make_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
-        declared = subject("clip_by_global_norm", "flushes_subnormals")
+        asked = build_case(expect("values", wide=True), [3 * 2.0**-100, 4 * 2.0**-100], clip_norm=5 * normal / 4)
+        declared = make_subject("clip_by_global_norm", "flushes_subnormals")
 
         results = ([0.75 * normal, normal], [0.0, normal], [0.0, 0.0], [normal, normal])
-        found = [verdict(asked, [array(result)], subject=declared).status for result in results]
+        found = [judge_answers(asked, [make_array(result)], subject=declared).status for result in results]
         assert found == ["pass", "pass", "fail", "fail"]
 
     def test_untouched_gradients_may_lose_subnormals_only(self) -> None:
-        asked = make_case(expect("untouched", indices=(0,)), [3.0, self.unit], clip_norm=8.0)
-        declared = subject("clip_by_global_norm", "flushes_subnormals")
+        asked = build_case(expect("untouched", indices=(0,)), [3.0, self.unit], clip_norm=8.0)
+        declared = make_subject("clip_by_global_norm", "flushes_subnormals")
 
-        assert verdict(asked, [array([3.0, 0.0])]).status == "fail"
-        assert verdict(asked, [array([3.0, 0.0])], subject=declared).status == "pass"
-        assert verdict(asked, [array([0.0, self.unit])], subject=declared).status == "fail"
+        assert judge_answers(asked, [make_array([3.0, 0.0])]).status == "fail"
+        assert judge_answers(asked, [make_array([3.0, 0.0])], subject=declared).status == "pass"
+        assert judge_answers(asked, [make_array([0.0, self.unit])], subject=declared).status == "fail"
 
 
 class TestReturnedNorm:
     @staticmethod
-    def of(norm: Array | None, *tensors: Sequence[float], dtype: str = "float32") -> str:
+    def judge_norm(norm: Array | None, *tensors: Sequence[float], dtype: str = "float32") -> str:
         # Under this threshold, the gradients themselves are the right results.
-        asked = make_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=inf)
+        asked = build_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=inf)
         gradients = tuple(gradient.array for gradient in asked.gradients)
-        return verdict(asked, Replied(Reply(gradients, norm))).status
+        return judge_answers(asked, Replied(Reply(gradients, norm))).status
 
     def test_dtypes_as_wide_as_the_gradients_pass(self) -> None:
         for dtype in ("float32", "float64"):
-            assert self.of(array([5.0], dtype, ()), TRIANGLE) == "pass"
-            assert self.of(array([5.0], dtype), TRIANGLE) == "pass"
+            assert self.judge_norm(make_array([5.0], dtype, ()), TRIANGLE) == "pass"
+            assert self.judge_norm(make_array([5.0], dtype), TRIANGLE) == "pass"
 
     def test_narrower_norm_loses_digits(self) -> None:
         values = [1.0, 2.0, 3.0]
         exact = math.sqrt(14)
 
-        assert self.of(round_array([exact]), values, dtype="float64") == "fail"
-        assert self.of(round_array([exact], "float64"), values, dtype="float32") == "pass"
+        assert self.judge_norm(round_array([exact]), values, dtype="float64") == "fail"
+        assert self.judge_norm(round_array([exact], "float64"), values, dtype="float32") == "pass"
 
     def test_none_and_several_numbers_fail(self) -> None:
-        assert self.of(None, TRIANGLE) == "fail"
-        assert self.of(array([5.0, 5.0]), TRIANGLE) == "fail"
-        assert self.of(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
+        assert self.judge_norm(None, TRIANGLE) == "fail"
+        assert self.judge_norm(make_array([5.0, 5.0]), TRIANGLE) == "fail"
+        assert self.judge_norm(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
 
     def test_norm_after_the_clip_fails(self) -> None:
-        assert self.of(array([1.0], shape=()), TRIANGLE) == "fail"
+        assert self.judge_norm(make_array([1.0], shape=()), TRIANGLE) == "fail"
 
     def test_integer_zero_over_nothing_passes(self) -> None:
-        assert self.of(Array.of(np.array(0))) == "pass"
+        assert self.judge_norm(Array.of(np.array(0))) == "pass"
 
     @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
     def test_norms_that_are_not_finite(self, values: list[float], norm: float) -> None:
-        assert self.of(array([norm], shape=()), values) == "pass"
-        assert self.of(array([5.0], shape=()), values) == "fail"
+        assert self.judge_norm(make_array([norm], shape=()), values) == "pass"
+        assert self.judge_norm(make_array([5.0], shape=()), values) == "fail"
 
     def test_infinity_passes_only_beyond_the_gradients_range(self) -> None:
-        assert self.of(array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
-        assert self.of(array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
-        assert self.of(array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
+        assert self.judge_norm(make_array([inf], "float16", ()), [60000.0, 60000.0], dtype="float16") == "pass"
+        assert self.judge_norm(make_array([inf], "float16", ()), [300.0, 300.0], dtype="float16") == "fail"
+        assert self.judge_norm(make_array([inf], "float64", ()), [2.0**1023] * 16, dtype="float64") == "pass"
         # The norm is above the largest number, but rounds down to it.
-        assert self.of(array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
-        assert self.of(array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
+        assert self.judge_norm(make_array([inf], "float16", ()), [65504.0, 700.0], dtype="float16") == "fail"
+        assert self.judge_norm(make_array([nan], "float16", ()), [60000.0, 60000.0], dtype="float16") == "fail"
 
     def test_error_passes_only_if_the_dtype_cannot_hold_the_norm(self) -> None:
-        def of(*values: float, features: Sequence[str] = ()) -> str:
-            asked = make_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
-            about = subject("clip_by_global_norm", *features)
-            return verdict(asked, Raised("FloatingPointError", ""), subject=about).status
+        def judge_error(*values: float, features: Sequence[str] = ()) -> str:
+            asked = build_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
+            about = make_subject("clip_by_global_norm", *features)
+            return judge_answers(asked, Raised("FloatingPointError", ""), subject=about).status
 
-        assert [of(nan), of(inf, 1.0), of(60000.0, 60000.0)] == ["pass"] * 3
-        assert [of(3.0, 4.0), of(0.0), of(60000.0, 20000.0), of(65504.0)] == ["fail"] * 4
-        assert of(nan, features=["error_if_nonfinite"]) == "fail"
+        assert [judge_error(nan), judge_error(inf, 1.0), judge_error(60000.0, 60000.0)] == ["pass"] * 3
+        assert [judge_error(3.0, 4.0), judge_error(0.0), judge_error(60000.0, 20000.0), judge_error(65504.0)] == [
+            "fail"
+        ] * 4
+        assert judge_error(nan, features=["error_if_nonfinite"]) == "fail"
 
 
 class TestUntouched:
     def test_detail_names_nan(self) -> None:
-        asked = make_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
-        scaled = make_case(expect("values"), TRIANGLE, clip_norm=1.0)
+        asked = build_case(expect("untouched", indices=(0,)), [0.5, 1.0], clip_norm=8.0)
+        scaled = build_case(expect("values"), TRIANGLE, clip_norm=1.0)
 
-        assert "Element 1 of gradient 0 is NaN or infinite" in verdict(scaled, [array([0.75, nan])]).detail
-        assert verdict(asked, [array([0.5, nan])]).status == "fail"
+        assert "Element 1 of gradient 0 is NaN or infinite" in judge_answers(scaled, [make_array([0.75, nan])]).detail
+        assert judge_answers(asked, [make_array([0.5, nan])]).status == "fail"
 
     def test_untouched_means_bit_for_bit(self) -> None:
-        asked = make_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
+        asked = build_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
 
-        assert verdict(asked, [array([0.0, 1.0])]).status == "pass"
-        assert verdict(asked, [array([-0.0, 1.0])]).status == "fail"
-        through = subject("clip_by_global_norm", "optimizer")
-        assert verdict(asked, [array([-0.0, 1.0])], subject=through).status == "pass"
-        assert verdict(asked, [array([0.0, next_up(1.0, "float32")])], subject=through).status == "fail"
+        assert judge_answers(asked, [make_array([0.0, 1.0])]).status == "pass"
+        assert judge_answers(asked, [make_array([-0.0, 1.0])]).status == "fail"
+        through = make_subject("clip_by_global_norm", "optimizer")
+        assert judge_answers(asked, [make_array([-0.0, 1.0])], subject=through).status == "pass"
+        assert judge_answers(asked, [make_array([0.0, next_up(1.0, "float32")])], subject=through).status == "fail"
 
     def test_nan_bits_are_lost_through_an_optimizer(self) -> None:
-        asked = make_case(expect("untouched", indices=(1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
+        asked = build_case(expect("untouched", indices=(1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
         other_nan = Array("float32", (1,), (0xFFC00001).to_bytes(4, "little"))
-        through = subject("clip_by_global_norm", "optimizer", "excludes")
+        through = make_subject("clip_by_global_norm", "optimizer", "excludes")
 
-        assert verdict(asked, [round_array([0.6, 0.8]), other_nan]).status == "fail"
-        assert verdict(asked, [round_array([0.6, 0.8]), other_nan], subject=through).status == "pass"
+        assert judge_answers(asked, [round_array([0.6, 0.8]), other_nan]).status == "fail"
+        assert judge_answers(asked, [round_array([0.6, 0.8]), other_nan], subject=through).status == "pass"
 
     def test_same_bits_of_another_dtype_are_not_the_same(self) -> None:
-        asked = make_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
+        asked = build_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
 
-        assert verdict(asked, [array([1.0], "float16")]).status == "pass"
-        assert verdict(asked, [Array("bfloat16", (1,), array([1.0], "float16").data)]).status == "fail"
+        assert judge_answers(asked, [make_array([1.0], "float16")]).status == "pass"
+        assert judge_answers(asked, [Array("bfloat16", (1,), make_array([1.0], "float16").data)]).status == "fail"
 
 
 class TestForm:
-    asked = make_case(expect("structure", aspect="dtype"), TRIANGLE, None, clip_norm=1.0)
+    asked = build_case(expect("structure", aspect="dtype"), TRIANGLE, None, clip_norm=1.0)
 
     @pytest.mark.parametrize(
         ("results", "said"),
         [
-            ([array(TRIANGLE)], "1 gradient came back for 2"),
-            ([array(TRIANGLE), array([0.0])], "was None and came back as an array"),
+            ([make_array(TRIANGLE)], "1 gradient came back for 2"),
+            ([make_array(TRIANGLE), make_array([0.0])], "was None and came back as an array"),
             ([None, None], "was an array and came back as None"),
-            ([array(TRIANGLE, shape=(2, 1)), None], "shape"),
+            ([make_array(TRIANGLE, shape=(2, 1)), None], "shape"),
             ([Array("int64", (2,), bytes(16)), None], "int64"),
-            ([array(TRIANGLE, "float64"), None], "came back as float64"),
+            ([make_array(TRIANGLE, "float64"), None], "came back as float64"),
         ],
     )
     def test_detail_names_the_broken_form(self, results: list[Array | None], said: str) -> None:
-        found = verdict(self.asked, results)
+        found = judge_answers(self.asked, results)
 
         assert found.status == "fail"
         assert said in found.detail
 
     def test_kept_form_passes(self) -> None:
-        assert verdict(self.asked, [round_array([0.6, 0.8]), None]).status == "pass"
+        assert judge_answers(self.asked, [round_array([0.6, 0.8]), None]).status == "pass"
 
     def test_sparse_gradient_may_come_back_dense(self) -> None:
-        sparse = replace(tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
-        asked = case("global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, expect("values"))
+        sparse = replace(make_tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
+        asked = make_case(
+            "global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, expect("values")
+        )
 
-        assert verdict(asked, [array([1.5, 2.0], shape=(2, 1))]).status == "pass"
-        assert verdict(asked, [array([1.5, 0.0, 2.0, 0.0], shape=(4, 1))]).status == "pass"
-        assert verdict(asked, [array([1.5, 0.0, 2.0, 1.0], shape=(4, 1))]).status == "fail"
+        assert judge_answers(asked, [make_array([1.5, 2.0], shape=(2, 1))]).status == "pass"
+        assert judge_answers(asked, [make_array([1.5, 0.0, 2.0, 0.0], shape=(4, 1))]).status == "pass"
+        assert judge_answers(asked, [make_array([1.5, 0.0, 2.0, 1.0], shape=(4, 1))]).status == "fail"
 
 
 class TestNotSilent:
-    asked = make_case(expect("not-silent"), [3.0, inf], [4.0], clip_norm=1.0)
+    asked = build_case(expect("not-silent"), [3.0, inf], [4.0], clip_norm=1.0)
 
     @pytest.mark.parametrize(
         ("answer", "status"),
         [
-            ([array([0.0, nan]), array([0.0])], "pass"),
-            ([array([nan, nan]), array([nan])], "pass"),
-            ([array([3.0, inf]), array([4.0])], "fail"),
-            ([array([0.0, nan]), array([4.0])], "fail"),
-            ([array([0.0, 0.0]), array([0.0])], "fail"),
+            ([make_array([0.0, nan]), make_array([0.0])], "pass"),
+            ([make_array([nan, nan]), make_array([nan])], "pass"),
+            ([make_array([3.0, inf]), make_array([4.0])], "fail"),
+            ([make_array([0.0, nan]), make_array([4.0])], "fail"),
+            ([make_array([0.0, 0.0]), make_array([0.0])], "fail"),
             (Raised("RuntimeError", "not finite"), "pass"),
         ],
     )
     def test_answers_to_a_nonfinite_norm(self, answer: Any, status: str) -> None:
-        assert verdict(self.asked, answer).status == status
+        assert judge_answers(self.asked, answer).status == status
 
     def test_error_fails_if_there_is_an_option_for_it(self) -> None:
-        about = subject("clip_by_global_norm", "error_if_nonfinite")
+        about = make_subject("clip_by_global_norm", "error_if_nonfinite")
 
-        assert verdict(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
+        assert judge_answers(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
 
     def test_nan_of_another_gradient_does_not_count_for_own_norms(self) -> None:
-        asked = make_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
+        asked = build_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
-        assert verdict(asked, [array([nan]), array([1.5, 2.0])]).status == "pass"
-        assert verdict(asked, [array([nan]), array([nan, nan])]).status == "fail"
+        assert judge_answers(asked, [make_array([nan]), make_array([1.5, 2.0])]).status == "pass"
+        assert judge_answers(asked, [make_array([nan]), make_array([nan, nan])]).status == "fail"
 
 
 class TestRaises:
-    unchanged = (array([nan]),)
+    unchanged = (make_array([nan]),)
 
     @pytest.mark.parametrize("atomic", [False, True])
     def test_requested_error_is_required(self, atomic: bool) -> None:
-        asked = make_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
+        asked = build_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
 
-        assert verdict(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
-        assert verdict(asked, [array([nan])]).status == "fail"
+        assert judge_answers(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
+        assert judge_answers(asked, [make_array([nan])]).status == "fail"
         changed = "fail" if atomic else "pass"
-        assert verdict(asked, Raised("RuntimeError", "", (array([0.0]),))).status == changed
+        assert judge_answers(asked, Raised("RuntimeError", "", (make_array([0.0]),))).status == changed
 
     def test_negative_threshold_is_refused(self) -> None:
-        asked = make_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
+        asked = build_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
 
-        assert verdict(asked, Raised("ValueError", "negative")).status == "pass"
-        found = verdict(asked, [round_array([-0.6, -0.8])])
+        assert judge_answers(asked, Raised("ValueError", "negative")).status == "pass"
+        found = judge_answers(asked, [round_array([-0.6, -0.8])])
         assert (found.status, found.behaviour) == ("fail", "sign-flipped:-0.6,-0.8")
 
 
 class TestEffects:
     @staticmethod
-    def reply(results: Array, inputs: Array | None) -> Replied:
+    def make_reply(results: Array, inputs: Array | None) -> Replied:
         return Replied(Reply((results,), inputs=None if inputs is None else (inputs,)))
 
     def test_inputs_must_be_unchanged(self) -> None:
-        before, after = array(TRIANGLE), array([1.5, 2.0])
-        kept = make_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
-        written = make_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
+        before, after = make_array(TRIANGLE), make_array([1.5, 2.0])
+        kept = build_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
+        written = build_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
 
-        assert verdict(kept, self.reply(after, before)).status == "pass"
-        assert verdict(kept, self.reply(after, after)).status == "fail"
-        assert verdict(kept, self.reply(after, None)).status == "unsupported"
-        assert verdict(written, self.reply(after, after)).status == "pass"
-        assert verdict(written, self.reply(after, before)).status == "fail"
-        assert verdict(written, self.reply(after, None)).status == "unsupported"
+        assert judge_answers(kept, self.make_reply(after, before)).status == "pass"
+        assert judge_answers(kept, self.make_reply(after, after)).status == "fail"
+        assert judge_answers(kept, self.make_reply(after, None)).status == "unsupported"
+        assert judge_answers(written, self.make_reply(after, after)).status == "pass"
+        assert judge_answers(written, self.make_reply(after, before)).status == "fail"
+        assert judge_answers(written, self.make_reply(after, None)).status == "unsupported"
 
     def test_repeated_call_must_give_the_same_bits(self) -> None:
-        asked = make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
+        asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
-        assert verdict(asked, [array([1.5, 2.0])], [array([1.5, 2.0])]).status == "pass"
-        assert verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])]).status == "fail"
-        assert verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
+        assert judge_answers(asked, [make_array([1.5, 2.0])], [make_array([1.5, 2.0])]).status == "pass"
+        assert (
+            judge_answers(asked, [make_array([1.5, 2.0])], [make_array([1.5, next_up(2.0, "float32")])]).status
+            == "fail"
+        )
+        assert judge_answers(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
     def test_behaviour_names_both_calls(self) -> None:
-        asked = make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
+        asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
-        found = verdict(asked, [array([1.5, 2.0])], Raised("RuntimeError", ""))
+        found = judge_answers(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", ""))
 
         assert found.behaviour == "raises:RuntimeError"
-        assert verdict(asked, [array([1.5, 2.0])], [array(TRIANGLE)]).behaviour == "other:1.5,2 then unchanged"
+        assert (
+            judge_answers(asked, [make_array([1.5, 2.0])], [make_array(TRIANGLE)]).behaviour
+            == "other:1.5,2 then unchanged"
+        )
 
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
     def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
         assert (
-            verdict(make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [array([1.5, 2.0])], second).status
+            judge_answers(
+                build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0])], second
+            ).status
             == status
         )
 
     def test_repetition_in_threads(self) -> None:
-        asked = make_case(expect("repeatable", threads=8), TRIANGLE, clip_norm=2.5)
+        asked = build_case(expect("repeatable", threads=8), TRIANGLE, clip_norm=2.5)
 
-        second = follow_up(asked, Replied(Reply((array([1.5, 2.0]),))))
-        found = verdict(asked, [array([1.5, 2.0])], [array([1.5, next_up(2.0, "float32")])])
+        second = follow_up(asked, Replied(Reply((make_array([1.5, 2.0]),))))
+        found = judge_answers(asked, [make_array([1.5, 2.0])], [make_array([1.5, next_up(2.0, "float32")])])
 
         assert second is not None
         assert second.options == {"clip_norm": 2.5, "threads": 8}
@@ -575,24 +594,24 @@ class TestEffects:
     ],
 )
 def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
-    assert verdict(make_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
+    assert judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
 
 
 def test_undefined_behaviour_is_recorded() -> None:
-    asked = make_case(expect("recorded"), TRIANGLE, clip_norm=nan)
+    asked = build_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
-    assert verdict(asked, [array([nan, nan])]).status == "unspecified"
-    assert verdict(asked, Raised("ValueError", "NaN")).status == "unspecified"
+    assert judge_answers(asked, [make_array([nan, nan])]).status == "unspecified"
+    assert judge_answers(asked, Raised("ValueError", "NaN")).status == "unspecified"
 
 
 class TestOwnFormula:
     claim = Claim("library.*", ("*",), Formula("coefficient", 1e-6), None, "max_norm / (total_norm + 1e-6)", "its page")
 
-    def judged(self, asked: Case, results: Array) -> Verdict:
-        return verdict(asked, [results], claims=(self.claim,))
+    def judge_own(self, asked: Case, results: Array) -> Verdict:
+        return judge_answers(asked, [results], claims=(self.claim,))
 
     @staticmethod
-    def own(values: Sequence[float], threshold: float, dtype: str = "float32") -> Array:
+    def clip_own(values: Sequence[float], threshold: float, dtype: str = "float32") -> Array:
         elements = np.array(values, dtype=dtype)
         norm = np.dtype(dtype).type(math.sqrt(math.fsum(x * x for x in values)))
         coefficient = np.dtype(dtype).type(threshold) / (norm + np.dtype(dtype).type(1e-6))
@@ -602,55 +621,59 @@ class TestOwnFormula:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_its_own_formula_is_documented(self, expectation: Expect, dtype: str) -> None:
         for values, threshold in (([3.0, 4.0], 1.0), ([0.375, 0.5], 0.0625), ([3.0, -4.0, 12.0], 2.0)):
-            found = self.judged(
-                make_case(expectation, values, dtype=dtype, clip_norm=threshold), self.own(values, threshold, dtype)
+            found = self.judge_own(
+                build_case(expectation, values, dtype=dtype, clip_norm=threshold),
+                self.clip_own(values, threshold, dtype),
             )
 
             assert (found.status, found.quote) == ("documented", self.claim.phrase)
 
     def test_neutral_formula_passes_despite_a_claim(self) -> None:
-        assert self.judged(make_case(expect("values"), TRIANGLE, clip_norm=2.5), array([1.5, 2.0])).status == "pass"
+        assert (
+            self.judge_own(build_case(expect("values"), TRIANGLE, clip_norm=2.5), make_array([1.5, 2.0])).status
+            == "pass"
+        )
 
     def test_formula_that_rounds_alike_passes(self) -> None:
-        found = self.judged(
-            make_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0),
-            array([150.0, 200.0], "float16"),
+        found = self.judge_own(
+            build_case(expect("values"), [300.0, 400.0], dtype="float16", clip_norm=250.0),
+            make_array([150.0, 200.0], "float16"),
         )
 
         assert found.status == "pass"
 
     def test_scaling_at_the_threshold_is_documented(self) -> None:
-        asked = make_case(expect("untouched", indices=(0,)), TRIANGLE, rule="global-norm.at-threshold", clip_norm=5.0)
+        asked = build_case(expect("untouched", indices=(0,)), TRIANGLE, rule="global-norm.at-threshold", clip_norm=5.0)
 
-        assert self.judged(asked, self.own(TRIANGLE, 5.0)).status == "documented"
+        assert self.judge_own(asked, self.clip_own(TRIANGLE, 5.0)).status == "documented"
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
         # Below 2**-18 an ulp is half as large as above it. The distance of the answer is 2 smaller ulps from the
         # neutral result, and 1.24 from the result of its own formula.
-        asked = make_case(
+        asked = build_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
             dtype="bfloat16",
             clip_norm=float.fromhex("0x1.4ap-18"),
         )
 
-        found = self.judged(asked, array([2.0**-18 - 2 * 2.0**-26, 2.0**-20], "bfloat16"))
+        found = self.judge_own(asked, make_array([2.0**-18 - 2 * 2.0**-26, 2.0**-20], "bfloat16"))
         assert (found.status, found.ulp) == ("documented", 1.0)
         assert found.detail.startswith("1 ulp from the neutral rule, 0.618 ulp from its own formula")
-        assert self.judged(asked, array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
+        assert self.judge_own(asked, make_array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
 
     def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
         # The first coefficient is 0.9989, which may round to 0.9922 in bfloat16. The later ones are 1.02 and more.
         values = [2.0**-18, 245 * 2.0**-28]
-        scaled = array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
+        scaled = make_array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
 
-        def status(threshold: float) -> str:
-            asked = make_case(
+        def find_status(threshold: float) -> str:
+            asked = build_case(
                 expect("untouched", indices=(0,)), values, dtype="bfloat16", clip_norm=threshold * 2.0**-18
             )
-            return self.judged(asked, scaled).status
+            return self.judge_own(asked, scaled).status
 
-        assert [status(threshold) for threshold in (1.289, 1.297, 1.35, 2.0)] == [
+        assert [find_status(threshold) for threshold in (1.289, 1.297, 1.35, 2.0)] == [
             "documented",
             "documented",
             "fail",
@@ -659,29 +682,34 @@ class TestOwnFormula:
 
     def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
         # The result by its own formula is 5 ulp below the input, and the threshold is 6 ulp below the norm.
-        asked = make_case(
+        asked = build_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )
-        found = [self.judged(asked, array([steps * 2.0**-25], "bfloat16")).status for steps in (187, 188, 190, 192)]
+        found = [
+            self.judge_own(asked, make_array([steps * 2.0**-25], "bfloat16")).status for steps in (187, 188, 190, 192)
+        ]
 
         assert found == ["documented", "documented", "fail", "pass"]
 
     def test_wrong_claim_excuses_nothing(self) -> None:
-        found = self.judged(make_case(expect("values"), TRIANGLE, clip_norm=2.5), array(TRIANGLE))
+        found = self.judge_own(build_case(expect("values"), TRIANGLE, clip_norm=2.5), make_array(TRIANGLE))
 
         assert found.status == "fail"
         assert found.quote is None
 
     def test_poor_accuracy_is_not_a_formula(self) -> None:
-        poor = np.array(self.own(TRIANGLE, 2.5).numpy()) * np.float32(1 - 2.0**-18)
-        asked = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        poor = np.array(self.clip_own(TRIANGLE, 2.5).numpy()) * np.float32(1 - 2.0**-18)
+        asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
-        assert self.judged(asked, Array.of(poor)).status == "fail"
+        assert self.judge_own(asked, Array.of(poor)).status == "fail"
 
     def test_formula_excuses_no_change_of_excluded_gradients(self) -> None:
-        asked = make_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
+        asked = build_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
 
-        assert verdict(asked, [self.own(TRIANGLE, 1.0), array([0.5])], claims=(self.claim,)).status == "fail"
+        assert (
+            judge_answers(asked, [self.clip_own(TRIANGLE, 1.0), make_array([0.5])], claims=(self.claim,)).status
+            == "fail"
+        )
 
 
 class TestOwnEdges:
@@ -689,32 +717,33 @@ class TestOwnEdges:
         claim = Claim(
             "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"
         )
-        asked = make_case(expect("values"), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
+        asked = build_case(expect("values"), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
 
-        assert verdict(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
-        assert verdict(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
-        assert verdict(asked, [array([0.0, 0.0])], claims=(claim,)).status == "pass"
+        assert judge_answers(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
+        assert judge_answers(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
+        assert judge_answers(asked, [make_array([0.0, 0.0])], claims=(claim,)).status == "pass"
         assert (
-            verdict(asked, Raised("TypeError", ""), claims=(replace(claim, predicts="raises"),)).status == "documented"
+            judge_answers(asked, Raised("TypeError", ""), claims=(replace(claim, predicts="raises"),)).status
+            == "documented"
         )
         elsewhere = replace(asked, rule="global-norm.scaled-above")
-        assert verdict(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
+        assert judge_answers(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
 
     def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
-        zeros = [array([0.0, 0.0])]
-        erased = make_case(expect("values"), TRIANGLE, clip_norm=0.0)
-        out_of_range = make_case(expect("values", leaves_range=True), TRIANGLE, clip_norm=2.5)
-        above = make_case(expect("values"), TRIANGLE, clip_norm=2.5)
+        zeros = [make_array([0.0, 0.0])]
+        erased = build_case(expect("values"), TRIANGLE, clip_norm=0.0)
+        out_of_range = build_case(expect("values", leaves_range=True), TRIANGLE, clip_norm=2.5)
+        above = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
-        found = [verdict(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
+        found = [judge_answers(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
         assert found == ["pass", "quality", "documented"]
 
     def test_claim_about_errors_covers_the_second_call(self) -> None:
         claim = Claim("library.clip", ("*",), None, "raises:RuntimeError", "can be called once", "its page")
-        answers = [array([1.5, 2.0])], Raised("RuntimeError", "")
+        answers = [make_array([1.5, 2.0])], Raised("RuntimeError", "")
 
-        found = verdict(make_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), *answers, claims=(claim,))
+        found = judge_answers(build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), *answers, claims=(claim,))
         assert found.status == "documented"
 
 
@@ -724,7 +753,7 @@ def test_disagreement_of_the_oracles_is_an_error(monkeypatch: pytest.MonkeyPatch
     )
 
     class Liar:
-        disagreement = staticmethod(honest.disagreement)
+        describe_disagreement = staticmethod(honest.describe_disagreement)
 
         @staticmethod
         def clip_by_global_norm(*arguments: Any) -> Clipped:
@@ -732,7 +761,7 @@ def test_disagreement_of_the_oracles_is_an_error(monkeypatch: pytest.MonkeyPatch
             return replace(told, side=-told.side)
 
     monkeypatch.setattr(oracles, "SECOND", Liar)
-    found = verdict(make_case(expect("values"), [7.0, 24.0], clip_norm=2.75), [round_array([0.77, 2.64])])
+    found = judge_answers(build_case(expect("values"), [7.0, 24.0], clip_norm=2.75), [round_array([0.77, 2.64])])
 
     assert found.status == "error"
     assert "oracles disagree" in found.detail

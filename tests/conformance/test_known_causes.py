@@ -13,11 +13,11 @@ import pytest
 
 from gradclip_adapters.contract import Call, Subject
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.causes.findings import asked_rules
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.model import Evidence
 from gradclip_conformance.judge.model import Answer, Description, Died
-from gradclip_conformance.known.known_causes import KnownCause, known_faults, load_known, read_known_causes
+from gradclip_conformance.known.known_causes import KnownCause, find_known_faults, load_known, read_known_causes
 from gradclip_conformance.known.pins import EXPECTATIONS
 from gradclip_conformance.known.propose import propose_pins
 from gradclip_conformance.run.in_process import InProcess
@@ -54,10 +54,12 @@ def find_cells(
 ) -> tuple[list[Cell], list[Finding]]:
     """Return the cells of a rule in float32, and their findings."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
-    planned = plan_cells(connection.description.subjects, all_cases(), Selection(rules=(rule,), dtypes=("float32",)))
+    planned = plan_cells(
+        connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=("float32",))
+    )
     evidence: list[Evidence] = []
     cells = [run_cell(connection, one, 1.0, known=known, evidence=evidence) for one in planned]
-    return cells, explain_findings(evidence, asked_rules(cells), known)
+    return cells, explain_findings(evidence, list_asked_rules(cells), known)
 
 
 def find_statuses(function: Callable[..., Any], known: Sequence[KnownCause], rule: str = RULE) -> set[str]:
@@ -124,10 +126,10 @@ def test_entry_without_a_reason_is_counted() -> None:
         run = run_once(adapter)
 
     assert count_rules([run]).without_reason == 1
-    assert known_faults(run, [OVERFLOW]) == []
-    (fault,) = known_faults(run, [replace(OVERFLOW, subjects=("*", "other.*"))])
+    assert find_known_faults(run, [OVERFLOW]) == []
+    (fault,) = find_known_faults(run, [replace(OVERFLOW, subjects=("*", "other.*"))])
     assert "'squares-overflow': no entry point that matches 'other.*' shows it" in fault
-    assert known_faults(run, [replace(OVERFLOW, versions="<0", subjects=("other.*",))]) == []
+    assert find_known_faults(run, [replace(OVERFLOW, versions="<0", subjects=("other.*",))]) == []
 
 
 def run_once(adapter: PlainFunction) -> Run:
@@ -161,7 +163,7 @@ def test_known_crash_must_happen_in_a_process_of_its_own(cause: str, status: str
     connection = Dying()
     (planned,) = plan_cells(
         connection.description.subjects,
-        all_cases(),
+        list_all_cases(),
         Selection(cases=("norm.scaled-above/three-four-five/float32",)),
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from gradclip_adapters.contract import Array
 from gradclip_conformance import check_clipper
-from gradclip_conformance.cases.catalogue import all_cases, metamorphic
+from gradclip_conformance.cases.catalogue import list_all_cases, metamorphic
 from gradclip_conformance.judge.relations import RELATIONS, multiply_by_power_of_two
 from gradclip_conformance.judge.single_call import OF_ONE
 
@@ -155,7 +155,9 @@ def test_second_call_that_raises_fails() -> None:
 
 def test_every_relation_has_cases() -> None:
     used = {
-        dict(case.expectation.parameters)["relation"] for case in all_cases() if case.expectation.name == "metamorphic"
+        dict(case.expectation.parameters)["relation"]
+        for case in list_all_cases()
+        if case.expectation.name == "metamorphic"
     }
 
     assert used == {*RELATIONS, *OF_ONE}
@@ -163,7 +165,7 @@ def test_every_relation_has_cases() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_scaling_by_a_power_of_two_is_exact(dtype: str) -> None:
-    before = metamorphic.scattered(9, dtype, 5).array
+    before = metamorphic.make_scattered(9, dtype, 5).array
     assert before is not None
 
     assert multiply_by_power_of_two(multiply_by_power_of_two(before, 3), -3) == before
@@ -172,7 +174,7 @@ def test_scaling_by_a_power_of_two_is_exact(dtype: str) -> None:
 
 def test_scattered_numbers_use_all_digits() -> None:
     for dtype in ("float32", "float64"):
-        array = metamorphic.scattered(64, dtype, 1).array
+        array = metamorphic.make_scattered(64, dtype, 1).array
         assert isinstance(array, Array)
         values = array.numpy()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gradclip_conformance.oracle import integers as exact
 from gradclip_conformance.oracle.arrays import decode
-from gradclip_conformance.oracle.formats import FORMATS, encode, next_down, next_up, power_of_two, value_of
+from gradclip_conformance.oracle.formats import FORMATS, compute_power_of_two, decode_bits, encode, next_down, next_up
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.oracle.model import Clipped, DyadicArray, Enclosure, ExpectedArray
 
@@ -41,14 +41,14 @@ def decode_exactly(values: list[float], dtype: str = "float64") -> DyadicArray:
 
 
 @st.composite
-def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
+def draw_gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
     """Draw finite tensors of one dtype, uniform over its bit patterns, and a threshold of the same dtype."""
     form = FORMATS[draw(st.sampled_from(sorted(FORMATS)))]
     bits = st.integers(0, form.infinity_bits - 1)
     signed = st.builds(lambda magnitude, negative: magnitude | form.sign_bit * negative, bits, st.booleans())
     tensors = draw(st.lists(st.lists(signed, max_size=5), max_size=3))
     dtype = f"<u{form.width // 8}"
-    threshold = float(value_of(draw(bits), form))
+    threshold = float(decode_bits(draw(bits), form))
     return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
 
 
@@ -56,13 +56,13 @@ def gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize("p", ORDERS)
 @settings(fixed, max_examples=40)
-@given(gradients())
+@given(draw_gradients())
 def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tuple[list[DyadicArray], float]) -> None:
     tensors, threshold = call
     first = exact.clip_by_global_norm(tensors, threshold, p, formula=formula)
     second = arbitrary_precision.clip_by_global_norm(tensors, threshold, p, formula=formula)
 
-    assert arbitrary_precision.disagreement(first, second) is None
+    assert arbitrary_precision.describe_disagreement(first, second) is None
 
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
@@ -83,7 +83,7 @@ def test_clips_at_and_next_to_the_threshold_agree(
     for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
         first = exact.clip_by_norm(decode_exactly(values), threshold, p, formula)
         second = arbitrary_precision.clip_by_norm(decode_exactly(values), threshold, p, formula)
-        assert arbitrary_precision.disagreement(first, second) is None, threshold
+        assert arbitrary_precision.describe_disagreement(first, second) is None, threshold
 
 
 @pytest.mark.parametrize(("large", "p"), [(1.0, 2.0), (2.0**1000, 7.0)])
@@ -95,11 +95,11 @@ def test_side_agrees_if_only_thousands_of_bits_decide(large: float, p: float) ->
 
 
 @fixed
-@given(gradients(), st.fractions(-4, 4), st.fractions(-4, 4))
+@given(draw_gradients(), st.fractions(-4, 4), st.fractions(-4, 4))
 def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fraction, high: Fraction) -> None:
     for tensor in call[0]:
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
-        assert first.fractions() == second.fractions()
+        assert first.list_fractions() == second.list_fractions()
         assert first.values.negative == second.values.negative
 
 
@@ -107,7 +107,7 @@ def test_clips_by_value_agree_on_nonfinite_elements() -> None:
     tensor = decode_exactly([math.nan, math.inf, -math.inf, -0.0])
     for low, high in ((-1, 2), (3, 1), (0, 0)):
         first, second = (oracle.clip_by_value(tensor, low, high) for oracle in (exact, arbitrary_precision))
-        assert first.fractions() == second.fractions()
+        assert first.list_fractions() == second.list_fractions()
         assert list(first.values.special) == list(second.values.special) == [0]
 
 
@@ -118,7 +118,7 @@ def test_exclusion_and_none_agree() -> None:
         for oracle in (exact, arbitrary_precision)
     ]
 
-    assert arbitrary_precision.disagreement(*clips) is None
+    assert arbitrary_precision.describe_disagreement(*clips) is None
 
 
 @pytest.mark.parametrize("p", [0.3, math.pi, 2.718, 17.25])
@@ -126,31 +126,31 @@ def test_second_oracle_supports_other_norms(p: float) -> None:
     """Compare the second oracle's norm with the same sum in float64, and a clip with an exact value."""
     values = [3.0, -4.0, 0.5, 0.0]
 
-    bounds = arbitrary_precision.norm([decode_exactly(values)], p)
+    bounds = arbitrary_precision.compute_norm([decode_exactly(values)], p)
 
     assert float(bounds.middle) == pytest.approx(sum(abs(x) ** p for x in values) ** (1 / p), rel=1e-13)
     assert bounds.upper - bounds.lower < bounds.lower / 2**280
     clipped = arbitrary_precision.clip_by_norm(decode_exactly(values), 1.0, p)
     (gradient,) = clipped.gradients
-    assert float(gradient.fractions()[0] * bounds.middle) == 3.0
+    assert float(gradient.list_fractions()[0] * bounds.middle) == 3.0
 
 
 def test_invalid_orders_of_a_norm_are_refused() -> None:
     for p in (0.0, -2.0, math.nan):
         with pytest.raises(ValueError, match="no norm of order"):
-            arbitrary_precision.norm([decode_exactly([1.0])], p)
+            arbitrary_precision.compute_norm([decode_exactly([1.0])], p)
 
 
 def _tamper_with(clipped: Clipped) -> list[tuple[str, Clipped]]:
     """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
     (gradient,) = clipped.gradients
     assert gradient is not None
-    tiny = 1 + power_of_two(-150)
+    tiny = 1 + compute_power_of_two(-150)
     norm = replace(clipped.norm, lower=clipped.norm.lower * tiny, upper=clipped.norm.upper * tiny)
     return [
         ("norms do not overlap", replace(clipped, norm=norm)),
         ("side", replace(clipped, side=-clipped.side)),
-        ("multiplied by", replace(clipped, gradients=(gradient.times(tiny),))),
+        ("multiplied by", replace(clipped, gradients=(gradient.multiply_by(tiny),))),
         ("other values", replace(clipped, gradients=(ExpectedArray(decode_exactly([3.0, 6.0]), 1, 5),))),
         ("one oracle only", replace(clipped, gradients=(None,))),
     ]
@@ -161,7 +161,7 @@ def test_wrong_oracle_is_caught(which: int) -> None:
     right = exact.clip_by_norm(decode_exactly([3.0, 5.0]), 1.0)
     said, wrong = _tamper_with(right)[which]
 
-    sentence = arbitrary_precision.disagreement(
+    sentence = arbitrary_precision.describe_disagreement(
         wrong, arbitrary_precision.clip_by_norm(decode_exactly([3.0, 5.0]), 1.0)
     )
 
@@ -173,7 +173,7 @@ def test_second_oracle_answers_the_same_from_several_threads() -> None:
     tensors = [decode_exactly(list(np.linspace(0.1, 7.0, 400)))]
 
     def compute_norms(bits: int) -> list[Enclosure]:
-        return [arbitrary_precision.norm(tensors, 2.0, bits) for _ in range(100)]
+        return [arbitrary_precision.compute_norm(tensors, 2.0, bits) for _ in range(100)]
 
     alone = {bits: compute_norms(bits)[0] for bits in (53, 2_000)}
     before = sys.getswitchinterval()

@@ -12,8 +12,8 @@ import pytest
 
 from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.catalogue import all_cases
-from gradclip_conformance.judge.summary import same_behaviour, write_numbers
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.judge.summary import is_same_behaviour, write_numbers
 from gradclip_conformance.known.known_causes import load_known
 from gradclip_conformance.oracle.formats import FORMATS, round_all
 from gradclip_conformance.run.in_process import InProcess
@@ -139,7 +139,7 @@ def find_status(pin: Pinned, function: Callable[..., Gradients]) -> str:
     """Return the status of the pinned case for a function that runs under the framework's name."""
     with np.errstate(all="ignore"):
         connection = InProcess(PlainFunction(function, "clip_by_global_norm", name=pin.subject))
-        planned = plan_cells(connection.description.subjects, all_cases(), Selection(cases=(pin.case,)))
+        planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(cases=(pin.case,)))
         (cell,) = (run_cell(connection, each, 1.0, known=load_known(pin.adapter)) for each in planned)
     return cell.status
 
@@ -176,12 +176,12 @@ def test_pin_of_a_long_answer_does_not_depend_on_the_last_digit(dtype: str, towa
         one[[10, 20]] = np.nan, np.inf
     pinned, again = (f"other:{write_numbers([Array.of(one)], [Array.of(given)])}" for one in both)
 
-    assert same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^21 ulp")
-    assert same_behaviour(f"{pinned} then unchanged", f"{again} then unchanged")
-    assert not same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^22 ulp")
-    assert not same_behaviour(f"{pinned} off by 2^20 ulp", again)
-    assert not same_behaviour(f"{pinned} then unchanged", again)
-    assert not same_behaviour(pinned, again.replace("other", "partly-nonfinite"))
+    assert is_same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^21 ulp")
+    assert is_same_behaviour(f"{pinned} then unchanged", f"{again} then unchanged")
+    assert not is_same_behaviour(f"{pinned} off by 2^20 ulp", f"{again} off by 2^22 ulp")
+    assert not is_same_behaviour(f"{pinned} off by 2^20 ulp", again)
+    assert not is_same_behaviour(f"{pinned} then unchanged", again)
+    assert not is_same_behaviour(pinned, again.replace("other", "partly-nonfinite"))
 
 
 @pytest.mark.parametrize(
@@ -206,17 +206,17 @@ def test_pin_of_a_long_answer_excuses_no_other_answer(other: Callable[[Any], Any
         for one in (given / 3, other(given / 3))
     )
 
-    assert same_behaviour(pinned, pinned)
-    assert not same_behaviour(pinned, answered)
+    assert is_same_behaviour(pinned, pinned)
+    assert not is_same_behaviour(pinned, answered)
 
 
-def summary_of(values: np.ndarray[Any, Any], dtype: str) -> str:
+def summarize_numbers(values: np.ndarray[Any, Any], dtype: str) -> str:
     """Return the summary of numbers that are rounded to a dtype, beside alternating ones."""
     given = Array(dtype, values.shape, round_all(np.resize([1.0, -1.0], values.size), dtype))
     return f"other:{write_numbers([Array(dtype, values.shape, round_all(values, dtype))], [given])}"
 
 
-def numbers_of_like_size(count: int) -> np.ndarray[Any, Any]:
+def make_numbers_of_like_size(count: int) -> np.ndarray[Any, Any]:
     """Return numbers between 1 and 2 of both signs."""
     random = np.random.default_rng(5)
     return random.uniform(1, 2, count) * random.choice([-1, 1], count)
@@ -226,41 +226,41 @@ def numbers_of_like_size(count: int) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("count", [20, 1000])
 @pytest.mark.parametrize("seed", range(5))
 def test_pin_of_a_long_answer_forgives_the_rounding_of_another_machine(dtype: str, count: int, seed: int) -> None:
-    values, unit = numbers_of_like_size(count), 2.0 ** (1 - FORMATS[dtype].precision)
+    values, unit = make_numbers_of_like_size(count), 2.0 ** (1 - FORMATS[dtype].precision)
     # Another order of summation changes the norm, and so scales all numbers. Each may then round to a neighbour.
     again = values * (1 + 2 * unit) * (1 + unit * np.random.default_rng(seed).choice([-1, 0, 1], count))
 
-    assert same_behaviour(summary_of(values, dtype), summary_of(again, dtype))
+    assert is_same_behaviour(summarize_numbers(values, dtype), summarize_numbers(again, dtype))
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("factor", [0.0, 2.0, -1.0])
 @pytest.mark.parametrize("place", [3, 500, 999])
 def test_pin_of_a_long_answer_excuses_no_wrong_element(dtype: str, factor: float, place: int) -> None:
-    values = np.sign(numbers_of_like_size(1000))
+    values = np.sign(make_numbers_of_like_size(1000))
     wrong = values.copy()
     wrong[place] *= factor
 
-    assert not same_behaviour(summary_of(values, dtype), summary_of(wrong, dtype))
+    assert not is_same_behaviour(summarize_numbers(values, dtype), summarize_numbers(wrong, dtype))
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: str) -> None:
-    values = np.sign(numbers_of_like_size(1000))
+    values = np.sign(make_numbers_of_like_size(1000))
     other = np.flatnonzero(values != values[500])[200]
     swapped = values.copy()
     swapped[[500, other]] = values[[other, 500]]
 
-    assert not same_behaviour(summary_of(values, dtype), summary_of(swapped, dtype))
+    assert not is_same_behaviour(summarize_numbers(values, dtype), summarize_numbers(swapped, dtype))
 
 
 @pytest.mark.parametrize("number", ["one", "1.2.3", "", "0x1", "1e"])
 def test_summary_without_numbers_matches_none(number: str) -> None:
-    right = summary_of(numbers_of_like_size(20), "float32")
+    right = summarize_numbers(make_numbers_of_like_size(20), "float32")
     broken = re.sub(r"along [^,]*", f"along {number}", right)
 
     assert broken != right
-    assert not same_behaviour(broken, right)
+    assert not is_same_behaviour(broken, right)
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-160, 1e160, 1e307])
@@ -271,6 +271,6 @@ def test_summary_stays_within_the_range(scale: float) -> None:
 
 
 def test_pin_of_few_numbers_is_exact() -> None:
-    assert not same_behaviour("other:1,2,3", "other:1,2,3.01")
-    assert not same_behaviour("other:1,2 off by 2^20 ulp", "other:1,2 off by 2^21 ulp")
-    assert not same_behaviour("all-nan", "all-zero")
+    assert not is_same_behaviour("other:1,2,3", "other:1,2,3.01")
+    assert not is_same_behaviour("other:1,2 off by 2^20 ulp", "other:1,2 off by 2^21 ulp")
+    assert not is_same_behaviour("all-nan", "all-zero")

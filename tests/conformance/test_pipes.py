@@ -52,7 +52,7 @@ def test_tail_keeps_only_the_last_lines() -> None:
         stream.write(b"x" * 10 * TAIL_BYTES + b"\n\nlast words\n")
     tail._ended.wait()
 
-    assert tail.last_lines(1) == ["last words"]
+    assert tail.list_last_lines(1) == ["last words"]
     assert len(tail._kept) <= TAIL_BYTES
 
 

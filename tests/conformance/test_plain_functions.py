@@ -17,7 +17,7 @@ import pytest
 from gradclip_adapters.contract import DTYPES, Call, Reply
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import check_clipper
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.judge.model import Answer, Died, TimedOut
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.isolation import CannotIsolate, import_target
@@ -69,7 +69,7 @@ def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
     (subject,) = InProcess(Asks(return_unchanged, "clip_by_global_norm", (dtype,))).description.subjects
 
     assert len(asked) == 2
-    assert all(call in [case.call(subject.name) for case in all_cases()] for call in asked)
+    assert all(call in [case.call(subject.name) for case in list_all_cases()] for call in asked)
 
 
 @pytest.mark.exam(sample=0)
@@ -228,18 +228,18 @@ def test_invalid_size_of_memory_is_refused(memory: Any) -> None:
 
 
 def test_closure_runs_in_this_process_and_says_why() -> None:
-    def closure(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    def clip_nothing(grads: list[Any], *, clip_norm: float) -> list[Any]:
         return grads
 
-    results = check_clipper(closure, "clip_by_norm", **NEGATIVE)
+    results = check_clipper(clip_nothing, "clip_by_norm", **NEGATIVE)
 
     assert not results.isolated
     assert "because a lambda, or a function inside a function, cannot be imported" in results.note
     assert results.note in str(results)
     with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
-        check_clipper(closure, "clip_by_norm", isolated=True)
+        check_clipper(clip_nothing, "clip_by_norm", isolated=True)
     with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
-        check_clipper(closure, "clip_by_norm", memory="1G")
+        check_clipper(clip_nothing, "clip_by_norm", memory="1G")
 
 
 def test_same_cells_in_both_processes(misbehaving: Any) -> None:

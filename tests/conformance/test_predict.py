@@ -12,26 +12,26 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_conformance.cases.build import case, tensor
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.build import make_case, make_tensor
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, expect
-from gradclip_conformance.judge.arrays import norm_distance
+from gradclip_conformance.judge.arrays import measure_norm_distance
 from gradclip_conformance.oracle import predict as oracles
-from gradclip_conformance.oracle.bounds import error_bounds
+from gradclip_conformance.oracle.bounds import compute_error_bounds
 from gradclip_conformance.oracle.formats import FORMATS
 from gradclip_conformance.oracle.integers import NoExactNormError
 from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
 from gradclip_conformance.oracle.model import DyadicArray
 from gradclip_conformance.oracle.predict import predict
-from gradclip_conformance.oracle.question import narrowest
+from gradclip_conformance.oracle.question import find_narrowest
 
 NUMPY = ("float16", "float32", "float64")
 
 
-def make_case(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
+def build_case(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
     """Return a case of these arrays."""
     gradients = [Gradient("", array) for array in arrays]
-    return case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
+    return make_case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
 def compute_naive_norm(arrays: list[Any], p: float) -> Any:
@@ -56,17 +56,17 @@ class TestErrorBounds:
         for count in (1, 3, 30, 60) * 8:
             # All elements have the same sign and binade, so that the rounding errors of the running sum add up.
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(2)]
-            asked = make_case(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
+            asked = build_case(*(Array.of(array) for array in arrays), clip_norm=1.0, norm_type=p)
             exact = predict(asked).norms[0]
             assert exact is not None
-            distance = norm_distance(Array.of(np.asarray(compute_naive_norm(arrays, p))), exact.middle, dtype)
+            distance = measure_norm_distance(Array.of(np.asarray(compute_naive_norm(arrays, p))), exact.middle, dtype)
 
             assert distance <= predict(asked).widest.norm_bound
             largest = max(largest, distance / predict(asked).widest.norm_bound)
         assert largest > 0.02
 
     def test_budgets_are_counts_of_roundings(self) -> None:
-        bounds = error_bounds(FORMATS["float64"], 2.0, 10, 5.0)
+        bounds = compute_error_bounds(FORMATS["float64"], 2.0, 10, 5.0)
 
         assert bounds.norm_budget == pytest.approx(2)
         assert bounds.clip_budget == pytest.approx(4)
@@ -74,13 +74,13 @@ class TestErrorBounds:
         assert bounds.clip_bound == pytest.approx(bounds.norm_bound + 2)
 
     def test_magnitudes_are_not_rounded(self) -> None:
-        bounds = error_bounds(FORMATS["float16"], math.inf, 10**6, 5.0)
+        bounds = compute_error_bounds(FORMATS["float16"], math.inf, 10**6, 5.0)
 
         assert bounds.norm_budget == bounds.norm_bound == 0
         assert bounds.clip_budget == pytest.approx(2, rel=0.01)
 
     def test_bound_of_a_long_sum_is_that_of_the_next_wider_format(self) -> None:
-        in_its_own, in_single = (error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
+        in_its_own, in_single = (compute_error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
 
         # Two rounded squares count half, two rounded norms count whole, and the errors of float32 are negligible.
         assert in_single.norm_bound == pytest.approx(3, abs=0.05)
@@ -89,19 +89,19 @@ class TestErrorBounds:
 
     def test_squares_in_half_precision_added_up_in_single_precision_keep_the_bound(self) -> None:
         values = np.random.default_rng(20260729).uniform(0.5, 2.0, 60_000).astype(np.float16)
-        asked = make_case(Array.of(values), clip_norm=1.0)
+        asked = build_case(Array.of(values), clip_norm=1.0)
         exact = predict(asked).norms[0]
         assert exact is not None
         naive = np.sqrt(np.add.accumulate(values * values, dtype=np.float32)[-1]).astype(np.float16)
 
-        assert norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
+        assert measure_norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
 
     def test_bound_of_a_sum_too_long_for_float64_is_infinite(self) -> None:
-        assert error_bounds(FORMATS["float64"], 2.0, 2**53, 5.0).norm_bound == math.inf
+        assert compute_error_bounds(FORMATS["float64"], 2.0, 2**53, 5.0).norm_bound == math.inf
 
     def test_bounds_grow_with_the_elements_that_are_counted(self) -> None:
         few, many = (Array.of(np.ones(n, dtype=np.float32)) for n in (2, 200))
-        excluded = case(
+        excluded = make_case(
             "global-norm.scaled-above",
             "hand-made",
             "float32",
@@ -111,15 +111,15 @@ class TestErrorBounds:
         )
 
         assert (
-            predict(make_case(few, clip_norm=1.0)).widest.norm_bound
+            predict(build_case(few, clip_norm=1.0)).widest.norm_bound
             == predict(excluded).widest.norm_bound
-            < predict(make_case(few, many, clip_norm=1.0)).widest.norm_bound
+            < predict(build_case(few, many, clip_norm=1.0)).widest.norm_bound
         )
-        alone = predict(make_case(few, many, operation="norm", clip_norm=1.0)).errors
+        alone = predict(build_case(few, many, operation="norm", clip_norm=1.0)).errors
         assert alone[0].norm_bound < alone[1].norm_bound
 
     def test_no_gradients_have_no_rounding_error(self) -> None:
-        asked = case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
+        asked = make_case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
 
         assert (
             predict(asked).widest.norm_budget
@@ -131,31 +131,31 @@ class TestErrorBounds:
 
 class TestNarrowest:
     def test_excluded_gradients_do_not_count(self) -> None:
-        gradients = [tensor([1.0], "float16", need_clip=False), tensor([1.0], "float64")]
-        asked = case(
+        gradients = [make_tensor([1.0], "float16", need_clip=False), make_tensor([1.0], "float64")]
+        asked = make_case(
             "global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
         )
 
-        assert narrowest(asked) == "float64"
+        assert find_narrowest(asked) == "float64"
 
     def test_narrowest_dtype_of_no_gradients_is_that_of_the_case(self) -> None:
-        asked = case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
+        asked = make_case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
 
-        assert narrowest(asked) == "float16"
+        assert find_narrowest(asked) == "float16"
 
 
 class TestOracles:
     def test_other_orders_need_the_second_oracle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         array = Array.of(np.array([1.0, 2.0]))
         if oracles.SECOND is not None:
-            bounds = predict(make_case(array, clip_norm=1.0, norm_type=2.2)).norms[0]
+            bounds = predict(build_case(array, clip_norm=1.0, norm_type=2.2)).norms[0]
             assert bounds is not None
             assert float(bounds.middle) == pytest.approx((1 + 2**2.2) ** (1 / 2.2), rel=1e-14)
         monkeypatch.setattr(oracles, "SECOND", None)
 
         with pytest.raises(NoExactNormError):
-            predict(make_case(array, clip_norm=1.0, norm_type=2.3))
-        assert oracles.second_oracle() == "not installed"
+            predict(build_case(array, clip_norm=1.0, norm_type=2.3))
+        assert oracles.name_second_oracle() == "not installed"
 
     def test_clip_by_value_on_which_the_oracles_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Liar:
@@ -171,10 +171,10 @@ class TestOracles:
     @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
     def test_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:
         values = [-(2.0**1023), -0.5, 0.5, 2.0**1023]
-        array = tensor(values, "float64").array
+        array = make_tensor(values, "float64").array
         assert array is not None
         (expected,) = predict(
-            case(
+            make_case(
                 "value.infinite-bounds",
                 "x",
                 "float64",
@@ -185,11 +185,11 @@ class TestOracles:
         ).gradients
         assert expected is not None
 
-        assert expected.fractions() == [Fraction(min(max(value, low), high)) for value in values]
+        assert expected.list_fractions() == [Fraction(min(max(value, low), high)) for value in values]
 
 
 #: The cases with a defined answer; a norm of order 0 or below has none.
-ANSWERED = [each for each in all_cases() if each.norm_type > 0]
+ANSWERED = [each for each in list_all_cases() if each.norm_type > 0]
 
 
 def test_predictions_of_every_case_can_be_made() -> None:
@@ -208,9 +208,10 @@ def test_every_case_has_an_error_bound() -> None:
 @pytest.mark.exam(sample=0)
 def test_many_threads_may_predict_at_once() -> None:
     """Make more predictions than the cache holds, from threads that switch as often as possible."""
-    tensors = [tensor([3.0, 4.0], "float32")]
+    tensors = [make_tensor([3.0, 4.0], "float32")]
     asked = [
-        case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values")) for i in range(6000)
+        make_case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values"))
+        for i in range(6000)
     ]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -223,4 +224,4 @@ def test_many_threads_may_predict_at_once() -> None:
     for one, prediction in zip(asked[::500], found[::500], strict=True):
         (gradient,) = prediction.gradients
         assert gradient is not None
-        assert gradient.fractions() == [Fraction(min(x, one.options["max"])) for x in (3, 4)]
+        assert gradient.list_fractions() == [Fraction(min(x, one.options["max"])) for x in (3, 4)]

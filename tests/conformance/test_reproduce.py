@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from frameworks import ADAPTERS, MODULES, python_with
+from frameworks import ADAPTERS, MODULES, find_python
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.known.pins import load_deviations, unmatched
+from gradclip_conformance.known.pins import find_unmatched, load_deviations
 from gradclip_conformance.oracle.predict import predict
-from gradclip_conformance.repro.script import NoScript, script
-from gradclip_conformance.run.host_process import HostProcess, host_command
+from gradclip_conformance.repro.script import NoScript, write_script
+from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -67,7 +67,7 @@ def read_published(adapter: str) -> Run:
 
 
 def connect(adapter: str, python: str) -> HostProcess:
-    return HostProcess([*host_command(python, None), adapter])
+    return HostProcess([*build_host_command(python, None), adapter])
 
 
 def read_published_of_this_version(adapter: str, python: str) -> Run:
@@ -120,11 +120,11 @@ def expect_ending(cell: Cell) -> str:
 @pytest.mark.exam(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) -> None:
-    python = python_with(adapter)
+    python = find_python(adapter)
     run = read_published_of_this_version(adapter, python)
     cells = {(cell.case, cell.subject): cell for cell in run.cells if cell.status in ("deviation", "fail")}
 
-    found = run_scripts(adapter, python, {key: script(run.header, cell) for key, cell in cells.items()}, tmp_path)
+    found = run_scripts(adapter, python, {key: write_script(run.header, cell) for key, cell in cells.items()}, tmp_path)
 
     assert found
     others = {cell: outcome for cell, (outcome, _) in found.items() if outcome != expect_ending(cells[cell])}
@@ -137,11 +137,11 @@ def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) ->
 @pytest.mark.exam(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_a_cell_that_passed_does_not_fail(adapter: str, tmp_path: Path) -> None:
-    python = python_with(adapter)
+    python = find_python(adapter)
     run = read_published_of_this_version(adapter, python)
     passed = [cell for cell in run.cells if cell.status == "pass" and cell.dtype == "float32"]
     chosen = choose_one_of_each(cell for cell in passed if cell.rule.partition(".")[2] in PASSED)
-    scripts = {(cell.case, cell.subject): script(run.header, cell) for cell in chosen}
+    scripts = {(cell.case, cell.subject): write_script(run.header, cell) for cell in chosen}
 
     found = run_scripts(adapter, python, scripts, tmp_path)
 
@@ -156,21 +156,21 @@ def test_each_published_failure_has_a_script(adapter: str) -> None:
     failures = [cell for cell in run.cells if cell.status in ("deviation", "fail")]
 
     assert failures
-    assert all("import" in script(run.header, cell) for cell in failures)
+    assert all("import" in write_script(run.header, cell) for cell in failures)
 
 
 @pytest.mark.exam(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_each_known_deviation_has_a_cell(adapter: str) -> None:
-    python, pins = python_with(adapter), load_deviations(adapter)
+    python, pins = find_python(adapter), load_deviations(adapter)
     patterns = {pattern for pin in pins for pattern in pin.cases}
-    cases = tuple(case.id for case in all_cases() if any(matches(pattern, case.id) for pattern in patterns))
+    cases = tuple(case.id for case in list_all_cases() if any(matches(pattern, case.id) for pattern in patterns))
     request = RunRequest(adapter, lambda: connect(adapter, python), Selection(cases=cases), timeout=120.0)
 
     run = run_adapter(request, io.StringIO())
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status == "changed"] == []
-    assert unmatched(pins, run.cells) == []
+    assert find_unmatched(pins, run.cells) == []
 
 
 WRONG_CLIP = """
@@ -406,7 +406,7 @@ def clip(grads, *, clip_norm):
 def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, output, record = tmp_path / "clip_module.py", tmp_path / "script.py", tmp_path / "off.jsonl"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    (case,) = (each for each in all_cases() if each.id == f"global-norm.{name}")
+    (case,) = (each for each in list_all_cases() if each.id == f"global-norm.{name}")
     allowed = math.floor(predict(case).errors[0].clip_bound)
     module.write_text(IS_OFF.format(ulps=2 * allowed), encoding="utf-8")
     arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--rule", case.rule]
@@ -448,14 +448,14 @@ def test_script_leaves_out_the_same_arguments_as_the_suite(tmp_path: Path, monke
 
 def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
     """Check that the script shows the elements that the record shows; here, these are flushed subnormal numbers."""
-    case = next(each for each in all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
+    case = next(each for each in list_all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
 
-    def script_of(function: Callable[..., Any]) -> str:
+    def write_script_of(function: Callable[..., Any]) -> str:
         adapter = PlainFunction(function, "clip_by_value", name="clip_module:clip")
         stream = io.StringIO()
         request = RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(cases=(case.id,)))
         run = run_adapter(request, stream)
-        return script(run.header, run.cells[0])
+        return write_script(run.header, run.cells[0])
 
     def flushes(grads: list[Any], *, min: float, max: float) -> list[Any]:
         return [np.clip(np.where(np.abs(grad) < 2.0**-14, grad * 0, grad), min, max) for grad in grads]
@@ -463,9 +463,9 @@ def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
     def turns_the_last(grads: list[Any], *, min: float, max: float) -> list[Any]:
         return [np.concatenate([np.clip(grad[:-1], min, max), -grad[-1:]]) for grad in grads]
 
-    assert "8.940696716308594e-07" in script_of(flushes)
+    assert "8.940696716308594e-07" in write_script_of(flushes)
     with pytest.raises(NoScript, match="too many to write out"):
-        script_of(turns_the_last)
+        write_script_of(turns_the_last)
 
 
 @pytest.mark.exam(sample=0)
@@ -477,7 +477,7 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
     missing = []
     for cell in cells:
         try:
-            script(run.header, cell)
+            write_script(run.header, cell)
         except NoScript as problem:
             missing.append((cell.case, str(problem)))
 

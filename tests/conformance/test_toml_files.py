@@ -127,15 +127,15 @@ def test_invalid_regression_case_is_refused(text: str, said: str, tmp_path: Path
     (tmp_path / "regressions.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^regressions\.toml{said}"):
-        list(regressions.cases(tmp_path / "regressions.toml"))
+        list(regressions.make_cases(tmp_path / "regressions.toml"))
 
 
 @pytest.fixture
 def no_recipes() -> Iterator[None]:
     """Clear the cache of recipes before and after the test."""
-    environments.recipes.cache_clear()
+    environments.read_recipes.cache_clear()
     yield
-    environments.recipes.cache_clear()
+    environments.read_recipes.cache_clear()
 
 
 @pytest.mark.usefixtures("no_recipes")
@@ -155,7 +155,7 @@ def test_error_in_recipes_names_their_file(
     monkeypatch.setattr(environments, "gradclip_adapters", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
 
     with pytest.raises(ValueError, match=rf"^environments\.toml.*{said}"):
-        environments.recipes()
+        environments.read_recipes()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_error_in_scripts_names_their_file(
     )
 
     with pytest.raises(ValueError, match=rf"^torch\.toml.*{said}"):
-        scripts.script(header, cell)
+        scripts.write_script(header, cell)
 
 
 @pytest.mark.parametrize(

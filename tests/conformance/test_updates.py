@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject
-from gradclip_adapters.wire import gradient_from_json, gradient_to_json
+from gradclip_adapters.wire import decode_gradient, encode_gradient
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -135,5 +135,5 @@ def test_group_and_cotangent_are_sent_over_the_wire() -> None:
     array = Array.of(np.ones(2, np.float32))
     gradient = Gradient("g", array, group=3, cotangent=array)
 
-    assert gradient_from_json(gradient_to_json(gradient)) == gradient
-    assert "group" not in gradient_to_json(Gradient("g", array))
+    assert decode_gradient(encode_gradient(gradient)) == gradient
+    assert "group" not in encode_gradient(Gradient("g", array))

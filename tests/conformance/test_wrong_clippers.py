@@ -8,7 +8,7 @@ import pytest
 from clippers import WRONG, Wrong
 
 from gradclip_adapters import arrays
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import plan_rows, run_cell
@@ -22,7 +22,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
     connection = InProcess(adapter)
     selection = Selection(rules=(wrong.rule,))
     subjects = connection.description.subjects
-    planned = plan_cells(subjects, all_cases(), selection)
+    planned = plan_cells(subjects, list_all_cases(), selection)
     cells = [
         run_cell(connection, cell, 1.0) for cell in planned if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frameworks import python_with
+from frameworks import find_python
 
 FOLDER = Path(__file__).parent / "programs"
 #: The framework of a program, by the first word of its name.
@@ -25,7 +25,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_does_what_its_document_states(program: str) -> None:
-    python = python_with(FRAMEWORKS[program.partition("_")[0]])
+    python = find_python(FRAMEWORKS[program.partition("_")[0]])
 
     done = subprocess.run([python, FOLDER / program], capture_output=True, text=True, timeout=300, check=False)
 

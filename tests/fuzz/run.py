@@ -34,12 +34,12 @@ def main() -> int:
     state = State.load(path) if options.resume else State(options.seed)
     print(f"seed {state.seed}, {options.minutes:g} minutes: {', '.join(names)}", flush=True)
 
-    def told(found: Found | None) -> None:
+    def tell(found: Found | None) -> None:
         state.save(path)
         report(found)
 
     try:
-        fuzz(names, state, 60 * options.minutes, told, keep_on=options.keep_on)
+        fuzz(names, state, 60 * options.minutes, tell, keep_on=options.keep_on)
     except KeyboardInterrupt:
         print(f"Stopped after {state.seconds:.0f} s; --resume goes on.")
     print(f"\nseed {state.seed}, {state.turns} turns, {state.seconds:.0f} s")
@@ -65,7 +65,7 @@ def report(found: Found | None) -> int:
     if found is None:
         return 0
     what = found.what.strip().splitlines()
-    text = json.dumps({"what": _said(what), "example": found.example}, indent=1)
+    text = json.dumps({"what": _find_message(what), "example": found.example}, indent=1)
     path = KEPT / found.target / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -74,7 +74,7 @@ def report(found: Found | None) -> int:
     return 1
 
 
-def _said(lines: list[str]) -> str:
+def _find_message(lines: list[str]) -> str:
     """Return the line of a traceback that names the exception, without the notes below it."""
     raised = [line for line in lines if not line.startswith((" ", "Traceback", "Failing test case", ")"))]
     return raised[0][:300] if raised else lines[-1][:300]

@@ -59,7 +59,7 @@ def clip_too_far(grads: Any, clip_norm: Any, **options: Any) -> Any:
 
 def answer_without_care(adapter: Any, message: Any) -> Any:
     """Answer a message without checking it."""
-    return wire.reply_to_json(adapter.call(wire.call_from_json(message)), message["number"])
+    return wire.encode_reply(adapter.call(wire.decode_call(message)), message["number"])
 
 
 @contextlib.contextmanager
@@ -83,34 +83,34 @@ ORIGINAL = gradclip_spec.clip_by_norm
 
 #: For each target: the module and the name that the test breaks, and the replacement.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
-    "answers": [(messages, "message_of", json.loads)],
+    "answers": [(messages, "read_message", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
     "calls": [(host, "answer", answer_without_care)],
     "records": [
         (reading, "_load_validator", lambda kind: NoSchema()),
-        (terminal, "plain", keep),
-        (markup, "plain_line", keep),
-        (values, "plain_line", keep),
+        (terminal, "escape_text", keep),
+        (markup, "escape_line", keep),
+        (values, "escape_line", keep),
         (markdown, "escape_markdown", keep),
         (markdown, "escape_html", keep),
-        (markdown, "code", lambda text, in_table=False: f"`{text}`"),
-        (markdown, "code_in_html", lambda text: f"<code>{text}</code>"),
-        (junit, "plain", keep),
-        (outcomes, "plain", keep),
-        (ctrf, "plain", keep),
-        (ctrf, "plain_line", keep),
-        (badge, "plain_line", keep),
-        (told, "plain_line", keep),
-        (brief, "plain_line", keep),
-        (difference_text, "plain_line", keep),
-        (summary, "json_text", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
+        (markdown, "format_code", lambda text, in_table=False: f"`{text}`"),
+        (markdown, "format_code_in_html", lambda text: f"<code>{text}</code>"),
+        (junit, "escape_text", keep),
+        (outcomes, "escape_text", keep),
+        (ctrf, "escape_text", keep),
+        (ctrf, "escape_line", keep),
+        (badge, "escape_line", keep),
+        (told, "escape_line", keep),
+        (brief, "escape_line", keep),
+        (difference_text, "escape_line", keep),
+        (summary, "write_json", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
     ],
-    "scripts": [(script, "docstring_literal", join_lines)],
+    "scripts": [(script, "write_docstring", join_lines)],
     "known_files": [(pins, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
     "own_files": [(script, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
     "command_line": [(cli, "_escape_errors", contextlib.nullcontext)],
     "reference": [(gradclip_spec, "clip_by_norm", clip_too_far)],
-    "scripted_host": [(messages, "message_of", json.loads)],
+    "scripted_host": [(messages, "read_message", json.loads)],
     "plain_functions": [(plain, "framework_call", call_without_care)],
 }
 

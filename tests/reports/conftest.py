@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradclip_reports.records import Cell, Footer, Header, Run, RunWriter, plan_sha256
+from gradclip_reports.records import Cell, Footer, Header, Run, RunWriter, hash_plan
 
 RULES = {
     "formula": ["scaled-above", "identity-below", "at-threshold", "neighbours-of-threshold", "infinity-norm"],
@@ -67,7 +67,7 @@ def build_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str
         planned=len(plan),
         finished=len(cells),
         counts=dict(Counter(cell.status for cell in cells)),
-        plan_sha256=plan_sha256(plan),
+        plan_sha256=hash_plan(plan),
         incomplete=bool(not_run),
         not_run=not_run,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradclip_reports.brief import brief
+from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_rules
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
 from gradclip_reports.render import render
@@ -93,7 +93,7 @@ def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) 
 
 
 def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
-    text = brief([failed_run])
+    text = draw_brief([failed_run])
 
     assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in text
     block = text[text.index("✗ burns the toast (minutes = 2.5)\n") :]
@@ -105,7 +105,7 @@ def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
 
 
 def test_failure_without_a_finding_is_shown(failed_run: Run) -> None:
-    text = brief([replace(failed_run, findings=())])
+    text = draw_brief([replace(failed_run, findings=())])
 
     assert "It is black." in text
     assert "Not as expected." in text
@@ -131,31 +131,31 @@ def test_green_run_takes_15_lines(make_cell: MakeCell, make_header: MakeHeader, 
         for cell in run.cells
     )
 
-    text = brief([replace(run, findings=findings)])
+    text = draw_brief([replace(run, findings=findings)])
 
     assert len(text.splitlines()) <= 15
     assert "As expected." in text
 
 
 def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
-    def rule(name: str, *statuses: str) -> list[Any]:
+    def make_rule(name: str, *statuses: str) -> list[Any]:
         return [
             make_cell(status=status, detail="x", rule=f"value.{name}", case=f"value.{name}/{number}/float32")
             for number, status in enumerate(statuses)
         ]
 
     cells = [
-        *rule("kept", "pass", "quality", "unsupported"),
-        *rule("documented", "pass", "documented"),
-        *rule("broken", "documented", "fail"),
-        *rule("known", "pass", "deviation"),
-        *rule("not-asked", "unsupported", "unsupported"),
-        *rule("recorded", "unspecified"),
+        *make_rule("kept", "pass", "quality", "unsupported"),
+        *make_rule("documented", "pass", "documented"),
+        *make_rule("broken", "documented", "fail"),
+        *make_rule("known", "pass", "deviation"),
+        *make_rule("not-asked", "unsupported", "unsupported"),
+        *make_rule("recorded", "unspecified"),
     ]
 
     counts = count_rules([make_run(make_header(), cells)])
 
     assert (counts.kept, counts.documented, counts.broken, counts.not_asked, counts.asked) == (1, 1, 2, 1, 4)
-    assert counts.sentence() == (
+    assert counts.write_sentence() == (
         "rules kept 1 of 4 tested; 1 as documented; 2 broken by 0 findings; 1 could not be tested"
     )

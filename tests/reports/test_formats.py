@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from gradclip_reports.markdown import markdown
-from gradclip_reports.markup import code, escape_markdown
+from gradclip_reports.markdown import draw_markdown
+from gradclip_reports.markup import escape_markdown, format_code
 from gradclip_reports.outcomes import OUTCOMES
 from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import STATUSES
-from gradclip_reports.values import readable
+from gradclip_reports.values import format_value
 
 #: The parts of the CTRF schema that concern a report without retries and insights.
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
@@ -172,7 +172,7 @@ class TestSummary:
 
 class TestMarkdown:
     def test_small_run(self, small_run: Run) -> None:
-        text = markdown([small_run], failures=False)
+        text = draw_markdown([small_run], failures=False)
 
         assert text == (
             "| adapter | framework | Python | platform | date (UTC) | suite | passed | all cells |\n"
@@ -200,19 +200,19 @@ class TestMarkdown:
 
     def test_tables_have_as_many_cells_in_each_row_as_in_their_head(self, several_runs: list[Run]) -> None:
         for runs in (several_runs, several_runs[:1]):
-            tables = [block for block in markdown(runs).split("\n\n") if block.startswith("|")]
+            tables = [block for block in draw_markdown(runs).split("\n\n") if block.startswith("|")]
             assert len(tables) >= 3
             for table in tables:
                 assert len({line.count("|") for line in table.splitlines()}) == 1
 
     def test_versions_and_dates(self, several_runs: list[Run]) -> None:
-        text = markdown(several_runs)
+        text = draw_markdown(several_runs)
 
         assert all(f"{name} |" in text for name in ("torch 2.13.0", "tensorflow 2.21.0", "paddle 3.3.1"))
         assert text.count("| 2026-11-21 |") == 3
 
     def test_failures_and_missing_cells_are_listed(self, small_run: Run) -> None:
-        text = markdown([small_run])
+        text = draw_markdown([small_run])
 
         assert "❌ fail: <code>norm.scaled-above</code> (must), torch" in text
         assert "- observed: `[[0.6, nan]]`" in text
@@ -223,7 +223,7 @@ class TestMarkdown:
     ) -> None:
         name = "clip|`a`<script>"
         cell = make_cell(subject=name, status="fail", detail="<script>|*x*\n# y", observed="`|`")
-        text = markdown([make_run(make_header(subjects=[(name, "clip_by_norm")]), [cell])])
+        text = draw_markdown([make_run(make_header(subjects=[(name, "clip_by_norm")]), [cell])])
 
         assert "| 1 | <code>clip&#124;&#96;a&#96;&lt;script&gt;</code> | 0 of 1 |" in text
         assert r"\<script\>\|\*x\* \# y" in text
@@ -277,7 +277,7 @@ class TestHostileTexts:
         assert run["adapter"] != "forged"
 
     def test_markdown_keeps_its_tables_and_elements(self, hostile_run: Run) -> None:
-        text = markdown([hostile_run])
+        text = draw_markdown([hostile_run])
         outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
 
         assert "<script" not in outside_code.replace(r"\<", "")
@@ -304,10 +304,10 @@ class TestHostileTexts:
 
     @pytest.mark.parametrize("text", ["a\\|b", "|", "``|"])
     def test_code_in_a_table_has_no_bar(self, text: str) -> None:
-        assert "|" not in code(text, in_table=True)
+        assert "|" not in format_code(text, in_table=True)
 
     def test_number_beyond_float64_is_shown_unchanged(self) -> None:
-        assert readable({"dtype": "float32", "shape": [1], "values": ["0x1p+99999"]}) == "float32[1] [0x1p+99999]"
+        assert format_value({"dtype": "float32", "shape": [1], "values": ["0x1p+99999"]}) == "float32[1] [0x1p+99999]"
 
 
 class TestReadable:
@@ -337,7 +337,7 @@ class TestReadable:
         ],
     )
     def test_values(self, value: Any, text: str) -> None:
-        assert readable(value) == text
+        assert format_value(value) == text
 
 
 def test_every_status_has_an_outcome() -> None:

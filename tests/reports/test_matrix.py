@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gradclip_reports.failures import failure_groups, not_run_groups
-from gradclip_reports.matrix import Matrix, Tally, matrix_of
+from gradclip_reports.failures import group_failures, group_not_run
+from gradclip_reports.matrix import Matrix, Tally, build_matrix
 from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
@@ -54,7 +54,7 @@ class TestTally:
 
 class TestMatrix:
     def test_one_run_has_a_column_for_each_subject(self, torch_run: Run) -> None:
-        matrix = matrix_of([torch_run])
+        matrix = build_matrix([torch_run])
 
         assert [column.name for column in matrix.columns] == [item["name"] for item in torch_run.header.subjects]
         by_norm, by_value = matrix.tables
@@ -62,7 +62,7 @@ class TestMatrix:
         assert [column.number for column in by_value.columns] == [5, 6]
 
     def test_several_runs_have_a_column_each(self, several_runs: list[Run]) -> None:
-        matrix = matrix_of(several_runs)
+        matrix = build_matrix(several_runs)
 
         names = [(column.name, column.version) for column in matrix.columns]
         assert names == [("torch", "2.13.0"), ("tensorflow", "2.21.0"), ("paddle", "3.3.1")]
@@ -72,13 +72,13 @@ class TestMatrix:
     def test_every_planned_cell_is_counted_once(self, several_runs: list[Run], small_run: Run) -> None:
         for runs in ([small_run], several_runs, [*several_runs, small_run]):
             planned = sum(run.footer.planned for run in runs)
-            matrix = matrix_of(runs)
+            matrix = build_matrix(runs)
 
             assert count_total(matrix) == Counter(matrix.tally.counts)
             assert matrix.tally.total == sum(column.tally.total for column in matrix.columns) == planned
 
     def test_themes_and_rules_keep_the_order_of_the_record(self, torch_run: Run) -> None:
-        (first, *_) = matrix_of([torch_run]).tables
+        (first, *_) = build_matrix([torch_run]).tables
 
         themes = [section.theme for section in first.sections]
         assert themes == ["formula", "exclusion", "structure", "zero", "nonfinite", "range", "arguments"]
@@ -98,13 +98,13 @@ class TestMatrix:
             )
 
         runs = [run(("formula", "a"), ("zero", "b")), run(("formula", "c"), ("zero", "b"))]
-        (table,) = matrix_of(runs).tables
+        (table,) = build_matrix(runs).tables
 
         found = [(section.theme, [row.label for row in section.rows]) for section in table.sections]
         assert found == [("formula", ["a", "c"]), ("zero", ["b"])]
 
     def test_missing_cell_has_a_place_in_the_matrix(self, small_run: Run) -> None:
-        matrix = matrix_of([small_run])
+        matrix = build_matrix([small_run])
 
         assert matrix.tally.counts[NOT_RUN] == 1
         assert matrix.tally.spoiled
@@ -116,7 +116,7 @@ class TestMatrix:
 
 class TestFailures:
     def test_groups_hold_every_cell_that_fails_the_run(self, several_runs: list[Run]) -> None:
-        grouped = [cell for group in failure_groups(several_runs) for cell in group.cells]
+        grouped = [cell for group in group_failures(several_runs) for cell in group.cells]
         spoiling = [cell for run in several_runs for cell in run.cells if STATUSES[cell.status].spoils]
 
         assert Counter(map(id, grouped)) == Counter(map(id, spoiling))
@@ -128,7 +128,7 @@ class TestFailures:
             make_cell(case=f"norm.scaled-above/{number}/float32", status=status)
             for number, status in enumerate(["fail", "pass", "crash", "fail", "documented"])
         ]
-        crashed, failed = failure_groups([make_run(make_header(), cells)])
+        crashed, failed = group_failures([make_run(make_header(), cells)])
 
         assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
         assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
@@ -139,18 +139,18 @@ class TestFailures:
         subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
         details = {"a": "It is half.", "b": "It is half.", "c": "It is NaN."}
         cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in subjects]
-        groups = failure_groups([make_run(make_header(subjects=subjects), cells)])
+        groups = group_failures([make_run(make_header(subjects=subjects), cells)])
 
         assert [group.subjects for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
 
     def test_worst_failure_of_a_run_comes_first(self, torch_run: Run) -> None:
         order = list(STATUSES)
-        places = [order.index(group.status.value) for group in failure_groups([torch_run])]
+        places = [order.index(group.status.value) for group in group_failures([torch_run])]
 
         assert places == sorted(places)
         assert len(set(places)) > 1
 
     def test_missing_cell_is_named(self, small_run: Run, torch_run: Run) -> None:
-        (group,) = not_run_groups([torch_run, small_run])
+        (group,) = group_not_run([torch_run, small_run])
 
         assert (group.subject, group.rules, group.total) == ("clip", {"norm.identity-below": 1}, 1)

@@ -19,8 +19,8 @@ import pytest
 
 from gradclip_reports import limits, reading
 from gradclip_reports.limits import LIMITS
-from gradclip_reports.lines import strict_json
-from gradclip_reports.records import Cell, Footer, Header, RecordError, Run, RunWriter, plan_sha256, read_runs
+from gradclip_reports.lines import make_strict
+from gradclip_reports.records import Cell, Footer, Header, RecordError, Run, RunWriter, hash_plan, read_runs
 from gradclip_reports.statuses import CELL_STATUSES
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
@@ -61,7 +61,7 @@ class TestRoundTrip:
     def test_number_outside_json_becomes_a_text(self) -> None:
         value = {"a": [float("inf"), (float("-inf"), {"b": float("nan")})], "c": 1.5, "d": None, "e": True}
 
-        assert strict_json(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
+        assert make_strict(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
 
     def test_line_separators_in_text_do_not_split_lines(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
@@ -102,7 +102,7 @@ class TestPlan:
         # printf 'a x\nb x' | sha256sum
         expected = "4c329601c8974d2f70c4348c30e805501e57ff640937d2131e73f03b775442c8"
 
-        assert plan_sha256([("b", "x"), ("a", "x")]) == expected
+        assert hash_plan([("b", "x"), ("a", "x")]) == expected
 
     def test_cell_planned_twice_is_refused(self, make_header: Callable[..., Header]) -> None:
         with pytest.raises(RecordError, match=r"names the cell 'clip norm.*' twice"):
@@ -131,14 +131,14 @@ class TestWriter:
     def test_interrupted_run_names_the_missing_cells(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
     ) -> None:
-        def interrupted(stream: io.StringIO) -> None:
+        def interrupt(stream: io.StringIO) -> None:
             with RunWriter(stream, make_header(), PLAN) as writer:
                 writer.write(make_cell(case=PLAN[0][1]))
                 raise KeyboardInterrupt
 
         stream = io.StringIO()
         with pytest.raises(KeyboardInterrupt):
-            interrupted(stream)
+            interrupt(stream)
         path = write_record(stream.getvalue())
 
         with pytest.raises(RecordError, match="broken off: 2 of 3 cells did not run"):

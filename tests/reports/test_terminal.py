@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.statuses import STATUSES
-from gradclip_reports.terminal import terminal
+from gradclip_reports.terminal import draw_terminal
 
 SMALL = """\
 torch 2.13.0  Python 3.11.9, Linux x86_64, 2026-11-21
@@ -54,33 +54,33 @@ ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 
 def test_small_run(small_run: Run) -> None:
-    assert terminal([small_run]) == SMALL
+    assert draw_terminal([small_run]) == SMALL
 
 
 def test_run_without_judged_cells_says_so(small_run: Run) -> None:
     said = "Nothing was judged of torch 2.13.0"
     mute = replace(small_run, cells=tuple(replace(cell, status="unsupported") for cell in small_run.cells))
 
-    assert said in terminal([mute])
-    assert said in terminal([mute, small_run])
-    assert said not in terminal([small_run])
-    assert said not in terminal([replace(small_run, cells=())])
+    assert said in draw_terminal([mute])
+    assert said in draw_terminal([mute, small_run])
+    assert said not in draw_terminal([small_run])
+    assert said not in draw_terminal([replace(small_run, cells=())])
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_lines_fit_the_terminal(several_runs: list[Run], width: int) -> None:
     for runs in (several_runs, several_runs[:1]):
-        assert max(map(cell_len, terminal(runs, width=width).splitlines())) <= width
+        assert max(map(cell_len, draw_terminal(runs, width=width).splitlines())) <= width
 
 
 def test_width_of_a_dumb_terminal_is_used(torch_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = terminal([torch_run], width=160)
+    expected = draw_terminal([torch_run], width=160)
     monkeypatch.setenv("TERM", "dumb")
     # With these variables, Rich treats every stream as a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("LINES", raising=False)
 
-    text = ESCAPES.sub("", terminal([torch_run], width=160, color=True))
+    text = ESCAPES.sub("", draw_terminal([torch_run], width=160, color=True))
     assert "".join(line.rstrip() + "\n" for line in text.splitlines()) == expected
 
 
@@ -89,7 +89,7 @@ def test_many_subjects_are_split_over_tables(
 ) -> None:
     subjects = [(f"subject {number}", "clip_by_norm") for number in range(1, 41)]
     cells = [make_cell(subject=name) for name, _ in subjects]
-    text = terminal([make_run(make_header(subjects=subjects), cells)])
+    text = draw_terminal([make_run(make_header(subjects=subjects), cells)])
 
     assert max(map(cell_len, text.splitlines())) <= 80
     heads = [line for line in text.splitlines() if line.startswith("clip_by_norm")]
@@ -98,21 +98,21 @@ def test_many_subjects_are_split_over_tables(
 
 
 def test_colour_adds_escape_codes_only(several_runs: list[Run]) -> None:
-    coloured = terminal(several_runs, color=True)
+    coloured = draw_terminal(several_runs, color=True)
 
     assert "\x1b[1;31m✗" in coloured
     stripped = "".join(line.rstrip() + "\n" for line in ESCAPES.sub("", coloured).splitlines())
-    assert stripped == terminal(several_runs)
+    assert stripped == draw_terminal(several_runs)
 
 
 def test_names_with_brackets_are_not_styles(torch_run: Run) -> None:
-    text = terminal([torch_run])
+    text = draw_terminal([torch_run])
 
     assert "1 torch.nn.utils.clip_grad_norm_ [foreach=None]" in text
 
 
 def test_every_status_of_the_run_is_in_the_legend(torch_run: Run) -> None:
-    text = terminal([torch_run])
+    text = draw_terminal([torch_run])
 
     for name in torch_run.footer.counts:
         assert f"{STATUSES[name].glyph} {name} " in text
@@ -120,7 +120,7 @@ def test_every_status_of_the_run_is_in_the_legend(torch_run: Run) -> None:
 
 
 def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
-    text = terminal([torch_run])
+    text = draw_terminal([torch_run])
     failing = {cell.rule for cell in torch_run.cells if STATUSES[cell.status].spoils}
 
     assert len(failing) > 12
@@ -132,7 +132,7 @@ def test_many_failures_of_one_rule_are_shown_once_with_a_count(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cells = [make_cell(case=f"norm.scaled-above/case-{number}/float32", status="fail") for number in range(30)]
-    text = terminal([make_run(make_header(), cells)])
+    text = draw_terminal([make_run(make_header(), cells)])
 
     assert text.count("case-0") == 1
     assert "case-1/" not in text
@@ -152,7 +152,7 @@ def test_place_of_the_reasons_is_named_if_there_are_any(
     make_run: Callable[..., Run],
 ) -> None:
     name = f"a {'very ' * 20}long name.jsonl"
-    text = terminal([make_run(make_header(), [make_cell(status=status)])], record=name)
+    text = draw_terminal([make_run(make_header(), [make_cell(status=status)])], record=name)
 
     assert (f"\n  gradclip summary --format json {name}\n" in text) == told
 
@@ -161,7 +161,7 @@ def test_run_as_expected_says_so(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cells = [make_cell(), make_cell(case="norm.scaled-above/b/float32", status="unsupported")]
-    text = terminal([make_run(make_header(), cells)])
+    text = draw_terminal([make_run(make_header(), cells)])
 
     assert text.endswith("1 of 2 cells passed, 1 unsupported. As expected.\n")
 
@@ -171,15 +171,15 @@ def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
 ) -> None:
     cell = make_cell(status="crash", detail="\x1b[2Jgone\x07", observed="\x1b[31m")
 
-    assert "\x1b" not in terminal([make_run(make_header(), [cell])])
-    assert "\\x1b[2Jgone\\x07" in terminal([make_run(make_header(), [cell])])
+    assert "\x1b" not in draw_terminal([make_run(make_header(), [cell])])
+    assert "\\x1b[2Jgone\\x07" in draw_terminal([make_run(make_header(), [cell])])
 
 
 def test_documentation_of_a_change_is_quoted(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cell = make_cell(status="changed", quote="nothing will be done", url="https://example.org/clip")
-    text = terminal([make_run(make_header(), [cell])])
+    text = draw_terminal([make_run(make_header(), [cell])])
 
     assert re.search(r'documented +"nothing will be done"\n +see +https://example.org/clip\n', text)
 
@@ -188,7 +188,7 @@ def test_long_values_are_cut_and_say_so(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
     cell = make_cell(status="fail", observed="x" * 1000)
-    text = terminal([make_run(make_header(), [cell])])
+    text = draw_terminal([make_run(make_header(), [cell])])
 
     assert text.count("x") < 400
     assert "(680 characters more)" in " ".join(text.split())

@@ -44,7 +44,7 @@ class Backend:
         return self.make(values, dtype)
 
 
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def _find_numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
@@ -52,14 +52,14 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def _numpy() -> Backend:
+def _make_numpy() -> Backend:
     dtypes = ("float16", "bfloat16", "float32", "float64")
-    return Backend("numpy", lambda v, d: np.array(v, _numpy_dtype(d)), np.asarray, dtypes, array_type=np.ndarray)
+    return Backend("numpy", lambda v, d: np.array(v, _find_numpy_dtype(d)), np.asarray, dtypes, array_type=np.ndarray)
 
 
 def _read_only() -> Backend:
     def make(values: Any, dtype: str) -> Any:
-        array = np.array(values, _numpy_dtype(dtype))
+        array = np.array(values, _find_numpy_dtype(dtype))
         array.flags.writeable = False
         return array
 
@@ -67,7 +67,7 @@ def _read_only() -> Backend:
     return Backend("numpy-read-only", make, np.asarray, dtypes, writeable=False, array_type=np.ndarray)
 
 
-def _strict(device: str | None) -> Callable[[], Backend]:
+def _make_strict(device: str | None) -> Callable[[], Backend]:
     def build() -> Backend:
         strict = importlib.import_module("array_api_strict")
         place = None if device is None else strict.Device(device)
@@ -85,12 +85,12 @@ def _strict(device: str | None) -> Callable[[], Backend]:
     return build
 
 
-def _torch() -> Backend:
+def _make_torch() -> Backend:
     torch = importlib.import_module("torch")
 
     def make(values: Any, dtype: str) -> Any:
         # Convert through NumPy, so that Python numbers are rounded the same way on every backend.
-        bits = np.array(values, _numpy_dtype(dtype))
+        bits = np.array(values, _find_numpy_dtype(dtype))
         if dtype == "bfloat16":
             return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(bits)
@@ -98,18 +98,18 @@ def _torch() -> Backend:
     def read(array: Any) -> np.ndarray[Any, Any]:
         array = array.detach()
         if array.dtype == torch.bfloat16:
-            return np.asarray(array.view(torch.int16).numpy().view(_numpy_dtype("bfloat16")))
+            return np.asarray(array.view(torch.int16).numpy().view(_find_numpy_dtype("bfloat16")))
         return np.asarray(array.numpy())
 
     return Backend("torch", make, read, ("float16", "bfloat16", "float32", "float64"), array_type=torch.Tensor)
 
 
-def _jax() -> Backend:
+def _make_jax() -> Backend:
     jax = importlib.import_module("jax")
     dtypes = ("float16", "bfloat16", "float32")
     return Backend(
         "jax",
-        lambda v, d: jax.numpy.asarray(np.array(v, _numpy_dtype(d))),
+        lambda v, d: jax.numpy.asarray(np.array(v, _find_numpy_dtype(d))),
         np.asarray,
         dtypes,
         eager=False,
@@ -118,11 +118,11 @@ def _jax() -> Backend:
     )
 
 
-def _dask() -> Backend:
+def _make_dask() -> Backend:
     array = importlib.import_module("dask.array")
 
     def make(values: Any, dtype: str) -> Any:
-        values = np.array(values, _numpy_dtype(dtype))
+        values = np.array(values, _find_numpy_dtype(dtype))
         return array.from_array(values, chunks=tuple(max(n // 2, 1) for n in values.shape))
 
     def read(x: Any) -> np.ndarray[Any, Any]:
@@ -139,7 +139,7 @@ def _dask() -> Backend:
     )
 
 
-def _cupy() -> Backend:
+def _make_cupy() -> Backend:
     cupy = importlib.import_module("cupy")
     return Backend(
         "cupy",
@@ -152,15 +152,15 @@ def _cupy() -> Backend:
 
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
-    "numpy": _numpy,
+    "numpy": _make_numpy,
     "numpy-read-only": _read_only,
-    "array-api-strict": _strict(None),
-    "array-api-strict-no_float64": _strict("no_float64"),
-    "array-api-strict-no_x64": _strict("no_x64"),
-    "torch": _torch,
-    "jax": _jax,
-    "dask": _dask,
-    "cupy": _cupy,
+    "array-api-strict": _make_strict(None),
+    "array-api-strict-no_float64": _make_strict("no_float64"),
+    "array-api-strict-no_x64": _make_strict("no_x64"),
+    "torch": _make_torch,
+    "jax": _make_jax,
+    "dask": _make_dask,
+    "cupy": _make_cupy,
 }
 
 
@@ -172,7 +172,7 @@ OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
 FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
-def _library_of(item: pytest.Item) -> str:
+def _find_library(item: pytest.Item) -> str:
     """Return the library that a test needs in addition to NumPy and array-api-strict, or an empty text."""
     marker = item.get_closest_marker("array_library")
     if marker is not None:
@@ -227,7 +227,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tests of the requested library."""
     here = [item for item in items if item.path.parent == Path(__file__).parent]
     wanted = "" if LIBRARY in ("", "numpy", "array-api-strict") else LIBRARY
-    left_out = [item for item in here if _library_of(item) != wanted or _is_twin(item)]
+    left_out = [item for item in here if _find_library(item) != wanted or _is_twin(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         outside = set(left_out)
@@ -273,7 +273,7 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def require() -> Callable[[str], Any]:
     """Return a function that imports a module: a skip if it is missing, an error if its library is required."""
 
-    def imported(module: str) -> Any:
+    def import_required(module: str) -> Any:
         try:
             return importlib.import_module(module)
         except ImportError as error:
@@ -281,4 +281,4 @@ def require() -> Callable[[str], Any]:
                 raise
             pytest.skip(f"{module} is not installed: {error}")
 
-    return imported
+    return import_required

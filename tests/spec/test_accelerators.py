@@ -68,17 +68,23 @@ def test_tensors_that_are_not_on_the_default_device(require: Any, dtype: str, in
     require("torch")
     import torch
 
-    def grads() -> list[Any]:
+    def make_grads() -> list[Any]:
         shapes: list[tuple[int, ...]] = [(5, 3), (300_000,), ()]
         return [torch.full(shape, 2.0, dtype=getattr(torch, dtype), device="cpu") for shape in shapes]
 
-    def all_of_them() -> list[Any]:
-        clipped, norm = clip_by_global_norm(grads(), 1.0, inplace=inplace)
-        each = clip_by_norm(grads(), 1.0, inplace=inplace)
-        return [*clipped, norm, *each, *clip_by_value(grads(), 1.0, inplace=inplace), global_norm(grads(), norm_type=3)]
+    def clip_all() -> list[Any]:
+        clipped, norm = clip_by_global_norm(make_grads(), 1.0, inplace=inplace)
+        each = clip_by_norm(make_grads(), 1.0, inplace=inplace)
+        return [
+            *clipped,
+            norm,
+            *each,
+            *clip_by_value(make_grads(), 1.0, inplace=inplace),
+            global_norm(make_grads(), norm_type=3),
+        ]
 
-    expected = all_of_them()
+    expected = clip_all()
     # Gradients may be kept on the CPU while the model is on a GPU.
     with torch.device("meta"):
-        results = all_of_them()
+        results = clip_all()
     assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))

@@ -27,7 +27,7 @@ FORMATS = {
 has_float64 = pytest.mark.only_where(lambda backend: "float64" in backend.dtypes)
 
 
-def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
+def compute_exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
     """Return the Euclidean norm with many more digits than a float has."""
     mantissas, exponents = np.frexp(values.astype(np.float64).ravel())
     place = int(exponents.min()) - 53 if values.size else 0
@@ -38,7 +38,7 @@ def exact_norm(values: np.ndarray[Any, Any]) -> Fraction:
     return Fraction(math.isqrt(square << 400), 1 << 200) * Fraction(2) ** place
 
 
-def distance(got: float, exact: Fraction, dtype: str) -> float:
+def measure_distance(got: float, exact: Fraction, dtype: str) -> float:
     """Return the distance from the exact value, in units of its last place."""
     precision, smallest, _, _ = FORMATS[dtype]
     exponent = smallest
@@ -54,17 +54,17 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
     __tracebackhide__ = True
     array = backend.array(values, dtype)
     values = backend.read(array)
-    norm = exact_norm(values)
+    norm = compute_exact_norm(values)
     threshold = float(norm) * 0.3 if threshold is None else threshold
     norm_dtype = "float64" if dtype == "float64" else "float32"
-    error = distance(float(backend.read(global_norm(array))), norm, norm_dtype)
+    error = measure_distance(float(backend.read(global_norm(array))), norm, norm_dtype)
     assert error <= FORMATS[norm_dtype][2], f"the norm has an error of {error} ulp"
 
     clipped = backend.read(clip_by_global_norm([array], threshold)[0][0]).ravel().astype(np.float64)
     flat = values.ravel().astype(np.float64)
     for index in range(0, flat.size, max(flat.size // 64, 1)):
         exact = Fraction(float(flat[index])) * Fraction(threshold) / norm
-        error = distance(float(clipped[index]), exact, dtype)
+        error = measure_distance(float(clipped[index]), exact, dtype)
         assert error <= FORMATS[dtype][3], f"element {index} has an error of {error} ulp"
 
 
@@ -98,17 +98,20 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
             elements = [Fraction(float(value)) for value in backend.read(array)]
             counted = collections.Counter(elements)
             with decimal.localcontext(decimal.Context(prec=50)):
-                power = sum(times * _decimal(abs(x)) ** _decimal(norm_type) for x, times in counted.items())
-                norm = Fraction(power ** (1 / _decimal(norm_type)))
+                power = sum(
+                    times * _convert_to_decimal(abs(x)) ** _convert_to_decimal(norm_type)
+                    for x, times in counted.items()
+                )
+                norm = Fraction(power ** (1 / _convert_to_decimal(norm_type)))
             total_dtype = "float64" if dtype == "float64" else "float32"
             total = backend.read(global_norm(array, norm_type=norm_type))
             # Without float64, powers are computed in float32, with larger errors.
             more = 1.0 if backend.has_float64 else 3.0
-            assert distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] * more
+            assert measure_distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] * more
             threshold = float(norm) / 3
             clipped = backend.read(clip_by_norm(array, threshold, norm_type=norm_type)).astype(np.float64)
             for x, y in dict(zip(elements, clipped.tolist(), strict=True)).items():
-                assert distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3] * more
+                assert measure_distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3] * more
 
 
 @pytest.mark.array_library("jax")
@@ -117,17 +120,20 @@ def test_other_norms_of_jax_in_float64(require: Any, norm_type: float) -> None:
     jax = require("jax")
     values = np.random.default_rng(3).standard_normal(10_000)
     with decimal.localcontext(decimal.Context(prec=50)):
-        norm = Fraction(sum(_decimal(abs(x)) ** _decimal(norm_type) for x in values) ** (1 / _decimal(norm_type)))
+        norm = Fraction(
+            sum(_convert_to_decimal(abs(x)) ** _convert_to_decimal(norm_type) for x in values)
+            ** (1 / _convert_to_decimal(norm_type))
+        )
     with jax.enable_x64(True):
         array = jax.numpy.asarray(values)
         for total in (
             global_norm(array, norm_type=norm_type),
             clip_by_global_norm([array], 1.0, norm_type=norm_type)[1],
         ):
-            assert distance(float(total), norm, "float64") <= FORMATS["float64"][2]
+            assert measure_distance(float(total), norm, "float64") <= FORMATS["float64"][2]
 
 
-def _decimal(x: Any) -> Decimal:
+def _convert_to_decimal(x: Any) -> Decimal:
     return Decimal(Fraction(x).numerator) / Fraction(x).denominator
 
 
@@ -140,7 +146,7 @@ def check_large(backend: Any, array: np.ndarray[Any, Any]) -> None:
     __tracebackhide__ = True
     # In float64, squares of float32 are exact, and the error of a pairwise sum is far below float32's rounding error.
     exact = Fraction(float(np.sqrt(np.sum(array.astype(np.float64) ** 2))))
-    error = distance(float(backend.read(global_norm(backend.array(array)))), exact, "float32")
+    error = measure_distance(float(backend.read(global_norm(backend.array(array)))), exact, "float32")
     assert error <= 0.51, f"the norm has an error of {error} ulp"
 
 
@@ -198,7 +204,7 @@ def test_coefficient_midway_between_two_floats(
     # one ulp.
     use_loops(loops)
     array = np.random.default_rng(52).uniform(1, 2, 1 << 18).astype(dtype)
-    norm = exact_norm(array)
+    norm = compute_exact_norm(array)
     middle = Fraction(float(np.asarray(0.13, dtype))) * (1 + Fraction(2) ** (-24 if dtype == "float32" else -53))
     threshold = float(norm * middle)
     low = float(norm - Fraction(float(norm)))
@@ -212,7 +218,7 @@ def test_coefficient_midway_between_two_floats(
         assert np.max(np.abs(backend.read(clipped) - exact) / places) <= budget
 
 
-def worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequence[float]) -> float:
+def measure_worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds: Sequence[float]) -> float:
     """Return the largest error of a clipped element, in units in the last place."""
     wide, worst = array.astype(np.longdouble), 0.0
     norm = np.sqrt(np.sum(np.square(wide)))
@@ -234,7 +240,7 @@ def test_norm_if_every_eighth_row_rounds_differently(backend: Any) -> None:
     norm = np.sqrt(np.sum(np.square(array.astype(np.longdouble))))
 
     assert abs(float(backend.read(global_norm([backend.array(array)]))) - norm) <= np.spacing(np.float32(norm))
-    assert worst_element(backend, array, np.linspace(0.5, 1, 20).tolist()) <= 1.5
+    assert measure_worst_element(backend, array, np.linspace(0.5, 1, 20).tolist()) <= 1.5
 
 
 @large
@@ -245,7 +251,7 @@ def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
     coefficients = float(np.float32(0.13)) + np.linspace(0.8, 1.2, 21) * 2.0**-27
-    assert worst_element(backend, array, (norm * coefficients).tolist()) <= 1.5
+    assert measure_worst_element(backend, array, (norm * coefficients).tolist()) <= 1.5
 
 
 @pytest.mark.parametrize("backend", ["dask"], indirect=True)
@@ -255,7 +261,7 @@ def test_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
     array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
-    assert worst_element(backend, array, [norm * (float(np.float32(0.13)) + 0.8 * 2.0**-27)]) <= 0.75
+    assert measure_worst_element(backend, array, [norm * (float(np.float32(0.13)) + 0.8 * 2.0**-27)]) <= 0.75
 
 
 @large
@@ -350,8 +356,10 @@ def test_coefficient_below_every_float() -> None:
     clipped, _ = clip_by_global_norm([np.array([1e38, 1e37], np.float32)], 2.0**-140)
 
     assert (
-        distance(
-            float(clipped[0][0]), Fraction(2) ** -140 * Fraction(1e38) / exact_norm(np.float32([1e38, 1e37])), "float32"
+        measure_distance(
+            float(clipped[0][0]),
+            Fraction(2) ** -140 * Fraction(1e38) / compute_exact_norm(np.float32([1e38, 1e37])),
+            "float32",
         )
         <= 1.5
     )
@@ -361,10 +369,10 @@ def test_own_coefficients_below_every_float() -> None:
     values = np.array([1e38, 1e37], np.float32)
     clipped = clip_by_norm([values, np.array([1e300, 1e290]), np.ones(3, np.float32), values], 2.0**-8)
 
-    exact = Fraction(2) ** -8 * Fraction(float(values[0])) / exact_norm(values)
-    assert distance(float(clipped[0][0]), exact, "float32") <= 1.5
-    assert distance(float(clipped[3][0]), exact, "float32") <= 1.5
-    assert distance(float(clipped[1][0]), Fraction(2) ** -8, "float64") <= 3
+    exact = Fraction(2) ** -8 * Fraction(float(values[0])) / compute_exact_norm(values)
+    assert measure_distance(float(clipped[0][0]), exact, "float32") <= 1.5
+    assert measure_distance(float(clipped[3][0]), exact, "float32") <= 1.5
+    assert measure_distance(float(clipped[1][0]), Fraction(2) ** -8, "float64") <= 3
     (tiny,) = clip_by_norm([np.array([1e300, 1e290])], 5e-324)
     assert tiny.tolist() == [5e-324, 0.0]
 
@@ -374,7 +382,9 @@ def test_norm_beyond_the_dtype_still_scales(backend: Any) -> None:
     clipped, total = clip_by_global_norm([array], 2.0)
 
     assert float(backend.read(total)) == math.inf
-    assert distance(float(backend.read(clipped[0])[0]), Fraction(math.isqrt(2 << 200), 1 << 100), "float32") <= 1.5
+    assert (
+        measure_distance(float(backend.read(clipped[0])[0]), Fraction(math.isqrt(2 << 200), 1 << 100), "float32") <= 1.5
+    )
 
 
 def test_splitting_and_order_do_not_matter(backend: Any) -> None:
@@ -395,9 +405,11 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
     arrays = [backend.array(row, "float32") for row in values]
     clipped, total = clip_by_global_norm(arrays, 1.0)
 
-    assert distance(float(backend.read(total)), exact_norm(values), "float32") <= 1.0
+    assert measure_distance(float(backend.read(total)), compute_exact_norm(values), "float32") <= 1.0
     assert (
-        distance(float(backend.read(clipped[-1])[0]), Fraction(float(values[-1, 0])) / exact_norm(values), "float32")
+        measure_distance(
+            float(backend.read(clipped[-1])[0]), Fraction(float(values[-1, 0])) / compute_exact_norm(values), "float32"
+        )
         <= 1.5
     )
 
@@ -443,13 +455,13 @@ def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, o
     given = [backend.read(array).astype(np.float64) for array in arrays]
     clipped = clip_by_norm(arrays, 0.5 * scale)
     for array, before, after in zip(arrays, given, map(backend.read, clipped), strict=True):
-        norm = exact_norm(before)
+        norm = compute_exact_norm(before)
         if norm <= Fraction(0.5 * scale):
             assert after.tobytes() == backend.read(array).tobytes()
             continue
         for index in range(0, before.size, max(before.size // 4, 1)):
             exact = Fraction(float(before[index])) * Fraction(0.5 * scale) / norm
-            assert distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
+            assert measure_distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -458,7 +470,7 @@ def test_memory_layouts(dtype: str) -> None:
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     base = np.random.default_rng(7).standard_normal((600, 500)).astype(kind)
     for view in (base.T, base[::2], base[:, ::3], base[::-1, ::-1], np.moveaxis(base.reshape(30, 20, 500), 0, 1)):
-        norm = exact_norm(view)
+        norm = compute_exact_norm(view)
         exact = float(norm)
         wanted = view.astype(np.longdouble) / (np.longdouble(exact) + float(norm - Fraction(exact)))
         # Use the spacing of the format, because NumPy has no spacing for bfloat16.

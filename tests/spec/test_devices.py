@@ -83,7 +83,7 @@ def elsewheres() -> Iterator[None]:
         yield
 
 
-def _values(x: Any) -> Any:
+def _read_values(x: Any) -> Any:
     return x.here if isinstance(x, Elsewhere) else x
 
 
@@ -99,25 +99,25 @@ def test_tensors_on_several_devices(devices: tuple[str, ...], dtype: str, norm_t
     here = [torch.arange(-3.0, 9.0, dtype=getattr(torch, dtype)), *torch.tensor([[[5.0]], [[0.25]]])]
     here = [here[index % 3].to(here[0].dtype) * (index + 1) for index in range(5)]
 
-    def grads() -> list[Any]:
+    def make_grads() -> list[Any]:
         return [
             x.clone() if device == "cpu" else Elsewhere(x.clone(), torch.device(device))
             for x, device in zip(here, devices * 5, strict=False)
         ]
 
-    def results(grads: list[Any]) -> list[Any]:
+    def list_results(grads: list[Any]) -> list[Any]:
         how: Any = {"norm_type": norm_type, "inplace": inplace}
         clipped, total = clip_by_global_norm([x.clone() for x in grads], 7.0, **how)
         each = clip_by_norm([x.clone() for x in grads], 7.0, **how)
         values = clip_by_value([x.clone() for x in grads], 4.0, inplace=inplace)
         return [*clipped, *each, *values, total, global_norm(grads, norm_type=norm_type)]
 
-    got, expected = results(grads()), results(here)
+    got, expected = list_results(make_grads()), list_results(here)
     # As in torch, the norm is on the device of the first tensor.
-    assert [x.device for x in got] == [x.device for x in [*grads() * 3, *grads()[:1] * 2]]
+    assert [x.device for x in got] == [x.device for x in [*make_grads() * 3, *make_grads()[:1] * 2]]
     for x, y in zip(got, expected, strict=True):
         assert x.dtype == y.dtype
-        torch.testing.assert_close(_values(x), y, rtol=2 * torch.finfo(y.dtype).eps, atol=0.0)
+        torch.testing.assert_close(_read_values(x), y, rtol=2 * torch.finfo(y.dtype).eps, atol=0.0)
 
 
 @pytest.mark.usefixtures("elsewheres")
@@ -155,15 +155,15 @@ def test_shards_on_the_cpu(mesh: Any, norm_type: float, inplace: bool) -> None:
 
     plain = torch.tensor([3.0, 4.0, 0.0])
 
-    def grads() -> list[Any]:
+    def make_grads() -> list[Any]:
         with Stays():
             return [DTensor.from_local(plain.clone(), mesh, [Shard(0)])]
 
     with Elsewheres():
         how: Any = {"norm_type": norm_type, "inplace": inplace}
-        (clipped,), total = clip_by_global_norm(grads(), 1.0, **how)
-        (each,) = clip_by_norm(grads(), 1.0, **how)
-        (value,) = clip_by_value(grads(), 1.0, inplace=inplace)
+        (clipped,), total = clip_by_global_norm(make_grads(), 1.0, **how)
+        (each,) = clip_by_norm(make_grads(), 1.0, **how)
+        (value,) = clip_by_value(make_grads(), 1.0, inplace=inplace)
     (expected,), norm = clip_by_global_norm([plain], 1.0, norm_type=norm_type)
 
     assert torch.equal(total, norm)

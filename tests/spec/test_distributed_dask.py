@@ -18,7 +18,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 pytestmark = pytest.mark.array_library("dask")
 
 
-def dask_module(name: str) -> Any:
+def import_dask(name: str) -> Any:
     """Return a module that comes with Dask: a skip if it is missing, an error if Dask is required."""
     try:
         return importlib.import_module(name)
@@ -31,7 +31,7 @@ def dask_module(name: str) -> Any:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Start two workers, each in a separate process."""
-    distributed = dask_module("distributed")
+    distributed = import_dask("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(**options, host="127.0.0.1") as running:
         yield running
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
     """Return a client that sends every computation to the cluster."""
-    with dask_module("distributed").Client(cluster) as connected:
+    with import_dask("distributed").Client(cluster) as connected:
         yield connected
 
 
@@ -49,7 +49,7 @@ def results(client: Any, cluster: Any) -> Iterator[dict[str, int]]:
     """Return the size in bytes of the result of each task that the cluster has run."""
     sizes: dict[str, int] = {}
 
-    class Recorder(dask_module("distributed").SchedulerPlugin):  # type: ignore[misc]
+    class Recorder(import_dask("distributed").SchedulerPlugin):  # type: ignore[misc]
         def transition(self, key: Any, start: str, finish: str, *args: Any, **options: Any) -> None:
             if finish == "memory" and "nbytes" in options:
                 sizes[str(key)] = options["nbytes"]
@@ -60,14 +60,14 @@ def results(client: Any, cluster: Any) -> Iterator[dict[str, int]]:
     cluster.scheduler.remove_plugin("recorder")
 
 
-def chunked(values: np.ndarray[Any, Any], chunks: Any) -> Any:
+def make_chunked(values: np.ndarray[Any, Any], chunks: Any) -> Any:
     """Return a Dask array of values."""
-    return dask_module("dask.array").from_array(values, chunks=chunks)
+    return import_dask("dask.array").from_array(values, chunks=chunks)
 
 
-def loaded(folder: Path, dtype: str) -> Any:
+def load_chunks(folder: Path, dtype: str) -> Any:
     """Return a Dask array of eight chunks; each chunk writes a file whenever it is computed."""
-    array = dask_module("dask.array")
+    array = import_dask("dask.array")
 
     def load(block_info: Any = None) -> Any:
         place = block_info[None]["chunk-location"]
@@ -82,7 +82,7 @@ def loaded(folder: Path, dtype: str) -> Any:
 def test_results_of_one_process(client: Any, dtype: str) -> None:
     random = np.random.default_rng(0)
     values = [random.standard_normal(shape).astype(dtype) for shape in [(70, 33), (101,), (5, 6, 7), ()]]
-    arrays = [chunked(x, chunks) for x, chunks in zip(values, [(20, 11), 13, (5, 2, 7), ()], strict=True)]
+    arrays = [make_chunked(x, chunks) for x, chunks in zip(values, [(20, 11), 13, (5, 2, 7), ()], strict=True)]
     clipped, total_norm = clip_by_global_norm([*arrays, None], 1.25)
     expected, alone = clip_by_global_norm([*values, None], 1.25)
 
@@ -96,7 +96,7 @@ def test_results_of_one_process(client: Any, dtype: str) -> None:
 @pytest.mark.parametrize("norm_type", [0.5, 1, 3, math.inf])
 def test_other_operations(client: Any, norm_type: float) -> None:
     values = [np.random.default_rng(seed).standard_normal((40, 30)).astype(np.float32) for seed in range(2)]
-    arrays = [chunked(x, (13, 30)) for x in values]
+    arrays = [make_chunked(x, (13, 30)) for x in values]
 
     for x, y in zip(
         clip_by_norm(arrays, 0.75, norm_type=norm_type), clip_by_norm(values, 0.75, norm_type=norm_type), strict=True
@@ -120,7 +120,7 @@ def test_other_operations(client: Any, norm_type: float) -> None:
 def test_chunks_of_different_scales(values: list[float], norm_type: float) -> None:
     whole = np.repeat(values, 3)
     alone = float(global_norm(whole, norm_type=norm_type))
-    total = float(global_norm(chunked(whole, 3), norm_type=norm_type).compute(scheduler="synchronous"))
+    total = float(global_norm(make_chunked(whole, 3), norm_type=norm_type).compute(scheduler="synchronous"))
 
     assert total == alone or abs(total - alone) <= 4 * np.spacing(alone) or (math.isnan(total) and math.isnan(alone))
 
@@ -128,7 +128,7 @@ def test_chunks_of_different_scales(values: list[float], norm_type: float) -> No
 def test_results_equal_those_of_one_process_bit_by_bit() -> None:
     random = np.random.default_rng(1)
     values = [random.standard_normal(shape).astype(np.float32) for shape in [(70, 33), (0, 3), (101,), ()]]
-    arrays = [chunked(x, 17) for x in values]
+    arrays = [make_chunked(x, 17) for x in values]
     arrays.append(arrays[0].sum())
     values.append(arrays[-1].compute(scheduler="synchronous"))
 
@@ -138,7 +138,7 @@ def test_results_equal_those_of_one_process_bit_by_bit() -> None:
 
 def test_graphs_stay_small() -> None:
     """Check the size of graphs: Dask spends time on each layer of each graph, and a clip joins a thousand arrays."""
-    arrays = [chunked(np.full(6, 2.0 + index), 2) for index in range(10)]
+    arrays = [make_chunked(np.full(6, 2.0 + index), 2) for index in range(10)]
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)
 
@@ -150,7 +150,7 @@ def test_graphs_stay_small() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_workers_send_only_numbers(client: Any, results: dict[str, int], tmp_path: Path, dtype: str) -> None:
-    total = float(global_norm(loaded(tmp_path, dtype)))
+    total = float(global_norm(load_chunks(tmp_path, dtype)))
 
     # Each of the eight chunks was made once, and no task's result was larger than the numbers of all chunks.
     assert len(list(tmp_path.iterdir())) == 8
@@ -173,11 +173,11 @@ def test_example_of_the_readme(client: Any) -> None:
 
 
 def test_clipped_chunks_stay_on_the_workers(client: Any, results: dict[str, int], tmp_path: Path) -> None:
-    dask = dask_module("dask")
-    x = loaded(tmp_path, "float32")
+    dask = import_dask("dask")
+    x = load_chunks(tmp_path, "float32")
     clipped, total_norm = dask.persist(*clip_by_global_norm([x], 1.0))
-    futures = dask_module("distributed").futures_of(clipped)
-    dask_module("distributed").wait(futures)
+    futures = import_dask("distributed").futures_of(clipped)
+    import_dask("distributed").wait(futures)
     places = client.who_has(futures)
 
     assert len(list(tmp_path.iterdir())) == 8

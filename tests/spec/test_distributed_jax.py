@@ -35,7 +35,7 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
+def shard_array(values: Any, way: Any, axis_type: str = "Auto") -> Any:
     """Return a JAX array that lies on four devices."""
     import jax
 
@@ -43,7 +43,7 @@ def sharded(values: Any, way: Any, axis_type: str = "Auto") -> Any:
     return jax.device_put(values, jax.NamedSharding(mesh, jax.P(*way)))
 
 
-def gradients(dtype: str) -> list[Any]:
+def make_gradients(dtype: str) -> list[Any]:
     """Return large and small gradients, with equal and with different shapes."""
     import jax
 
@@ -57,7 +57,7 @@ def clip_to_norm(grads: Any) -> Any:
     return clip_by_global_norm(grads, 1.25)
 
 
-def transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
+def measure_transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
     """Return, for each kind of collective in the compiled code, the size of its largest array."""
     import jax
 
@@ -76,10 +76,10 @@ def same_as_unsharded() -> None:
     import jax
 
     for dtype in ("float16", "bfloat16", "float32"):
-        values = gradients(dtype)
+        values = make_gradients(dtype)
         expected, alone = clip_by_global_norm(values, 1.25)
         for shift in (0, 3):
-            arrays = [sharded(x, WAYS[(index + shift) % len(WAYS)]) for index, x in enumerate(values)]
+            arrays = [shard_array(x, WAYS[(index + shift) % len(WAYS)]) for index, x in enumerate(values)]
             for clip in (jax.jit(clip_to_norm), clip_to_norm)[: 2 if shift else 1]:
                 clipped, total = clip(arrays)
 
@@ -100,12 +100,12 @@ def same_as_unsharded() -> None:
 def only_sums_travel() -> None:
     """Check that no array is gathered, sent or resharded: each device sends only its sum of squares."""
     for dtype, way in zip(("float16", "bfloat16", "float32", "float32"), WAYS, strict=False):
-        arrays = [sharded(x, way) for x in gradients(dtype)]
-        assert transfers(clip_to_norm, arrays) == {"all-reduce": 1}
-        assert transfers(lambda grads: clip_by_norm(grads, 1.25), arrays) == {"all-reduce": 1}
-        assert transfers(lambda grads: clip_by_value(grads, 0.5), arrays) == {}
-    mixed = [sharded(x, way) for x, way in zip(gradients("float32")[1:], WAYS, strict=False)]
-    assert transfers(clip_to_norm, mixed) == {"all-reduce": 1}
+        arrays = [shard_array(x, way) for x in make_gradients(dtype)]
+        assert measure_transfers(clip_to_norm, arrays) == {"all-reduce": 1}
+        assert measure_transfers(lambda grads: clip_by_norm(grads, 1.25), arrays) == {"all-reduce": 1}
+        assert measure_transfers(lambda grads: clip_by_value(grads, 0.5), arrays) == {}
+    mixed = [shard_array(x, way) for x, way in zip(make_gradients("float32")[1:], WAYS, strict=False)]
+    assert measure_transfers(clip_to_norm, mixed) == {"all-reduce": 1}
 
 
 @check
@@ -113,7 +113,7 @@ def each_shard_is_read_once() -> None:
     """Check that the compiled norm reads the large array once and makes no copy of it."""
     import jax
 
-    array = sharded(np.ones((64, 65536), np.float32), ("rows", "columns"))
+    array = shard_array(np.ones((64, 65536), np.float32), ("rows", "columns"))
     compiled = jax.jit(global_norm).lower(array).compile()
 
     assert compiled.memory_analysis().temp_size_in_bytes < array.nbytes / 4 / 8
@@ -125,13 +125,13 @@ def other_norms() -> None:
     """Check norms of other types: the elements stay in place."""
     import jax
 
-    values = gradients("float32")
+    values = make_gradients("float32")
     compiled = jax.jit(global_norm, static_argnames="norm_type")
     for norm_type, way in zip((0.5, 1, 3, math.inf), WAYS, strict=False):
         alone = global_norm(values, norm_type=norm_type)
-        arrays = [sharded(x, way) for x in values]
+        arrays = [shard_array(x, way) for x in values]
         np.testing.assert_array_max_ulp(np.asarray(compiled(arrays, norm_type=norm_type)), alone, 1)
-        assert transfers(lambda x: clip_by_norm(x, 1.0, norm_type=norm_type), arrays) == {"all-reduce": 1}  # noqa: B023
+        assert measure_transfers(lambda x: clip_by_norm(x, 1.0, norm_type=norm_type), arrays) == {"all-reduce": 1}  # noqa: B023
 
 
 @check
@@ -141,10 +141,10 @@ def float64_where_it_is_switched_on() -> None:
 
     with jax.enable_x64(True):
         for scale, way in zip((1.0, 1e200, 1e-200), WAYS, strict=False):
-            values = [x * scale for x in gradients("float64")]
-            arrays = [sharded(x, way) for x in values]
+            values = [x * scale for x in make_gradients("float64")]
+            arrays = [shard_array(x, way) for x in values]
             np.testing.assert_array_max_ulp(np.asarray(global_norm(arrays)), global_norm(values), 2)
-        assert transfers(clip_to_norm, arrays) == {"all-reduce": 1}
+        assert measure_transfers(clip_to_norm, arrays) == {"all-reduce": 1}
 
 
 @check
@@ -152,8 +152,8 @@ def explicit_shardings() -> None:
     """Check explicit shardings, where small arrays of one shape may be sharded differently."""
     import jax
 
-    values = [gradients("float32")[0]] * 4
-    arrays = [sharded(x, way, "Explicit") for x, way in zip(values, WAYS, strict=False)]
+    values = [make_gradients("float32")[0]] * 4
+    arrays = [shard_array(x, way, "Explicit") for x, way in zip(values, WAYS, strict=False)]
     for function in (
         clip_to_norm,
         lambda grads: (clip_by_norm(grads, 1.25, norm_type=3), global_norm(grads, norm_type=1)),
@@ -214,7 +214,7 @@ def beside_arrays_on_no_device_in_particular() -> None:
     """Check arrays without a device together with sharded and with empty arrays, in any order."""
     import jax
 
-    spread = sharded(np.full((8, 2), 0.75, np.float32), ("rows",))
+    spread = shard_array(np.full((8, 2), 0.75, np.float32), ("rows",))
     there = jax.device_put(np.ones(3, np.float32), jax.devices()[1])
     loose, empty = jax.numpy.ones(2), jax.numpy.zeros(0)
     for norm_type in (1, 2, 3, math.inf):
@@ -241,7 +241,7 @@ def derivatives() -> None:
     import jax
 
     for values in (np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)):
-        array = sharded(values, ("rows", "columns"))
+        array = shard_array(values, ("rows", "columns"))
         slope = jax.jit(jax.grad(lambda x: clip_by_global_norm(x, 1.25)[0].sum()))(array)
         expected = jax.grad(lambda x: clip_by_global_norm(x, 1.25)[0].sum())(jax.numpy.asarray(values))
 

@@ -38,7 +38,7 @@ def check(function: Callable[[Any], None]) -> Callable[[Any], None]:
     return function
 
 
-def gradients(dtype: str, seed: int = 0) -> list[Any]:
+def make_gradients(dtype: str, seed: int = 0) -> list[Any]:
     """Return whole gradients, equal on all processes; some cannot be divided evenly among the processes."""
     import torch
 
@@ -47,7 +47,7 @@ def gradients(dtype: str, seed: int = 0) -> list[Any]:
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(getattr(torch, dtype)) for shape in shapes]
 
 
-def sharded(mesh: Any, whole: Any, *placements: Any) -> Any:
+def shard_tensor(mesh: Any, whole: Any, *placements: Any) -> Any:
     """Return a DTensor of a whole tensor."""
     from torch.distributed.tensor import distribute_tensor
 
@@ -92,9 +92,9 @@ def same_as_unsharded(mesh: Any) -> None:
     from torch.distributed.tensor import Replicate, Shard
 
     for dtype in BUDGETS:
-        whole = gradients(dtype)
+        whole = make_gradients(dtype)
         ways = [Shard(0), Shard(1), Shard(0), Replicate(), Shard(2)]
-        shards = [sharded(mesh, x, way) for x, way in zip(whole, ways, strict=True)]
+        shards = [shard_tensor(mesh, x, way) for x, way in zip(whole, ways, strict=True)]
         traffic = Traffic()
         with traffic.mode:
             clipped, total = clip_by_global_norm([*shards, None], 1.25)
@@ -122,7 +122,7 @@ def each_shard_is_read_once(mesh: Any) -> None:
     """Check that a norm reads each shard once, in the process that has it."""
     from torch.distributed.tensor import Shard
 
-    shards = [sharded(mesh, x, Shard(0)) for x in gradients("float32")]
+    shards = [shard_tensor(mesh, x, Shard(0)) for x in make_gradients("float32")]
     taken: list[int] = []
     original = InMemoryTorch.summarize
 
@@ -145,8 +145,8 @@ def within_the_threshold_bit_for_bit(mesh: Any) -> None:
     from torch.distributed.tensor import Shard
 
     for dtype in BUDGETS:
-        whole = gradients(dtype)
-        shards = [sharded(mesh, x, Shard(0)) for x in whole]
+        whole = make_gradients(dtype)
+        shards = [shard_tensor(mesh, x, Shard(0)) for x in whole]
         clipped, total = clip_by_global_norm(shards, 1e4)
         assert all(x is y for x, y in zip(clipped, shards, strict=True))
         assert all(x.full_tensor().equal(y) for x, y in zip(shards, whole, strict=True))
@@ -164,12 +164,12 @@ def other_operations(mesh: Any) -> None:
     """Check clips of each tensor by its own norm, other norms, and clips by value."""
     from torch.distributed.tensor import Shard
 
-    whole = gradients("float32")
-    shards = [sharded(mesh, x, Shard(0)) for x in whole]
+    whole = make_gradients("float32")
+    shards = [shard_tensor(mesh, x, Shard(0)) for x in whole]
     for norm_type in (0.5, 1, 2, 3, math.inf):
         expected = clip_by_norm(whole, 0.75, norm_type=norm_type)
         for inplace in (False, True):
-            copies = [sharded(mesh, x, Shard(0)) for x in whole]
+            copies = [shard_tensor(mesh, x, Shard(0)) for x in whole]
             for x, y in zip(clip_by_norm(copies, 0.75, norm_type=norm_type, inplace=inplace), expected, strict=True):
                 np.testing.assert_array_max_ulp(x.full_tensor().numpy(), y.numpy(), 2)
         total, alone = global_norm(shards, norm_type=norm_type), global_norm(whole, norm_type=norm_type)
@@ -188,7 +188,9 @@ def a_norm_counts_as_uncertain(mesh: Any) -> None:
     values = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(values, dtype=np.float64))))
     threshold = norm * (float(np.float32(0.13)) + 0.8 * 2.0**-27)
-    clipped = clip_by_global_norm(sharded(mesh, torch.from_numpy(values), Shard(0)), threshold)[0].full_tensor().numpy()
+    clipped = (
+        clip_by_global_norm(shard_tensor(mesh, torch.from_numpy(values), Shard(0)), threshold)[0].full_tensor().numpy()
+    )
     exact = values.astype(np.float64) * (threshold / norm)
     assert np.max(np.abs(clipped - exact) / np.spacing(np.abs(clipped))) <= 0.75
 
@@ -212,7 +214,7 @@ def numbers_out_of_the_ordinary(mesh: Any) -> None:
     for name, values in rows.items():
         whole = torch.tensor(values, dtype=torch.float64).repeat_interleave(3)
         for norm_type in (1, 2, 3, math.inf):
-            shards = sharded(mesh, whole, Shard(0))
+            shards = shard_tensor(mesh, whole, Shard(0))
             expected, alone = clip_by_global_norm(whole, 2.0, norm_type=norm_type)
             clipped, total = clip_by_global_norm(shards, 2.0, norm_type=norm_type)
             message = f"{name}, norm type {norm_type}: {total} is not {alone}"
@@ -228,7 +230,7 @@ def refusals(mesh: Any) -> None:
     from torch.distributed.tensor import DTensor, Partial, Shard
 
     plain = torch.ones(4)
-    shards = sharded(mesh, plain, Shard(0))
+    shards = shard_tensor(mesh, plain, Shard(0))
     with pytest.raises(TypeError, match="from_local"):
         clip_by_global_norm([shards, plain], 1.0)
     clipped, _ = clip_by_global_norm([shards, plain], 1.0, need_clip=[True, False])
@@ -252,8 +254,8 @@ def derivatives(mesh: Any) -> None:
     """Check that a norm is differentiated through the processes."""
     from torch.distributed.tensor import Shard
 
-    whole = gradients("float64")[0]
-    shards = sharded(mesh, whole, Shard(0)).requires_grad_()
+    whole = make_gradients("float64")[0]
+    shards = shard_tensor(mesh, whole, Shard(0)).requires_grad_()
     total = global_norm(shards)
     total.backward()
 
@@ -266,8 +268,8 @@ def derivatives_of_clips(mesh: Any) -> None:
     from torch.distributed.tensor import Replicate, Shard
 
     for dtype in ("float32", "float64"):
-        whole = [x.requires_grad_() for x in gradients(dtype)]
-        weights = gradients(dtype, seed=1)
+        whole = [x.requires_grad_() for x in make_gradients(dtype)]
+        weights = make_gradients(dtype, seed=1)
         # The fourth tensor has too few rows for all processes.
         ways = [Shard(0), Replicate(), Shard(0), Shard(0), Shard(2)]
         for norm_type in (1, 2, 3):
@@ -276,11 +278,13 @@ def derivatives_of_clips(mesh: Any) -> None:
                 lambda grads, p=norm_type: clip_by_norm(grads, 0.75, norm_type=p),
             ]
             for call in calls:
-                shards = [sharded(mesh, x.detach(), way).requires_grad_() for x, way in zip(whole, ways, strict=True)]
+                shards = [
+                    shard_tensor(mesh, x.detach(), way).requires_grad_() for x, way in zip(whole, ways, strict=True)
+                ]
                 for x in whole:
                     x.grad = None
                 sum((x * weight).sum() for x, weight in zip(call(whole), weights, strict=True)).backward()
-                ours = [sharded(mesh, weight, way) for weight, way in zip(weights, ways, strict=True)]
+                ours = [shard_tensor(mesh, weight, way) for weight, way in zip(weights, ways, strict=True)]
                 total = sum((x * weight).sum().full_tensor() for x, weight in zip(call(shards), ours, strict=True))
                 total.backward()
                 rtol = 1e-12 if dtype == "float64" else 1e-5
@@ -294,10 +298,10 @@ def second_derivatives(mesh: Any) -> None:
     import torch
     from torch.distributed.tensor import Replicate, Shard
 
-    whole, weights = gradients("float64"), gradients("float64", seed=1)
+    whole, weights = make_gradients("float64"), make_gradients("float64", seed=1)
     ways = [Shard(0), Replicate(), Shard(0), Shard(0), Shard(2)]
 
-    def second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
+    def take_second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
         xs = [x.detach().requires_grad_() for x in xs]
         # Every process holds the whole sum, and its own elements.
         values = [(y**2 * w).sum() + y.sum() ** 2 for y, w in zip(call(xs), ws, strict=True)]
@@ -309,9 +313,11 @@ def second_derivatives(mesh: Any) -> None:
             lambda grads, p=norm_type: clip_by_global_norm(grads, 1.25, norm_type=p)[0],
             lambda grads, p=norm_type: clip_by_norm(grads, 0.75, norm_type=p),
         ):
-            shards, ours = ([sharded(mesh, x, w) for x, w in zip(xs, ways, strict=True)] for xs in (whole, weights))
-            expected = second(call, whole, weights, lambda x: x)
-            found = second(call, shards, ours, lambda x: x.full_tensor())
+            shards, ours = (
+                [shard_tensor(mesh, x, w) for x, w in zip(xs, ways, strict=True)] for xs in (whole, weights)
+            )
+            expected = take_second(call, whole, weights, lambda x: x)
+            found = take_second(call, shards, ours, lambda x: x.full_tensor())
             for x, shard in zip(expected, found, strict=True):
                 np.testing.assert_allclose(shard.full_tensor(), x, rtol=1e-11, atol=1e-11)
 
@@ -338,8 +344,8 @@ def compiled(mesh: Any) -> None:
     import torch
     from torch.distributed.tensor import Shard
 
-    whole = gradients("float32")[:2]
-    shards = [sharded(mesh, x, Shard(0)) for x in whole]
+    whole = make_gradients("float32")[:2]
+    shards = [shard_tensor(mesh, x, Shard(0)) for x in whole]
     function = torch.compile(lambda *grads: clip_by_global_norm(grads, 1.25), backend="aot_eager", fullgraph=True)
     with warnings.catch_warnings():
         # Dynamo traces through the caches of array-api-compat and says so.
@@ -357,10 +363,10 @@ def two_dimensional_meshes(mesh: Any) -> None:
 
     grid = init_device_mesh("cpu", (2, mesh.size() // 2))
     for dtype in BUDGETS:
-        whole = gradients(dtype)
+        whole = make_gradients(dtype)
         ways = [(Replicate(), Shard(0)), (Shard(0), Shard(1)), (Shard(0), Replicate()), (Shard(0), Shard(0))]
-        shards = [sharded(grid, x, *way) for x, way in zip(whole, ways, strict=False)]
-        shards.append(sharded(mesh, whole[-1], Shard(1)))
+        shards = [shard_tensor(grid, x, *way) for x, way in zip(whole, ways, strict=False)]
+        shards.append(shard_tensor(mesh, whole[-1], Shard(1)))
         clipped, total = clip_by_global_norm(shards, 1.25)
 
         assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, dtype)

@@ -34,13 +34,13 @@ def test_every_parameter_is_described_in_order(name: str) -> None:
     function = getattr(gradclip_spec, name)
     section = re.search(r"Parameters\n-+\n(.*?)\n\n\w+\n-+\n", inspect.getdoc(function) or "", flags=re.DOTALL)
     assert section is not None
-    described = [name for line in re.findall(r"^(\w.*)$", section[1], flags=re.MULTILINE) for name in named(line)]
+    described = [name for line in re.findall(r"^(\w.*)$", section[1], flags=re.MULTILINE) for name in list_named(line)]
 
     # Parameters with a common description share a line.
     assert sorted(described) == sorted(inspect.signature(function).parameters)
 
 
-def named(line: str) -> list[str]:
+def list_named(line: str) -> list[str]:
     """Return the names in a line such as `clip_norm : float`."""
     return [name.strip() for name in line.partition(":")[0].split(",")]
 

@@ -17,7 +17,7 @@ SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 23, "float64": 52}
 
 
-def equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
+def assert_equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
     """Assert the library, the dtype and every bit of an array; all NaN are alike."""
     __tracebackhide__ = True
     assert isinstance(array, backend.array_type), f"a {type(array)} came back, not an array of {backend.name}"
@@ -32,19 +32,19 @@ def test_value_clips_to_both_bounds(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped = clip_by_value([backend.array([-3.0, -1.0, 0.5, 2.0], dtype)], 1.0)
 
-        equal(backend, clipped[0], [-1.0, -1.0, 0.5, 1.0], dtype)
+        assert_equal(backend, clipped[0], [-1.0, -1.0, 0.5, 1.0], dtype)
 
 
 def test_value_takes_a_lower_bound(backend: Any) -> None:
     for dtype in backend.dtypes:
-        equal(backend, clip_by_value(backend.array([-3.0, 0.5, 2.0], dtype), 1.0, 0.25), [0.25, 0.5, 1.0], dtype)
+        assert_equal(backend, clip_by_value(backend.array([-3.0, 0.5, 2.0], dtype), 1.0, 0.25), [0.25, 0.5, 1.0], dtype)
 
 
 def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
     for dtype in backend.dtypes:
-        equal(backend, clip_by_value(backend.array([1.0, -1.0], dtype), 0.1), [0.1, -0.1], dtype)
+        assert_equal(backend, clip_by_value(backend.array([1.0, -1.0], dtype), 0.1), [0.1, -0.1], dtype)
         beyond = -1e300 if dtype == "float64" else -math.inf
-        equal(backend, clip_by_value(backend.array([1.0, -math.inf], dtype), 1e300), [1.0, beyond], dtype)
+        assert_equal(backend, clip_by_value(backend.array([1.0, -math.inf], dtype), 1e300), [1.0, beyond], dtype)
 
 
 def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
@@ -55,7 +55,7 @@ def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
         smallest = SMALLEST[dtype]
         clipped = clip_by_value(backend.array([8 * smallest, -8 * smallest], dtype), (2.5 + 2.0**-10) * smallest)
 
-        equal(backend, clipped, [3 * smallest, -3 * smallest], dtype)
+        assert_equal(backend, clipped, [3 * smallest, -3 * smallest], dtype)
 
 
 @pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
@@ -71,7 +71,7 @@ def test_value_keeps_nan_and_clips_infinities(backend: Any) -> None:
     for dtype in backend.dtypes:
         array = backend.array([math.nan, math.inf, -math.inf, 0.5], dtype)
 
-        equal(backend, clip_by_value(array, 1.0), [math.nan, 1.0, -1.0, 0.5], dtype)
+        assert_equal(backend, clip_by_value(array, 1.0), [math.nan, 1.0, -1.0, 0.5], dtype)
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(1.0, 0.0), (0.0, -1.0)])
@@ -87,8 +87,8 @@ def test_norm_scales_arrays_above_the_threshold(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped = clip_by_norm([backend.array([3.0, 4.0], dtype), backend.array([0.75, -1.0], dtype)], 2.5)
 
-        equal(backend, clipped[0], [1.5, 2.0], dtype)
-        equal(backend, clipped[1], [0.75, -1.0], dtype)
+        assert_equal(backend, clipped[0], [1.5, 2.0], dtype)
+        assert_equal(backend, clipped[1], [0.75, -1.0], dtype)
 
 
 def test_global_norm_scales_all_by_one_coefficient(backend: Any) -> None:
@@ -96,10 +96,10 @@ def test_global_norm_scales_all_by_one_coefficient(backend: Any) -> None:
         arrays = [backend.array([2.0, -4.0], dtype), None, backend.array([[5.0], [6.0]], dtype)]
         clipped, total = clip_by_global_norm(arrays, 4.5)
 
-        equal(backend, clipped[0], [1.0, -2.0], dtype)
+        assert_equal(backend, clipped[0], [1.0, -2.0], dtype)
         assert clipped[1] is None
-        equal(backend, clipped[2], [[2.5], [3.0]], dtype)
-        equal(backend, total, 9.0, "float64" if dtype == "float64" else "float32")
+        assert_equal(backend, clipped[2], [[2.5], [3.0]], dtype)
+        assert_equal(backend, total, 9.0, "float64" if dtype == "float64" else "float32")
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float
         clipped, total = clip_by_global_norm(arrays, norm / 2, norm_type=norm_type)
 
         assert float(backend.read(total)) == norm
-        equal(backend, clipped[0], [norm / 2, 0.0], dtype)
-        equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=norm_type), [norm / 2, 0.0], dtype)
+        assert_equal(backend, clipped[0], [norm / 2, 0.0], dtype)
+        assert_equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=norm_type), [norm / 2, 0.0], dtype)
         for threshold in (norm, 2.0 ** ENDS["float64"][0]):
-            equal(backend, clip_by_norm(arrays[0], threshold, norm_type=norm_type), [norm, 0.0], dtype)
+            assert_equal(backend, clip_by_norm(arrays[0], threshold, norm_type=norm_type), [norm, 0.0], dtype)
 
 
 @pytest.mark.parametrize("norm_type", [0.5, 1, 1.5, 2, 3, 100, math.inf])
@@ -162,7 +162,7 @@ def test_at_the_threshold_nothing_changes(backend: Any) -> None:
     for dtype in backend.dtypes:
         clipped, total = clip_by_global_norm([backend.array([3.0, 4.0], dtype)], 5.0)
 
-        equal(backend, clipped[0], [3.0, 4.0], dtype)
+        assert_equal(backend, clipped[0], [3.0, 4.0], dtype)
         assert float(backend.read(total)) == 5.0
 
 
@@ -170,17 +170,17 @@ def test_eps_is_added_to_the_norm(backend: Any) -> None:
     for dtype in backend.dtypes:
         array = backend.array([3.0, 4.0], dtype)
 
-        equal(backend, clip_by_global_norm([array], 4.0, eps=3.0)[0][0], [1.5, 2.0], dtype)
-        equal(backend, clip_by_norm([array], 8.0, eps=3.0)[0], [3.0, 4.0], dtype)
-        equal(backend, clip_by_norm([array], 3.0, eps=1.0)[0], [1.5, 2.0], dtype)
+        assert_equal(backend, clip_by_global_norm([array], 4.0, eps=3.0)[0][0], [1.5, 2.0], dtype)
+        assert_equal(backend, clip_by_norm([array], 8.0, eps=3.0)[0], [3.0, 4.0], dtype)
+        assert_equal(backend, clip_by_norm([array], 3.0, eps=1.0)[0], [1.5, 2.0], dtype)
 
 
 def test_mixed_dtypes_keep_theirs(backend: Any) -> None:
     narrow, wide = backend.dtypes[0], backend.dtypes[-1]
     clipped, total = clip_by_global_norm([backend.array([3.0], narrow), backend.array([4.0], wide)], 2.5)
 
-    equal(backend, clipped[0], [1.5], narrow)
-    equal(backend, clipped[1], [2.0], wide)
+    assert_equal(backend, clipped[0], [1.5], narrow)
+    assert_equal(backend, clipped[1], [2.0], wide)
     assert float(backend.read(total)) == 5.0
 
 
@@ -189,14 +189,14 @@ def test_zero_gradient_stays_zero(backend: Any) -> None:
         for threshold in (0.0, 1.0):
             clipped, total = clip_by_global_norm([backend.array([0.0, 0.0], dtype)], threshold)
 
-            equal(backend, clipped[0], [0.0, 0.0], dtype)
+            assert_equal(backend, clipped[0], [0.0, 0.0], dtype)
             assert float(backend.read(total)) == 0.0
-            equal(backend, clip_by_norm(backend.array([0.0], dtype), threshold, norm_type=3), [0.0], dtype)
+            assert_equal(backend, clip_by_norm(backend.array([0.0], dtype), threshold, norm_type=3), [0.0], dtype)
 
 
 def test_zero_threshold_makes_zeros(backend: Any) -> None:
     for dtype in backend.dtypes:
-        equal(backend, clip_by_norm([backend.array([3.0, -4.0], dtype)], 0.0)[0], [0.0, 0.0], dtype)
+        assert_equal(backend, clip_by_norm([backend.array([3.0, -4.0], dtype)], 0.0)[0], [0.0, 0.0], dtype)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 5e-324])
@@ -204,7 +204,7 @@ def test_zero_gradient_is_within_any_threshold(backend: Any, threshold: float) -
     for dtype in backend.dtypes:
         array = backend.array([0.0, 0.0], dtype)
         (clipped,), total = clip_by_global_norm([array], threshold)
-        equal(backend, clipped, [0.0, 0.0], dtype)
+        assert_equal(backend, clipped, [0.0, 0.0], dtype)
         assert float(backend.read(total)) == 0.0
         assert clipped is array or not backend.eager
 
@@ -217,7 +217,9 @@ def test_threshold_of_minus_zero_gives_positive_zeros(backend: Any) -> None:
 
 def test_infinite_threshold_changes_nothing(backend: Any) -> None:
     for dtype in backend.dtypes:
-        equal(backend, clip_by_norm([backend.array([3.0, math.inf], dtype)], math.inf)[0], [3.0, math.inf], dtype)
+        assert_equal(
+            backend, clip_by_norm([backend.array([3.0, math.inf], dtype)], math.inf)[0], [3.0, math.inf], dtype
+        )
 
 
 @pytest.mark.parametrize("norm_type", [1, 2, 2.5, math.inf])
@@ -226,17 +228,17 @@ def test_nan_and_infinity_decide_the_norm(backend: Any, norm_type: float) -> Non
         arrays = [backend.array([math.nan, 1.0], dtype), backend.array([2.0], dtype)]
         clipped, total = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
 
-        equal(backend, clipped[0], [math.nan, math.nan], dtype)
-        equal(backend, clipped[1], [math.nan], dtype)
+        assert_equal(backend, clipped[0], [math.nan, math.nan], dtype)
+        assert_equal(backend, clipped[1], [math.nan], dtype)
         assert math.isnan(float(backend.read(total)))
 
         arrays = [backend.array([-math.inf, 1.0], dtype), backend.array([2.0], dtype)]
         clipped, total = clip_by_global_norm(arrays, 1.0, norm_type=norm_type)
 
-        equal(backend, clipped[0], [math.nan, 0.0], dtype)
-        equal(backend, clipped[1], [0.0], dtype)
+        assert_equal(backend, clipped[0], [math.nan, 0.0], dtype)
+        assert_equal(backend, clipped[1], [0.0], dtype)
         assert float(backend.read(total)) == math.inf
-        equal(backend, clip_by_norm(arrays[0], 1.0, norm_type=norm_type, eps=1e-6), [math.nan, 0.0], dtype)
+        assert_equal(backend, clip_by_norm(arrays[0], 1.0, norm_type=norm_type, eps=1e-6), [math.nan, 0.0], dtype)
 
 
 def test_an_empty_array_before_a_large_one_keeps_its_dtype(backend: Any) -> None:
@@ -244,8 +246,8 @@ def test_an_empty_array_before_a_large_one_keeps_its_dtype(backend: Any) -> None
         arrays = [backend.array(np.zeros((0, 3)), dtype), backend.array(np.ones(1 << 15), dtype)]
         clipped, _ = clip_by_global_norm(arrays, 1.0)
 
-        equal(backend, clipped[0], np.zeros((0, 3)), dtype)
-        equal(backend, clip_by_norm(arrays[0], 0.0, eps=1e-6), np.zeros((0, 3)), dtype)
+        assert_equal(backend, clipped[0], np.zeros((0, 3)), dtype)
+        assert_equal(backend, clip_by_norm(arrays[0], 0.0, eps=1e-6), np.zeros((0, 3)), dtype)
 
 
 def test_empty_and_zero_dimensional_arrays(backend: Any) -> None:
@@ -253,11 +255,11 @@ def test_empty_and_zero_dimensional_arrays(backend: Any) -> None:
         arrays = [backend.array(np.zeros((0, 3)), dtype), backend.array(-10.0, dtype)]
         clipped, total = clip_by_global_norm(arrays, 5.0)
 
-        equal(backend, clipped[0], np.zeros((0, 3)), dtype)
-        equal(backend, clipped[1], -5.0, dtype)
+        assert_equal(backend, clipped[0], np.zeros((0, 3)), dtype)
+        assert_equal(backend, clipped[1], -5.0, dtype)
         assert float(backend.read(total)) == 10.0
-        equal(backend, clip_by_norm(arrays[0], 5.0, norm_type=math.inf), np.zeros((0, 3)), dtype)
-        equal(backend, clip_by_value(arrays[0], 5.0), np.zeros((0, 3)), dtype)
+        assert_equal(backend, clip_by_norm(arrays[0], 5.0, norm_type=math.inf), np.zeros((0, 3)), dtype)
+        assert_equal(backend, clip_by_value(arrays[0], 5.0), np.zeros((0, 3)), dtype)
 
 
 def test_norm_of_excluded_arrays_is_zero(backend: Any) -> None:
@@ -265,7 +267,7 @@ def test_norm_of_excluded_arrays_is_zero(backend: Any) -> None:
     clipped, total = clip_by_global_norm([array, None], 1.0, need_clip=[False, False])
 
     assert clipped[0] is array
-    equal(backend, total, 0.0, "float32")
+    assert_equal(backend, total, 0.0, "float32")
     assert clip_by_norm([array, None], 1.0, need_clip=[False, False])[0] is array
 
 
@@ -283,7 +285,7 @@ def test_inputs_are_left_alone(backend: Any) -> None:
     clip_by_norm([array], 1.0)
     clip_by_value([array], 1.0)
 
-    equal(backend, array, [3.0, 4.0], "float32")
+    assert_equal(backend, array, [3.0, 4.0], "float32")
 
 
 def test_nothing_to_clip_returns_the_same_objects(backend: Any) -> None:

@@ -31,33 +31,33 @@ ROW = 256
 PIECE = 1 << 20
 
 
-def normal(size: int) -> np.ndarray[Any, Any]:
+def draw_normal(size: int) -> np.ndarray[Any, Any]:
     """Return standard normal numbers, which resemble gradients."""
     return np.random.default_rng(size).standard_normal(size)
 
 
-def rows_alike(size: int) -> np.ndarray[Any, Any]:
+def make_rows_alike(size: int) -> np.ndarray[Any, Any]:
     """Return rows that each repeat one number, so that rounding errors add up."""
     return np.repeat(np.random.default_rng(1).uniform(0.5, 2, -(-size // ROW)), ROW)[:size]
 
 
-def every_so_many_rows(period: int) -> Callable[[int], np.ndarray[Any, Any]]:
+def make_every_so_many_rows(period: int) -> Callable[[int], np.ndarray[Any, Any]]:
     """Return a function that makes one ordinary row in each period; the other rows repeat one number."""
 
     def make(size: int) -> np.ndarray[Any, Any]:
-        return np.where(np.arange(size) // ROW % period, 1.6719811, normal(size))
+        return np.where(np.arange(size) // ROW % period, 1.6719811, draw_normal(size))
 
     return make
 
 
 INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
-    "normal": normal,
-    "sorted": lambda size: np.sort(normal(size)),
+    "normal": draw_normal,
+    "sorted": lambda size: np.sort(draw_normal(size)),
     "constant": lambda size: np.full(size, 0.1),
-    "one sign's noise": lambda size: 1.6719811 + 1e-6 * normal(size),
-    "signs": lambda size: 0.001 * np.sign(normal(size)),
-    "rows alike": rows_alike,
-    **{f"one row in {period}": every_so_many_rows(period) for period in (3, 4, 9, 16, 17, 23, 33)},
+    "one sign's noise": lambda size: 1.6719811 + 1e-6 * draw_normal(size),
+    "signs": lambda size: 0.001 * np.sign(draw_normal(size)),
+    "rows alike": make_rows_alike,
+    **{f"one row in {period}": make_every_so_many_rows(period) for period in (3, 4, 9, 16, 17, 23, 33)},
     "geometric series": lambda size: np.exp(-np.arange(size) * (9 / size)),
     # Each later square is below half of the last place of the first one, so a sum in order loses all of them.
     "swamped": lambda size: np.where(np.arange(size) == 0, 1.0, 0.99 * 2.0**-27),
@@ -69,7 +69,7 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
 }
 
 
-def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
+def sum_squares(x: np.ndarray[Any, Any]) -> Fraction:
     """Return the sum of the squares, each computed as two float64 parts, with a relative error of about 2**-95."""
     total = Fraction(0)
     for start in range(0, x.size, PIECE):
@@ -92,7 +92,7 @@ def sum_of_squares(x: np.ndarray[Any, Any]) -> Fraction:
     return total
 
 
-def in_ulp(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], dtype: str) -> float:
+def measure_in_ulp(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], dtype: str) -> float:
     """Return the largest distance from more precise values, in units of the last place of a dtype."""
     precision, smallest, _ = FORMATS[dtype]
     places = np.maximum(np.frexp(expected)[1], smallest) - precision
@@ -105,7 +105,7 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, loops: str) ->
     given = backend.array(values, dtype)
     del values
     before = backend.read(given).copy()
-    square = sum_of_squares(before)
+    square = sum_squares(before)
     norm = Fraction(math.isqrt(int(square * 2**200)), 2**100)
     threshold = float(norm) * 0.3
     clipped, total = clip_by_global_norm([given], threshold, inplace=backend.writeable)
@@ -121,7 +121,7 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, loops: str) ->
     exact = more(float(norm)) + more(float(norm - Fraction(float(norm))))
     for start in range(0, before.size, PIECE):
         expected = before[start : start + PIECE].astype(more) * more(threshold) / exact
-        error = in_ulp(after[start : start + PIECE], expected, dtype)
+        error = measure_in_ulp(after[start : start + PIECE], expected, dtype)
         assert error <= BUDGETS[loops], f"elements from {start} on are off by {error:.3f} ulp"
 
 
@@ -129,13 +129,13 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, loops: str) ->
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_few_elements_in_many_arrays_are_precise_in_plain_loops(backend: Any, dtype: str, use_loops: Any) -> None:
     use_loops("plain")
-    arrays = [backend.array(x, dtype) for x in np.split(normal(400), 40)]
+    arrays = [backend.array(x, dtype) for x in np.split(draw_normal(400), 40)]
     before = np.concatenate([backend.read(x) for x in arrays]).astype(np.float64)
 
     clipped = clip_by_global_norm(arrays, 7.3)[0]
 
     after = np.concatenate([backend.read(x) for x in clipped])
-    assert in_ulp(after, before * (7.3 / math.sqrt(math.fsum(before**2))), dtype) <= BUDGETS["compiled"]
+    assert measure_in_ulp(after, before * (7.3 / math.sqrt(math.fsum(before**2))), dtype) <= BUDGETS["compiled"]
 
 
 #: Libraries for which the reference has special code for large arrays.

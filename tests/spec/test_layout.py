@@ -24,7 +24,7 @@ MODULES = {
 }
 
 
-def imports_of(module: str) -> set[str]:
+def list_imports(module: str) -> set[str]:
     """Return the modules of the package that a module imports, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
@@ -35,7 +35,7 @@ def imports_of(module: str) -> set[str]:
 
 
 def test_imports_are_shallow_and_have_no_circle() -> None:
-    imports = {module: imports_of(module) for module in MODULES}
+    imports = {module: list_imports(module) for module in MODULES}
     depths: dict[str, int] = {}
 
     # The order raises an error that names the circle, if there is one.
@@ -66,7 +66,7 @@ def test_code_is_short() -> None:
     assert sum(lines.values()) <= 2004, lines
 
 
-def functions_of(call: Callable[[], Any]) -> set[tuple[str, str]]:
+def list_functions(call: Callable[[], Any]) -> set[tuple[str, str]]:
     """Return the functions of the package that a call runs, by file and name, after all imports."""
     call()
     seen: set[tuple[str, str]] = set()
@@ -87,13 +87,13 @@ def functions_of(call: Callable[[], Any]) -> set[tuple[str, str]]:
 
 def test_small_clip_runs_few_functions() -> None:
     arrays = [np.array([3.0], np.float32), np.ones((3, 4), np.float32)]
-    seen = functions_of(lambda: gradclip_spec.clip_by_global_norm(arrays, 1.0))
+    seen = list_functions(lambda: gradclip_spec.clip_by_global_norm(arrays, 1.0))
     assert len(seen) <= 30, sorted(seen)
     assert len({file for file, _ in seen}) <= 8
 
 
 def test_torch_clip_in_place_runs_few_functions(require: Any) -> None:
     torch = require("torch")
-    seen = functions_of(lambda: gradclip_spec.clip_by_global_norm([torch.ones(200_000)], 1.0, inplace=True))
+    seen = list_functions(lambda: gradclip_spec.clip_by_global_norm([torch.ones(200_000)], 1.0, inplace=True))
     assert 20 < len(seen) <= 30, sorted(seen)
     assert len({file for file, _ in seen}) <= 9

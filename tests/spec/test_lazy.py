@@ -28,13 +28,13 @@ CASES = [
 ]
 
 
-def operations(x: Any) -> list[Any]:
+def run_operations(x: Any) -> list[Any]:
     """Run all three operations with two norms."""
     clipped, total = clip_by_global_norm([x, None], 2.5)
     return [clipped[0], total, clip_by_norm(x, 2.5, norm_type=3), clip_by_value(x, 2.5), global_norm(x, norm_type=1)]
 
 
-def same(got: Any, wanted: Any, ulps: int = 0) -> None:
+def assert_same(got: Any, wanted: Any, ulps: int = 0) -> None:
     """Assert that results agree bit for bit, or within a number of roundings; NaN equals NaN."""
     __tracebackhide__ = True
     for one, other in zip(got, wanted, strict=True):
@@ -50,13 +50,13 @@ def test_jax_jit(require: Any, values: list[float]) -> None:
     jax = require("jax")
     x = np.array(values, np.float32)
     with np.errstate(all="ignore"):
-        wanted = operations(x)
+        wanted = run_operations(x)
     if values[0] == 1e-42:
         # XLA treats subnormal numbers as zero, but arrays that do not change keep them.
-        assert np.asarray(jax.jit(operations)(x)[0]).tolist() == x.tolist()
+        assert np.asarray(jax.jit(run_operations)(x)[0]).tolist() == x.tolist()
         return
 
-    same(jax.jit(operations)(jax.numpy.asarray(x)), wanted, ulps=2)
+    assert_same(jax.jit(run_operations)(jax.numpy.asarray(x)), wanted, ulps=2)
 
 
 def test_jax_leaves_subnormal_numbers_within_the_threshold(require: Any) -> None:
@@ -93,7 +93,7 @@ def test_jax_batches_and_second_derivatives(require: Any) -> None:
 
     batched = jax.vmap(lambda x: clip_by_global_norm(x, 2.5)[0])(rows)
 
-    same(list(batched), [np.array([1.5, 2.0]), np.asarray(rows[1]), np.array([0.0, 0.0])])
+    assert_same(list(batched), [np.array([1.5, 2.0]), np.asarray(rows[1]), np.array([0.0, 0.0])])
     curvatures = jax.jit(jax.vmap(jax.hessian(lambda x: clip_by_global_norm(x, 2.5)[0].sum())))(rows)
     assert np.all(np.isfinite(curvatures))
 
@@ -295,7 +295,7 @@ def test_torch_transformations(require: Any, dtype: str) -> None:
     batched = torch.func.vmap(lambda x: clip_by_global_norm(x, 2.5)[0])(rows)
     slopes = [torch.func.grad(lambda x: clip_by_global_norm(x, 2.5)[0].sum())(row).tolist() for row in rows]
 
-    same(list(batched), [np.array([1.5, 2.0]), rows[1].numpy(), np.array([0.0, 0.0])])
+    assert_same(list(batched), [np.array([1.5, 2.0]), rows[1].numpy(), np.array([0.0, 0.0])])
     assert slopes[1:] == [[1.0, 1.0], [1.0, 1.0]]
     np.testing.assert_allclose(slopes[0], [0.08, -0.06], rtol=0, atol=1e-6)
 
@@ -305,15 +305,15 @@ def test_torch_vmap_of_several_tensors(require: Any, norm_type: float) -> None:
     torch = require("torch")
     rows = torch.tensor([[3.0, -4.0], [0.1, 0.2], [0.0, 0.0]])
 
-    def each(x: Any) -> Any:
+    def clip_each(x: Any) -> Any:
         grads = [x, 2 * x.double()]
         together, norm = clip_by_global_norm(grads, 2.5, norm_type=norm_type)
         return [*together, norm, *clip_by_norm(grads, 2.5, norm_type=norm_type), clip_by_value(x, 1.0)]
 
-    batched = torch.func.vmap(each)(rows)
+    batched = torch.func.vmap(clip_each)(rows)
 
     for index, row in enumerate(rows):
-        same([result[index] for result in batched], each(row), ulps=2)
+        assert_same([result[index] for result in batched], clip_each(row), ulps=2)
 
 
 def test_torch_backward(require: Any) -> None:
@@ -386,7 +386,7 @@ def test_torch_derivatives_of_clips_in_place(require: Any, norm_type: float, dty
         assert bool((slopes[0] != 0).any())
 
 
-def _sum_of_clipped(clip: Any, x: Any) -> Any:
+def _sum_clipped(clip: Any, x: Any) -> Any:
     arrays = [x * 1, x * 2]
     clip(arrays, 1.0, inplace=True)
     return arrays[0].sum() + arrays[1].sum()
@@ -401,16 +401,16 @@ def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) 
         assert inside.tolist() == [[2.0] * 4] * 3
         assert outside.tolist() == [2.0] * 4
 
-        def products(x: Any, y: Any, clip: Any = clip) -> Any:
+        def multiply(x: Any, y: Any, clip: Any = clip) -> Any:
             # Both are made inside the inner transformation, and the second one does not belong to the outer one.
             x, y = x * 1, y * 1
             with pytest.raises(TypeError, match=r"`inplace=True` .* at '1'"):
                 clip([x, y], 1.0, inplace=True)
             return x.sum() * y.sum()
 
-        slopes = torch.func.vmap(torch.func.grad(products), in_dims=(0, None))(inside, outside)
+        slopes = torch.func.vmap(torch.func.grad(multiply), in_dims=(0, None))(inside, outside)
         assert slopes.tolist() == [[8.0] * 4] * 3
-        clipped = torch.func.vmap(torch.func.grad(lambda x, clip=clip: _sum_of_clipped(clip, x)))(inside)
+        clipped = torch.func.vmap(torch.func.grad(lambda x, clip=clip: _sum_clipped(clip, x)))(inside)
         # Tensors of the inner transformation alone are clipped, and keep their number of levels.
         assert float(clipped.abs().max()) < 1e-6
     torch.func.vmap(lambda x: clip_by_norm([x, 2 * x], 1.0, inplace=True))(inside)
@@ -459,9 +459,9 @@ def test_torch_compiled_with_a_number_that_changes(require: Any, compiled: Any, 
 @pytest.mark.timeout(600)
 def test_torch_compiles_the_whole_function(require: Any, compiled: Any) -> None:
     torch = require("torch")
-    function = compiled(operations)
+    function = compiled(run_operations)
     for values in CASES:
-        same(function(torch.tensor(values)), operations(torch.tensor(values)), ulps=2)
+        assert_same(function(torch.tensor(values)), run_operations(torch.tensor(values)), ulps=2)
 
 
 @pytest.mark.timeout(600)
@@ -544,14 +544,14 @@ def test_torch_autocast_changes_nothing(require: Any, dtype: str, looked_at: boo
     shapes: list[tuple[int, ...]] = [(300_000,), (3, 4), (3, 4)]
     grads = [torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=not looked_at) for shape in shapes]
 
-    def clipped(norm_type: float) -> list[Any]:
+    def clip(norm_type: float) -> list[Any]:
         together, norm = clip_by_global_norm(grads, 1.0, norm_type=norm_type)
         return [*together, norm, *clip_by_norm(grads, 1.0, norm_type=norm_type), *clip_by_value(grads, 0.1)]
 
     for norm_type in (1, 2, 3):
-        expected = clipped(norm_type)
+        expected = clip(norm_type)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            results = clipped(norm_type)
+            results = clip(norm_type)
         assert [result.dtype for result in results] == [value.dtype for value in expected]
         assert all(torch.equal(result, value) for result, value in zip(results, expected, strict=True))
 
@@ -562,14 +562,14 @@ def test_torch_compiled_under_autocast_changes_nothing(require: Any, compiled: A
     torch = require("torch")
     grads = [torch.full(shape, 3.0, dtype=getattr(torch, dtype)) for shape in [(7,), (3, 4)]]
 
-    def clipped(grads: list[Any]) -> list[Any]:
+    def clip(grads: list[Any]) -> list[Any]:
         by_global_norm, norm = clip_by_global_norm(grads, 1.0)
         return [*by_global_norm, norm, *clip_by_norm(grads, 1.0, norm_type=3), *clip_by_value(grads, 0.1)]
 
-    expected = clipped(grads)
+    expected = clip(grads)
     for narrow in (torch.float16, torch.bfloat16):
         with torch.autocast("cpu", dtype=narrow):
-            results = compiled(clipped)(grads)
+            results = compiled(clip)(grads)
             assert torch.is_autocast_enabled("cpu")
         assert [result.dtype for result in results] == [value.dtype for value in expected]
         for result, value in zip(results, expected, strict=True):
@@ -587,7 +587,7 @@ def test_torch_lazy_and_eager_results_agree(require: Any, dtype: str, threshold:
     wanted, norm = clip_by_global_norm([x], threshold)
 
     assert (clipped[0].dtype, total.dtype) == (x.dtype, norm.dtype)
-    same([clipped[0].detach().double(), total.detach()], [wanted[0].double(), norm])
+    assert_same([clipped[0].detach().double(), total.detach()], [wanted[0].double(), norm])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -596,19 +596,19 @@ def test_dask_computes_nothing_early(require: Any, dtype: str) -> None:
     dask = require("dask")
     computed = []
 
-    def scheduler(graph: Any, keys: Any, **options: Any) -> Any:
+    def count_tasks(graph: Any, keys: Any, **options: Any) -> Any:
         computed.append(keys)
         return dask.get(graph, keys, **options)
 
     values = np.arange(24, dtype=dtype).reshape(4, 6)
-    with dask.config.set(scheduler=scheduler):
+    with dask.config.set(scheduler=count_tasks):
         x = array.from_array(values, chunks=(2, 3))
-        results = operations(x)
+        results = run_operations(x)
         assert computed == []
         got = dask.compute(*results)
 
     assert len(computed) == 1
-    same(got, operations(values), ulps=2)
+    assert_same(got, run_operations(values), ulps=2)
 
 
 def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
@@ -628,7 +628,7 @@ def test_dask_tasks_whose_keys_are_numbers(require: Any) -> None:
         for norm_type in (2, 3, 0.5):
             expected = clip_by_global_norm(np.array([3.0, 4.0]), 2, norm_type=norm_type, eps=0.5)
             clipped = clip_by_global_norm(x, 2, norm_type=norm_type, eps=0.5)
-            same(dask.compute(*clipped, scheduler="synchronous"), expected, ulps=1)
+            assert_same(dask.compute(*clipped, scheduler="synchronous"), expected, ulps=1)
         assert clip_by_value(x, 3, 2).compute().tolist() == [3.0, 3.0]
 
 
@@ -651,6 +651,6 @@ def test_dask_chunks_of_unknown_size(require: Any) -> None:
     clipped, total = clip_by_global_norm(x[x > 0], 1.0)
 
     assert float(total) == float(global_norm(values[values > 0]))
-    same([clipped.compute()], [clip_by_global_norm(values[values > 0], 1.0)[0]], ulps=1)
-    same([clip_by_norm(x[x > 0], 1.0).compute()], [clip_by_norm(values[values > 0], 1.0)], ulps=1)
-    same([clip_by_value(x[x > 0], 3.5).compute()], [clip_by_value(values[values > 0], 3.5)])
+    assert_same([clipped.compute()], [clip_by_global_norm(values[values > 0], 1.0)[0]], ulps=1)
+    assert_same([clip_by_norm(x[x > 0], 1.0).compute()], [clip_by_norm(values[values > 0], 1.0)], ulps=1)
+    assert_same([clip_by_value(x[x > 0], 3.5).compute()], [clip_by_value(values[values > 0], 3.5)])

@@ -43,7 +43,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
+def make_gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
     """Return gradients that every operation clips."""
     if dtype == "bfloat16":
         ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -72,7 +72,7 @@ def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[A
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", CHOSEN)
 def test_numpy(shapes: str, dtype: str, operation: str) -> None:
-    assert_little_more(OPERATIONS[operation], gradients(shapes, dtype))
+    assert_little_more(OPERATIONS[operation], make_gradients(shapes, dtype))
 
 
 @pytest.mark.exam(sample=1)
@@ -81,7 +81,7 @@ def test_numpy(shapes: str, dtype: str, operation: str) -> None:
 def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
     assert_little_more(
         lambda grads: clip_by_global_norm(grads, 0.25, norm_type=norm_type, inplace=True)[0],
-        gradients(CHOSEN[-1], dtype),
+        make_gradients(CHOSEN[-1], dtype),
     )
 
 
@@ -112,7 +112,7 @@ def read_peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def peak_of_torch(shapes: str, dtype: str) -> None:
+def print_peak_of_torch(shapes: str, dtype: str) -> None:
     """Print by how many bytes the clips raise the peak memory of this process."""
     import torch
 
@@ -146,4 +146,4 @@ def test_torch(require: Any, shapes: str, dtype: str) -> None:
 
 
 if __name__ == "__main__":
-    peak_of_torch(*sys.argv[1:])
+    print_peak_of_torch(*sys.argv[1:])

@@ -17,7 +17,7 @@ DTYPES = ["float16", "float32", "float64"]
 EXTREMES = [[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e30, 1e25], [1e-30, 1e-30], [math.nan, 1.0], [math.inf, 1.0]]
 
 
-def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
+def make_gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
     """Return gradients with many zeros."""
     random = np.random.default_rng(0)
     return [
@@ -39,7 +39,7 @@ def assert_same(got: Any, wanted: Any, read: Any, ulps: int) -> None:
 def check(make: Any, read: Any, dtype: str) -> None:
     """Run all functions of the reference, and compare the results with NumPy's."""
     __tracebackhide__ = True
-    values = [*gradients(dtype), None]
+    values = [*make_gradients(dtype), None]
     arrays = [None if x is None else make(x) for x in values]
     for threshold in (0.0, 1.25, 1e4):
         clipped, total = clip_by_global_norm(arrays, threshold)
@@ -67,7 +67,7 @@ def test_sparse(require: Any, dtype: str) -> None:
         return np.asarray(x.todense() if hasattr(x, "todense") else x)
 
     check(sparse.COO.from_numpy, read, dtype)
-    array = sparse.COO.from_numpy(gradients(dtype)[0])
+    array = sparse.COO.from_numpy(make_gradients(dtype)[0])
     clipped, _ = clip_by_global_norm(array, 1.0)
     assert clipped.nnz == array.nnz
     with pytest.raises(TypeError, match="inplace"):

@@ -33,14 +33,14 @@ def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], Non
     """Check a property on drawn examples; use fewer examples if each is compiled or makes a graph."""
     count = 40 if backend.eager else 8
 
-    def tried(function: Callable[..., None]) -> None:
+    def try_function(function: Callable[..., None]) -> None:
         settings(derandomize=True, deadline=None, max_examples=count, database=None)(given(*strategies)(function))()
 
-    return tried
+    return try_function
 
 
 @st.composite
-def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = math.inf) -> Any:
+def draw_gradients(draw: Any, backend: Any, finite: bool = False, largest: float = math.inf) -> Any:
     """Draw a list of arrays of one dtype, some empty, and None."""
     dtype = draw(st.sampled_from([dtype for dtype in backend.dtypes if largest > 2.0**15 or dtype != "float16"]))
     limit = min(largest, FORMATS[dtype][2])
@@ -57,42 +57,42 @@ def gradients(draw: Any, backend: Any, finite: bool = False, largest: float = ma
     return dtype, [None if array is None else backend.array(np.asarray(array), dtype) for array in drawn]
 
 
-def flat(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
+def flatten(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
     """Return all elements of all arrays in float64."""
     parts = [backend.read(array).astype(np.float64).ravel() for array in arrays if array is not None]
     return np.concatenate([*parts, np.empty(0)])
 
 
-def number(backend: Any, total: Any) -> float:
+def read_number(backend: Any, total: Any) -> float:
     """Read a norm; the norm of an empty list is a NumPy scalar."""
     return float(total if isinstance(total, np.ndarray) else backend.read(total))
 
 
 def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
-    @holds(backend, gradients(backend, finite=True), thresholds)
+    @holds(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         dtype, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
         precision, smallest, _ = FORMATS[dtype]
         # The error of a subnormal element is up to half of its last place, whatever the other elements are.
-        slack = smallest * math.sqrt(flat(backend, arrays).size)
+        slack = smallest * math.sqrt(flatten(backend, arrays).size)
 
         # The expected norm is computed in float64 from scaled elements: unscaled squares could overflow.
-        after = flat(backend, clipped)
+        after = flatten(backend, clipped)
         largest = float(np.max(np.abs(after), initial=0.0)) or 1.0
         norm = largest * math.sqrt(float(np.sum((after / largest) ** 2)))
-        assert norm <= threshold * (1 + 4 * precision) + slack or threshold >= number(backend, total)
+        assert norm <= threshold * (1 + 4 * precision) + slack or threshold >= read_number(backend, total)
 
 
 def test_arrays_within_the_threshold_are_returned_themselves(backend: Any) -> None:
-    @holds(backend, gradients(backend, finite=True), thresholds)
+    @holds(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
 
         # Without float64 the threshold is rounded to float32, too.
-        if number(backend, total) * (1.0 if backend.has_float64 else 1 + 2.0**-22) < threshold:
-            assert np.array_equal(flat(backend, clipped), flat(backend, arrays))
+        if read_number(backend, total) * (1.0 if backend.has_float64 else 1 + 2.0**-22) < threshold:
+            assert np.array_equal(flatten(backend, clipped), flatten(backend, arrays))
             assert not backend.eager or all(new is old for new, old in zip(clipped, arrays, strict=True))
         assert [None if a is None else (a.shape, a.dtype) for a in clipped] == [
             None if a is None else (a.shape, a.dtype) for a in arrays
@@ -100,10 +100,10 @@ def test_arrays_within_the_threshold_are_returned_themselves(backend: Any) -> No
 
 
 def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
-    @holds(backend, gradients(backend, finite=True), thresholds)
+    @holds(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
-        before, after = flat(backend, arrays), flat(backend, clip_by_global_norm(arrays, threshold)[0])
+        before, after = flatten(backend, arrays), flatten(backend, clip_by_global_norm(arrays, threshold)[0])
 
         assert np.all(before * np.sign(after) >= 0)
         assert np.all(np.abs(after) <= np.abs(before))
@@ -112,21 +112,21 @@ def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
 
 
 def test_scaling_by_a_power_of_two_scales_the_results(backend: Any) -> None:
-    @holds(backend, gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
+    @holds(backend, draw_gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
     def check(drawn: Any, exponent: int) -> None:
         dtype, arrays = drawn
         factor = 2.0**exponent
-        total = number(backend, global_norm(arrays))
-        scaled = number(backend, global_norm([None if array is None else array * factor for array in arrays]))
+        total = read_number(backend, global_norm(arrays))
+        scaled = read_number(backend, global_norm([None if array is None else array * factor for array in arrays]))
 
         # Each element may have an error of the smallest subnormal number, and the norm is rounded once more.
         smallest = 2.0**-126 if backend.name == "jax" else max(FORMATS[dtype][1], 2.0**-149)
-        lost = smallest * max(factor, 1) * math.sqrt(flat(backend, arrays).size)
+        lost = smallest * max(factor, 1) * math.sqrt(flatten(backend, arrays).size)
         assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
 
 
 def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> None:
-    @holds(backend, gradients(backend), thresholds)
+    @holds(backend, draw_gradients(backend), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
         for array, clipped in zip(arrays, clip_by_norm(arrays, threshold), strict=True):
@@ -134,13 +134,13 @@ def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> 
 
             assert (array is None) == (clipped is None)
             if array is not None:
-                assert np.array_equal(flat(backend, [alone]), flat(backend, [clipped]), equal_nan=True)
+                assert np.array_equal(flatten(backend, [alone]), flatten(backend, [clipped]), equal_nan=True)
 
 
 def test_value_is_minimum_of_maximum(backend: Any) -> None:
     bounds = st.floats(0, 2.0**100, width=32, allow_subnormal=backend.name != "jax")
 
-    @holds(backend, gradients(backend), bounds, bounds)
+    @holds(backend, draw_gradients(backend), bounds, bounds)
     def check(drawn: Any, one: float, other: float) -> None:
         dtype, arrays = drawn
         lower, upper = min(-one, other), max(-one, other)
@@ -148,16 +148,16 @@ def test_value_is_minimum_of_maximum(backend: Any) -> None:
 
         with np.errstate(over="ignore"):
             # The bounds are rounded to the gradients' dtype, too.
-            expected = backend.array(np.minimum(np.maximum(flat(backend, arrays), lower), upper), dtype)
-        assert np.array_equal(flat(backend, clipped), flat(backend, [expected]), equal_nan=True)
+            expected = backend.array(np.minimum(np.maximum(flatten(backend, arrays), lower), upper), dtype)
+        assert np.array_equal(flatten(backend, clipped), flatten(backend, [expected]), equal_nan=True)
 
 
 def test_nan_reaches_every_result(backend: Any) -> None:
-    @holds(backend, gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
+    @holds(backend, draw_gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
     def check(drawn: Any, threshold: float, norm_type: float) -> None:
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold, norm_type=norm_type)
 
-        if np.any(np.isnan(flat(backend, arrays))):
-            assert math.isnan(number(backend, total))
-            assert np.all(np.isnan(flat(backend, clipped)))
+        if np.any(np.isnan(flatten(backend, arrays))):
+            assert math.isnan(read_number(backend, total))
+            assert np.all(np.isnan(flatten(backend, clipped)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gradclip_spec import rules
-from gradclip_spec.rules.book import book
+from gradclip_spec.rules.book import write_book
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,12 +77,12 @@ def test_formula_rules_of_the_norms_have_the_level_must(operation: str) -> None:
 )
 def test_a_malformed_entry_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        rules._rules_of({**ENTRY, **changes}, "formula")
+        rules._make_rules({**ENTRY, **changes}, "formula")
 
 
 def test_an_entry_without_a_statement_is_refused() -> None:
     with pytest.raises(ValueError, match="the keys"):
-        rules._rules_of({key: value for key, value in ENTRY.items() if key != "statement"}, "formula")
+        rules._make_rules({key: value for key, value in ENTRY.items() if key != "statement"}, "formula")
 
 
 def test_a_repeated_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +94,11 @@ def test_a_repeated_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_matches_the_rules() -> None:
     page = (ROOT / "SPEC.md").read_text(encoding="utf-8")
 
-    assert page == book(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
+    assert page == write_book(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
 
 
 def test_page_holds_every_rule_with_its_quotations() -> None:
-    page = book()
+    page = write_book()
     for rule in rules.load():
         assert page.count(f"**`{rule.id}`** ({rule.level})") == 1
         assert rule.statement in page
@@ -110,4 +110,4 @@ def test_page_is_printed_in_utf_8_on_any_terminal() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
-    assert printed.stdout.decode("utf-8") == book()
+    assert printed.stdout.decode("utf-8") == write_book()

@@ -13,18 +13,18 @@ from gradclip_spec import ClipByGlobalNorm, ClipByNorm, clip_by_global_norm, cli
 Pair = namedtuple("Pair", "weight bias")
 
 
-def three() -> Any:
+def make_three() -> Any:
     """Return an array of norm 3."""
     return np.array([3.0])
 
 
-def four() -> Any:
+def make_four() -> Any:
     """Return an array of norm 4."""
     return np.array([4.0])
 
 
 def test_single_array_is_returned_as_an_array() -> None:
-    clipped, total = clip_by_global_norm(four(), 2.0)
+    clipped, total = clip_by_global_norm(make_four(), 2.0)
 
     assert isinstance(clipped, np.ndarray)
     assert (clipped.tolist(), float(total)) == ([2.0], 4.0)
@@ -32,14 +32,14 @@ def test_single_array_is_returned_as_an_array() -> None:
 
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_flat_sequences(kind: Any) -> None:
-    clipped, _ = clip_by_global_norm(kind([three(), None, four()]), 2.5)
+    clipped, _ = clip_by_global_norm(kind([make_three(), None, make_four()]), 2.5)
 
     assert type(clipped) is kind
     assert [None if array is None else array.tolist() for array in clipped] == [[1.5], None, [2.0]]
 
 
 def test_dicts_keep_their_order() -> None:
-    clipped, _ = clip_by_global_norm({"z": three(), "a": four(), "none": None}, 2.5)
+    clipped, _ = clip_by_global_norm({"z": make_three(), "a": make_four(), "none": None}, 2.5)
 
     assert list(clipped) == ["z", "a", "none"]
     assert (clipped["z"].tolist(), clipped["a"].tolist(), clipped["none"]) == ([1.5], [2.0], None)
@@ -48,22 +48,22 @@ def test_dicts_keep_their_order() -> None:
 def test_a_generator_is_consumed_once_into_a_list() -> None:
     passed = []
 
-    def gradients() -> Any:
-        for array in (three(), four()):
+    def yield_gradients() -> Any:
+        for array in (make_three(), make_four()):
             passed.append(1)
             yield array
 
-    clipped, total = clip_by_global_norm(gradients(), 2.5)
+    clipped, total = clip_by_global_norm(yield_gradients(), 2.5)
 
     assert type(clipped) is list
     assert [array.tolist() for array in clipped] == [[1.5], [2.0]]
     assert (float(total), len(passed)) == (5.0, 2)
-    assert type(clip_by_value({"a": three()}.values(), 1.0)) is list
+    assert type(clip_by_value({"a": make_three()}.values(), 1.0)) is list
 
 
 def test_nested_trees(require: Any) -> None:
     require("optree")
-    tree = {"layer": Pair(three(), [None]), "head": OrderedDict(b=(four(),), a=None)}
+    tree = {"layer": Pair(make_three(), [None]), "head": OrderedDict(b=(make_four(),), a=None)}
     clipped, _ = clip_by_global_norm(tree, 2.5)
 
     assert list(clipped) == ["layer", "head"]
@@ -76,15 +76,15 @@ def test_nested_trees(require: Any) -> None:
 
 def test_nested_trees_take_nested_flags_and_paths(require: Any) -> None:
     require("optree")
-    tree = {"layer": Pair(three(), four()), "head": [None, four()]}
+    tree = {"layer": Pair(make_three(), make_four()), "head": [None, make_four()]}
     seen = []
 
-    def not_bias(path: Any, array: Any) -> bool:
+    def is_not_bias(path: Any, array: Any) -> bool:
         seen.append((path, array.tolist()))
         return path not in ("layer.bias", "head.1")
 
     by_flags = global_norm(tree, need_clip={"layer": Pair(True, False), "head": [None, False]})
-    by_path = global_norm(tree, need_clip=not_bias)
+    by_path = global_norm(tree, need_clip=is_not_bias)
 
     assert (float(by_flags), float(by_path)) == (3.0, 3.0)
     assert dict(seen) == {"layer.weight": [3.0], "layer.bias": [4.0], "head.1": [4.0]}
@@ -92,8 +92,8 @@ def test_nested_trees_take_nested_flags_and_paths(require: Any) -> None:
 
 def test_flat_containers_of_other_types_keep_their_type(require: Any) -> None:
     require("optree")
-    pair, _ = clip_by_global_norm(Pair(three(), four()), 2.5)
-    ordered, _ = clip_by_global_norm(OrderedDict(b=three(), a=four()), 2.5)
+    pair, _ = clip_by_global_norm(Pair(make_three(), make_four()), 2.5)
+    ordered, _ = clip_by_global_norm(OrderedDict(b=make_three(), a=make_four()), 2.5)
 
     assert (type(pair), pair.weight.tolist(), pair.bias.tolist()) == (Pair, [1.5], [2.0])
     assert (type(ordered), list(ordered), ordered["a"].tolist()) == (OrderedDict, ["b", "a"], [2.0])
@@ -102,12 +102,12 @@ def test_flat_containers_of_other_types_keep_their_type(require: Any) -> None:
 def test_flag_of_a_missing_gradient_is_ignored(require: Any) -> None:
     require("optree")
     for flag in (True, None):
-        assert float(global_norm([three(), None], need_clip=iter([True, flag]))) == 3.0
-        assert float(global_norm({"a": three(), "b": None}, need_clip={"b": flag, "a": True})) == 3.0
-        assert float(global_norm([[three()], None], need_clip=[[True], flag])) == 3.0
+        assert float(global_norm([make_three(), None], need_clip=iter([True, flag]))) == 3.0
+        assert float(global_norm({"a": make_three(), "b": None}, need_clip={"b": flag, "a": True})) == 3.0
+        assert float(global_norm([[make_three()], None], need_clip=[[True], flag])) == 3.0
 
 
-def nested(value: Any, levels: int) -> Any:
+def nest(value: Any, levels: int) -> Any:
     """Return a value nested in a number of lists."""
     for _ in range(levels):
         value = [value]
@@ -116,13 +116,13 @@ def nested(value: Any, levels: int) -> Any:
 
 def test_tree_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(ValueError, match="`grads` is nested too deep"):
-        global_norm(nested(three(), 2_000))
+        global_norm(nest(make_three(), 2_000))
 
 
-@pytest.mark.parametrize("flags", [{"a": nested(True, 2_000)}, nested(True, 2_000), {"b": nested(True, 2_000)}])
+@pytest.mark.parametrize("flags", [{"a": nest(True, 2_000)}, nest(True, 2_000), {"b": nest(True, 2_000)}])
 @pytest.mark.parametrize("grads", [{"a": 1}, [1], {"a": [1]}])
 def test_flags_that_are_nested_too_deep_are_refused(grads: Any, flags: Any) -> None:
-    made = {"a": three()} if grads == {"a": 1} else [three()] if grads == [1] else {"a": [three()]}
+    made = {"a": make_three()} if grads == {"a": 1} else [make_three()] if grads == [1] else {"a": [make_three()]}
 
     with pytest.raises(ValueError, match="must have the structure of the gradients"):
         global_norm(made, need_clip=flags)
@@ -133,7 +133,7 @@ def test_unknown_container_without_optree_says_what_to_install(monkeypatch: pyte
 
     monkeypatch.setitem(sys.modules, "optree", None)
     for grads, says in (
-        ([[three()], {5}], "it holds a set"),
+        ([[make_three()], {5}], "it holds a set"),
         ({"a": 1.0}, "it holds a float"),
         ({"a": 1}, "it holds an int"),
         (1.0, "it is a float"),
@@ -154,7 +154,7 @@ def test_repeated_array_is_scaled_in_both_places(backend: Any) -> None:
 
 def test_excluded_arrays_are_neither_counted_nor_changed() -> None:
     kept = np.array([100.0])
-    arrays = [three(), kept, four()]
+    arrays = [make_three(), kept, make_four()]
 
     clipped, total = clip_by_global_norm(arrays, 2.5, need_clip=[True, False, True])
 
@@ -168,7 +168,7 @@ def test_excluded_arrays_are_neither_counted_nor_changed() -> None:
 def test_excluded_arrays_may_be_integers() -> None:
     counts = np.array([7])
 
-    assert clip_by_global_norm([counts, three()], 1.0, need_clip=[False, True])[0][0] is counts
+    assert clip_by_global_norm([counts, make_three()], 1.0, need_clip=[False, True])[0][0] is counts
 
 
 @pytest.mark.array_library("jax")
@@ -177,7 +177,7 @@ def test_excluded_derivative_by_an_integer_does_not_select_the_library(require: 
     jax = require("jax")
     nothing = np.zeros(3, jax.dtypes.float0)
     for clip in (clip_by_norm, clip_by_value):
-        for grads, flags in (([nothing, three()], [False, True]), ([three(), nothing], [True, False])):
+        for grads, flags in (([nothing, make_three()], [False, True]), ([make_three(), nothing], [True, False])):
             for inplace in (False, True):
                 clipped = clip(grads, 1.0, need_clip=flags, inplace=inplace)
                 index = flags.index(True)
@@ -185,7 +185,7 @@ def test_excluded_derivative_by_an_integer_does_not_select_the_library(require: 
                 assert type(clipped[index]) is np.ndarray
                 assert float(np.max(clipped[index])) <= 1.0
                 assert clipped[1 - index] is nothing
-    of_jax = clip_by_global_norm([nothing, jax.numpy.asarray(three())], 1.0, need_clip=[False, True])[0]
+    of_jax = clip_by_global_norm([nothing, jax.numpy.asarray(make_three())], 1.0, need_clip=[False, True])[0]
     assert isinstance(of_jax[1], jax.Array)
     assert clip_by_norm([nothing], 1.0, need_clip=[False])[0] is nothing
 
@@ -193,19 +193,19 @@ def test_excluded_derivative_by_an_integer_does_not_select_the_library(require: 
 def test_predicate_gets_paths_and_arrays_but_never_none() -> None:
     seen = []
 
-    def included(path: Any, array: Any) -> bool:
+    def is_included(path: Any, array: Any) -> bool:
         seen.append((path, array.tolist()))
         return True
 
-    global_norm([three(), None, four()], need_clip=included)
-    global_norm({"w": three(), "b": None}, need_clip=included)
-    global_norm(four(), need_clip=included)
+    global_norm([make_three(), None, make_four()], need_clip=is_included)
+    global_norm({"w": make_three(), "b": None}, need_clip=is_included)
+    global_norm(make_four(), need_clip=is_included)
 
     assert seen == [("0", [3.0]), ("2", [4.0]), ("w", [3.0]), ("", [4.0])]
 
 
 def test_a_flag_for_a_single_array() -> None:
-    array = four()
+    array = make_four()
 
     assert clip_by_value(array, 1.0, need_clip=False) is array
     assert clip_by_value(array, 1.0, need_clip=np.bool_(True)).tolist() == [1.0]
@@ -214,18 +214,18 @@ def test_a_flag_for_a_single_array() -> None:
 @pytest.mark.parametrize("flags", [[True], [True, True, True], True, {"a": True}, "no"])
 def test_flags_of_another_structure(flags: Any) -> None:
     with pytest.raises(ValueError, match="`need_clip` must have the structure of the gradients"):
-        global_norm([three(), four()], need_clip=flags)
+        global_norm([make_three(), make_four()], need_clip=flags)
 
 
 @pytest.mark.parametrize("keys", ["a", "b", "abc"])
 def test_flags_of_other_keys(keys: str) -> None:
     with pytest.raises(ValueError, match="keys"):
-        global_norm({"a": three(), "b": four()}, need_clip=dict.fromkeys(keys, True))
+        global_norm({"a": make_three(), "b": make_four()}, need_clip=dict.fromkeys(keys, True))
 
 
 @pytest.mark.parametrize("flag", [1, None, "yes", 0.0])
 def test_flags_that_are_not_bool(flag: Any) -> None:
     with pytest.raises(TypeError, match="True or False"):
-        global_norm([three(), four()], need_clip=[True, flag])
+        global_norm([make_three(), make_four()], need_clip=[True, flag])
     with pytest.raises(TypeError, match="True or False"):
-        global_norm([three(), four()], need_clip=lambda path, array: flag)
+        global_norm([make_three(), make_four()], need_clip=lambda path, array: flag)

@@ -21,7 +21,7 @@ from gradclip_spec.kernels import threads
 SHAPES: list[tuple[int, ...]] = [(1_000_001,), (300, 401), (7,), (), (1_200_003,), (64, 64)]
 
 
-def gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
+def make_gradients(dtype: str) -> list[np.ndarray[Any, Any]]:
     """Return arrays of these shapes and one view that is not contiguous."""
     random = np.random.default_rng(5)
     arrays = [np.asarray(random.standard_normal(shape).astype(dtype)) for shape in SHAPES]
@@ -44,7 +44,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
     seen = set()
     for count in (1, 3, 8):
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
-        results, norm = clip_by_global_norm(gradients(dtype), 1.0, inplace=inplace)
+        results, norm = clip_by_global_norm(make_gradients(dtype), 1.0, inplace=inplace)
         seen.add((float(norm), b"".join(result.tobytes() for result in results)))
     assert len(seen) == 1
 
@@ -53,11 +53,11 @@ def test_work_is_spread_over_threads() -> None:
     names: dict[int, str] = {}
     meeting = threading.Barrier(3, timeout=60)
 
-    def work(first: int, last: int) -> None:
+    def fill(first: int, last: int) -> None:
         meeting.wait()
         names.update(dict.fromkeys(range(first, last), threading.current_thread().name))
 
-    threads.spread(work, [1 << 20] * 9, 3)
+    threads.spread(fill, [1 << 20] * 9, 3)
     assert sorted(names) == list(range(9)), "a part was left out"
     assert len(set(names.values())) == 3
 
@@ -74,7 +74,7 @@ def test_each_part_is_processed_once(sizes: list[int], count: int) -> None:
 def test_an_error_is_raised_after_all_threads_have_ended(failing: int) -> None:
     ended = []
 
-    def work(first: int, last: int) -> None:
+    def fail(first: int, last: int) -> None:
         if first <= failing < last:
             message = "out of memory"
             raise MemoryError(message)
@@ -82,7 +82,7 @@ def test_an_error_is_raised_after_all_threads_have_ended(failing: int) -> None:
         ended.append(first)
 
     with pytest.raises(MemoryError, match="out of memory"):
-        threads.spread(work, [1 << 20] * 4, 2)
+        threads.spread(fail, [1 << 20] * 4, 2)
     assert len(ended) <= 1
     assert threading.active_count() == 1 or not any("work_on" in str(x) for x in threading.enumerate())
 

@@ -33,7 +33,7 @@ def make(lists: Any, dtype: str) -> list[Any]:
     return parameters
 
 
-def agree(ours: list[Any], others: list[Any]) -> None:
+def assert_close(ours: list[Any], others: list[Any]) -> None:
     """Assert that gradients agree within a few roundings."""
     __tracebackhide__ = True
     for x, y in zip(ours, others, strict=True):
@@ -78,7 +78,7 @@ def test_clip_grad_norm_agrees_with_torch(
     eps = torch.finfo(norm.dtype).eps
     torch.testing.assert_close(norm, expected, rtol=8 * eps, atol=0.0, equal_nan=True)
     if not math.isnan(float(expected)) and max_norm != math.inf:
-        agree(ours, others)
+        assert_close(ours, others)
 
 
 @settings(derandomize=True, deadline=None, max_examples=80, database=None)
@@ -88,7 +88,7 @@ def test_clip_grad_value_agrees_with_torch(lists: Any, dtype: str, clip_value: f
     assert door.clip_grad_value_(ours, clip_value, foreach) is None
     if any(x.grad is not None for x in others):
         theirs.clip_grad_value_(others, clip_value, foreach)
-    agree(ours, others)
+    assert_close(ours, others)
 
 
 def test_signatures_equal_those_of_torch() -> None:

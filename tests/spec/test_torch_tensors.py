@@ -44,17 +44,17 @@ def test_training_loop_equals_that_of_torch() -> None:
     assert losses[True][-1] < losses[True][0]
 
 
-def _leaf() -> Any:
+def _make_leaf() -> Any:
     return torch.tensor([3.0, 4.0], requires_grad=True)
 
 
-def _inference() -> Any:
+def _make_inference() -> Any:
     with torch.inference_mode():
         return torch.tensor([3.0, 4.0])
 
 
 def _view_that_is_not_recorded() -> Any:
-    product = _leaf() * 2
+    product = _make_leaf() * 2
     with torch.no_grad():
         return product.view(2, 1)
 
@@ -63,9 +63,9 @@ def _view_that_is_not_recorded() -> Any:
 @pytest.mark.parametrize(
     "second",
     [
-        _leaf,
-        lambda: _leaf().view(2, 1),
-        _inference,
+        _make_leaf,
+        lambda: _make_leaf().view(2, 1),
+        _make_inference,
         lambda: torch.ones(1).expand(3),
         lambda: torch.as_strided(torch.arange(1.0, 6.0), (3, 3), (1, 1)),
         lambda: torch._neg_view(torch.ones(2)),
@@ -98,17 +98,17 @@ def test_parameters_are_refused(clip: Callable[..., Any], inplace: bool) -> None
 @pytest.mark.parametrize("clip", CLIPS)
 def test_in_place_works_where_torch_allows_it(clip: Any) -> None:
     with torch.no_grad():
-        clip([_leaf()], 1.0, inplace=True)
+        clip([_make_leaf()], 1.0, inplace=True)
     with torch.inference_mode():
-        clip([_inference()], 1.0, inplace=True)
-    parameter = _leaf()
+        clip([_make_inference()], 1.0, inplace=True)
+    parameter = _make_leaf()
     product = parameter * 2
     clip([product], 1.0, inplace=True)
     product.sum().backward()
     assert parameter.grad is not None
     with pytest.raises(TypeError, match=r"at '0'"):
         # Autograd would have to record the coefficient.
-        clip([torch.ones(2, 3).unbind()[0], _leaf() * 2], 1.0, inplace=True)
+        clip([torch.ones(2, 3).unbind()[0], _make_leaf() * 2], 1.0, inplace=True)
     whole = torch.ones(4, 6, 5)
     for view in (whole[::2, 1:], whole.transpose(0, 2), whole[:, :1].permute(2, 1, 0), whole[..., 0], whole[:0, ::2]):
         clip([view], 1.0, inplace=True)

@@ -15,15 +15,26 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
 
-from ..judge.arrays import norm_distance, norm_value
-from ..judge.model import Answer, Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, claims_for
-from ..oracle.bulk import exact_norm, largest_error, largest_gap
+from ..judge.arrays import measure_norm_distance, read_norm
+from ..judge.model import (
+    Answer,
+    Claim,
+    Connection,
+    Died,
+    Mistaken,
+    NotSupported,
+    Raised,
+    Replied,
+    TimedOut,
+    select_claims,
+)
+from ..oracle.bulk import compute_exact_norm, measure_largest_error, measure_largest_gap
 from ..oracle.formats import FORMATS, round_all
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.integers import coefficient
+from ..oracle.integers import compute_coefficient
 from ..oracle.model import Enclosure
 
-__all__ = ["INPUTS", "THRESHOLD", "Row", "measure_accuracy", "rebuilt", "sizes_up_to"]
+__all__ = ["INPUTS", "THRESHOLD", "Row", "list_sizes", "measure_accuracy", "rebuild_gradients"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -62,26 +73,26 @@ class Row:
         }
 
 
-def normal(size: int, dtype: str, seed: int) -> Array:
+def draw_normal(size: int, dtype: str, seed: int) -> Array:
     """Return standard normal numbers, rounded to the dtype."""
     return _pack_values(np.random.default_rng(seed).standard_normal(size), dtype)
 
 
-def swamped(size: int, dtype: str, seed: int) -> Array:
+def make_swamped(size: int, dtype: str, seed: int) -> Array:
     """Return a one and many small numbers. In the dtype, 1 plus the square of a small number rounds to 1."""
     values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
     values[seed % size] = 1.0
     return _pack_values(values, dtype)
 
 
-INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": normal, "swamped": swamped}
+INPUTS: Mapping[str, Callable[[int, str, int], Array]] = {"normal": draw_normal, "swamped": make_swamped}
 
 
 def _pack_values(values: Doubles, dtype: str) -> Array:
     return Array(dtype, values.shape, round_all(values, dtype))
 
 
-def sizes_up_to(largest: int) -> list[int]:
+def list_sizes(largest: int) -> list[int]:
     """Return the powers of ten from 100 up to the largest size."""
     return [10**k for k in range(2, 1 + round(math.log10(largest)))]
 
@@ -94,26 +105,26 @@ def measure_accuracy(
     elements, spread = (-1.0, ""), 0.0
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
         array, exact = _make_input(name, size, dtype, seed)
-        factor = coefficient(exact, THRESHOLD, _find_formula(subject, claims))
+        factor = compute_coefficient(exact, THRESHOLD, _find_formula(subject, claims))
         first: tuple[Array, Array | None] | None = None
         for arrangement in _list_arrangements(subject.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
-            answer = connection.ask(_call(subject, _arrange(array, arrangement)), LIMIT)
+            answer = connection.ask(_make_call(subject, _arrange(array, arrangement)), LIMIT)
             if not isinstance(answer, Replied):
                 return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_explain(answer)}"[:300])
             joined = _join_results(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
-            elements = _keep_worse(elements, (largest_error(array, joined, factor), label))
+            elements = _keep_worse(elements, (measure_largest_error(array, joined, factor), label))
             if answer.reply.norm is not None:
-                distance = norm_distance(answer.reply.norm, exact.middle, dtype)
+                distance = measure_norm_distance(answer.reply.norm, exact.middle, dtype)
                 norm = _keep_worse(norm or (-1.0, ""), (distance, label))
             first = first or (joined, answer.reply.norm)
             norms_apart = _measure_norms(first[1], answer.reply.norm, dtype)
-            spread = max(spread, largest_gap(first[0], joined, dtype), norms_apart)
+            spread = max(spread, measure_largest_gap(first[0], joined, dtype), norms_apart)
     norm_ulp, norm_input = norm or (None, "")
     return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
 
 
-def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
+def rebuild_gradients(worst: str, size: int, dtype: str) -> list[Array]:
     """Return the gradients that a row names as its worst input, such as `"normal, seed 1, ten tensors"`."""
     name, seed, arrangement = worst.split(", ")
     return _arrange(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
@@ -123,7 +134,7 @@ def rebuilt(worst: str, size: int, dtype: str) -> list[Array]:
 @lru_cache(maxsize=256)
 def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
-    return array, exact_norm(array)
+    return array, compute_exact_norm(array)
 
 
 def _explain(answer: Answer) -> str:
@@ -145,17 +156,17 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
 def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
     """Return the formula of the subject's documentation, or the neutral one, as the reference of the errors."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
-    formulas = [claim.formula for claim in claims_for(claims, rule, subject) if claim.formula is not None]
+    formulas = [claim.formula for claim in select_claims(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
 
 
 def _measure_norms(first: Array | None, second: Array | None, dtype: str) -> float:
     if first is None or second is None:
         return 0.0
-    value = norm_value(first)
+    value = read_norm(first)
     if math.isfinite(value):
-        return norm_distance(second, Fraction(value), dtype)
-    return 0.0 if np.array_equal(value, norm_value(second), equal_nan=True) else math.inf
+        return measure_norm_distance(second, Fraction(value), dtype)
+    return 0.0 if np.array_equal(value, read_norm(second), equal_nan=True) else math.inf
 
 
 #: The number of tensors that the elements are split into, and the direction in which they are taken.
@@ -189,6 +200,6 @@ def _join_results(results: Sequence[Array | None], step: int) -> Array:
     return _make_array(bits[::step], dtype)
 
 
-def _call(subject: Subject, pieces: Sequence[Array]) -> Call:
+def _make_call(subject: Subject, pieces: Sequence[Array]) -> Call:
     gradients = tuple(Gradient(f"g{i}", array) for i, array in enumerate(pieces))
     return Call(subject.name, gradients, {"clip_norm": THRESHOLD})

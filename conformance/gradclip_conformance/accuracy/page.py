@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_reports.markup import code, escape_markdown, markdown_table
+from gradclip_reports.markup import draw_markdown_table, escape_markdown, format_code
 
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
 
-__all__ = ["described", "document", "numbers", "page", "worst_input"]
+__all__ = ["describe_framework", "format_numbers", "format_worst_input", "make_document", "write_page"]
 
 #: The columns of a page.
 HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
 
 
-def described(adapter: str, description: Description, rows: Sequence[Row]) -> dict[str, Any]:
+def describe_framework(adapter: str, description: Description, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the measurements of one framework, as data for a document."""
     return {
         "adapter": adapter,
@@ -33,7 +33,7 @@ def described(adapter: str, description: Description, rows: Sequence[Row]) -> di
     }
 
 
-def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def make_document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the measurements of all frameworks, with the date and the version of the suite."""
     return {
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -45,7 +45,7 @@ def document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def page(made: Mapping[str, Any]) -> str:
+def write_page(made: Mapping[str, Any]) -> str:
     """Return a document as Markdown; subjects with the same numbers share a table."""
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
@@ -53,8 +53,8 @@ def page(made: Mapping[str, Any]) -> str:
         blocks.append(f"## {escape_markdown(framework['framework'])} {escape_markdown(framework['version'])}".rstrip())
         blocks.append(f"{escape_markdown(environment)}." if environment else "")
         for names, rows in _group_equal_rows(framework["rows"]):
-            blocks.append("\n".join(f"- {code(name)}" for name in names))
-            blocks.append(markdown_table([HEAD, *map(_format_cells, rows)], right=HEAD[1:5]))
+            blocks.append("\n".join(f"- {format_code(name)}" for name in names))
+            blocks.append(draw_markdown_table([HEAD, *map(_format_cells, rows)], right=HEAD[1:5]))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -72,7 +72,7 @@ Two kinds of input: `normal` numbers, and a one that is `swamped` by numbers who
 a sum of 1. Below {large} elements there are two seeds and four arrangements; from there on, one seed and two. A call
 has {limit:g} s to answer. A row without numbers says why. This call rebuilds a worst input from its name, the size and
 the dtype:
-`gradclip_conformance.accuracy.measure.rebuilt("normal, seed 1, ten tensors", 1000, "float32")`."""
+`gradclip_conformance.accuracy.measure.rebuild_gradients("normal, seed 1, ten tensors", 1000, "float32")`."""
 
 
 def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
@@ -86,10 +86,10 @@ def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[
 
 
 def _format_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["dtype"], f"{row['size']:,}", *numbers(row), escape_markdown(worst_input(row)))
+    return (row["dtype"], f"{row['size']:,}", *format_numbers(row), escape_markdown(format_worst_input(row)))
 
 
-def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def format_numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the three numbers of a row, as they are shown."""
     if row["problem"]:
         return ("-", "-", "-")
@@ -98,7 +98,7 @@ def numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return norm, elements, spread
 
 
-def worst_input(row: Mapping[str, Any]) -> str:
+def format_worst_input(row: Mapping[str, Any]) -> str:
     """Return the input of the largest errors, or the reason why there are none."""
     if row["problem"]:
         return str(row["problem"])

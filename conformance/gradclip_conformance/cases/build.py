@@ -12,19 +12,19 @@ from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
 
 from ..oracle.formats import FORMATS, encode, round_all
-from .literals import scattered
+from .literals import make_scattered
 from .model import Case, Expect
 
 __all__ = [
     "DTYPES",
     "NORM_OPERATIONS",
     "OPERATIONS",
-    "case",
-    "clipping_options",
-    "every_digit",
-    "scattered_tensor",
-    "tensor",
-    "tensor_of",
+    "list_digits",
+    "make_case",
+    "make_clipping_options",
+    "make_scattered_tensor",
+    "make_tensor",
+    "round_to_tensor",
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -34,7 +34,7 @@ OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "
 NORM_OPERATIONS = ("norm", "global-norm")
 
 
-def tensor(
+def make_tensor(
     values: Sequence[float] | None,
     dtype: str,
     shape: tuple[int, ...] | None = None,
@@ -53,7 +53,7 @@ def tensor(
     return Gradient("", array, need_clip, layout, same_as)
 
 
-def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
+def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
     """Return a gradient of an array, each element rounded to the dtype; this is fast enough for long arrays."""
     if dtype == "bfloat16":
         # The upper 16 bits of a float32 are a bfloat16. This rounds towards zero, which does not matter here.
@@ -61,12 +61,12 @@ def tensor_of(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
     return Gradient("", Array(dtype, values.shape, round_all(values.astype(np.float64), dtype)))
 
 
-def scattered_tensor(length: int, dtype: str) -> Gradient:
+def make_scattered_tensor(length: int, dtype: str) -> Gradient:
     """Return a long gradient of numbers in [-1/64, 1/64] that look random."""
-    return tensor_of(scattered(length), dtype)
+    return round_to_tensor(make_scattered(length), dtype)
 
 
-def case(
+def make_case(
     rule: str,
     variant: str,
     dtype: str,
@@ -96,12 +96,12 @@ def case(
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 
 
-def every_digit(dtype: str) -> list[float]:
+def list_digits(dtype: str) -> list[float]:
     """Return numbers that use every digit, so that a narrower dtype changes them; their magnitudes are 1 to 2."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 
 
-def clipping_options(operation: str, threshold: float) -> dict[str, Any]:
+def make_clipping_options(operation: str, threshold: float) -> dict[str, Any]:
     """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
     return {"max": threshold} if operation == "value" else {"clip_norm": threshold}

@@ -20,7 +20,7 @@ from .themes import (
     zero,
 )
 
-__all__ = ["THEMES", "all_cases"]
+__all__ = ["THEMES", "list_all_cases"]
 
 THEMES = {
     "formula": formula,
@@ -39,9 +39,9 @@ THEMES = {
 
 
 @cache
-def all_cases() -> tuple[Case, ...]:
+def list_all_cases() -> tuple[Case, ...]:
     """Return every case in the order of the themes; no two cases have the same id."""
-    cases = tuple(case for theme in THEMES.values() for case in theme.cases())
+    cases = tuple(case for theme in THEMES.values() for case in theme.make_cases())
     ids = [case.id for case in cases]
     twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []
     assert not twice, f"several cases have the same id: {twice}"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from gradclip_adapters.contract import Gradient
 
-from .build import NORM_OPERATIONS, case, tensor
+from .build import NORM_OPERATIONS, make_case, make_tensor
 from .model import Case, expect
 
-__all__ = ["cases"]
+__all__ = ["make_cases"]
 
 DTYPES = ("float32", "float64")
 
@@ -18,38 +18,38 @@ DTYPES = ("float32", "float64")
 THRESHOLDS = {"above": 2.5, "at-threshold": 5.0, "below": 8.0}
 
 
-def cases() -> Iterator[Case]:
+def make_cases() -> Iterator[Case]:
     """Yield the cases of all operations."""
     for dtype in DTYPES:
-        yield from _by_value(dtype)
+        yield from _make_value_cases(dtype)
         for operation in NORM_OPERATIONS:
-            yield from _by_norm(operation, dtype)
-        apart = [_pulled([3.0], [1.0], dtype), _pulled([4.0], [-2.0], dtype)]
+            yield from _make_norm_cases(operation, dtype)
+        apart = [_make_pulled([3.0], [1.0], dtype), _make_pulled([4.0], [-2.0], dtype)]
         for name, threshold in THRESHOLDS.items():
-            yield _case("global-norm", f"{name}-together", dtype, apart, {"clip_norm": threshold})
+            yield _make_case("global-norm", f"{name}-together", dtype, apart, {"clip_norm": threshold})
 
 
-def _by_value(dtype: str) -> Iterator[Case]:
-    inside = _pulled([-1.0, 0.0, 1.5], [2.0, -1.0, 0.5], dtype)
-    outside = _pulled([-3.0, 1.0, 4.0], [2.0, -1.0, 0.5], dtype)
-    at_bounds = _pulled([-2.0, 1.0, 2.0], [2.0, -1.0, 0.5], dtype)
+def _make_value_cases(dtype: str) -> Iterator[Case]:
+    inside = _make_pulled([-1.0, 0.0, 1.5], [2.0, -1.0, 0.5], dtype)
+    outside = _make_pulled([-3.0, 1.0, 4.0], [2.0, -1.0, 0.5], dtype)
+    at_bounds = _make_pulled([-2.0, 1.0, 2.0], [2.0, -1.0, 0.5], dtype)
     for name, gradient in (("below", inside), ("above", outside), ("at-threshold", at_bounds)):
-        yield _case("value", name, dtype, [gradient], {"max": 2.0})
+        yield _make_case("value", name, dtype, [gradient], {"max": 2.0})
 
 
-def _by_norm(operation: str, dtype: str) -> Iterator[Case]:
-    clipped, zeros = _pulled([3.0, 4.0], [1.0, -2.0], dtype), _pulled([0.0, 0.0], [1.0, -2.0], dtype)
+def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
+    clipped, zeros = _make_pulled([3.0, 4.0], [1.0, -2.0], dtype), _make_pulled([0.0, 0.0], [1.0, -2.0], dtype)
     for name, threshold in THRESHOLDS.items():
-        yield _case(operation, name, dtype, [clipped], {"clip_norm": threshold})
-    yield _case(operation, "zero", dtype, [zeros], {"clip_norm": 2.5})
-    yield _case(operation, "zero-beside-others", dtype, [clipped, zeros], {"clip_norm": 2.5})
-    excluded = replace(_pulled([6.0, 8.0], [1.0, 1.0], dtype), need_clip=False)
-    yield _case(operation, "excluded", dtype, [clipped, excluded], {"clip_norm": 2.5})
+        yield _make_case(operation, name, dtype, [clipped], {"clip_norm": threshold})
+    yield _make_case(operation, "zero", dtype, [zeros], {"clip_norm": 2.5})
+    yield _make_case(operation, "zero-beside-others", dtype, [clipped, zeros], {"clip_norm": 2.5})
+    excluded = replace(_make_pulled([6.0, 8.0], [1.0, 1.0], dtype), need_clip=False)
+    yield _make_case(operation, "excluded", dtype, [clipped, excluded], {"clip_norm": 2.5})
 
 
-def _pulled(values: Sequence[float], cotangent: Sequence[float], dtype: str) -> Gradient:
-    return replace(tensor(values, dtype), cotangent=tensor(cotangent, dtype).array)
+def _make_pulled(values: Sequence[float], cotangent: Sequence[float], dtype: str) -> Gradient:
+    return replace(make_tensor(values, dtype), cotangent=make_tensor(cotangent, dtype).array)
 
 
-def _case(operation: str, name: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, float]) -> Case:
-    return case(f"{operation}.derivative", name, dtype, gradients, options, expect("derivative"))
+def _make_case(operation: str, name: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, float]) -> Case:
+    return make_case(f"{operation}.derivative", name, dtype, gradients, options, expect("derivative"))

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NoScript", "array_literal", "docstring_literal", "literal", "scattered"]
+__all__ = ["NoScript", "make_scattered", "write_array", "write_docstring", "write_literal"]
 
-#: A longer array is written out only if a few elements repeat, or if `scattered` makes it.
+#: A longer array is written out only if a few elements repeat, or if `make_scattered` makes it.
 WRITTEN_ELEMENTS = 64
 
 #: The width of the docstring's lines. With escapes, the lines still fit into a wide editor.
 DOCSTRING_WIDTH = 112
 
-#: The source of `scattered`.
+#: The source of `make_scattered`.
 SCATTERED = "(np.arange({}, dtype=np.int64) * 2654435761 % 2**24 - 2**23) * 2.0**-29"
 
 
-def scattered(length: int) -> np.ndarray[Any, Any]:
+def make_scattered(length: int) -> np.ndarray[Any, Any]:
     """Return numbers in [-1/64, 1/64] that look random: a multiplicative hash of their index, the same everywhere."""
     hashed = np.arange(length, dtype=np.int64) * 2654435761 % 2**24
     return (hashed - 2**23) * 2.0**-29
@@ -30,7 +30,7 @@ class NoScript(Exception):
     """No script can show a cell; the text says why."""
 
 
-def literal(value: Any) -> str:
+def write_literal(value: Any) -> str:
     """Return a value as Python source; all data enters a script through this function.
 
     Floats become the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`. Characters that
@@ -47,12 +47,12 @@ def literal(value: Any) -> str:
     if type(value) is str:
         return f'"{_escape(value)}"'
     if type(value) in (list, tuple):
-        return "[" + ", ".join(map(literal, value)) + "]"
+        return "[" + ", ".join(map(write_literal, value)) + "]"
     msg = f"A script cannot hold a value of the type {type(value).__name__}."
     raise NoScript(msg)
 
 
-def docstring_literal(paragraphs: Iterable[str]) -> str:
+def write_docstring(paragraphs: Iterable[str]) -> str:
     """Return paragraphs as the source of a docstring, with wrapped lines."""
     lines: list[str] = []
     for text in paragraphs:
@@ -74,13 +74,13 @@ def _escape_character(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def array_literal(values: np.ndarray[Any, Any]) -> str:
+def write_array(values: np.ndarray[Any, Any]) -> str:
     """Return an array of float64 as source: nested lists, or a call of NumPy if lists would be long or lose the shape.
 
     Raises
     ------
     NoScript
-        If the array is long, does not repeat a short sequence, and `scattered` does not make it.
+        If the array is long, does not repeat a short sequence, and `make_scattered` does not make it.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"
@@ -91,7 +91,7 @@ def array_literal(values: np.ndarray[Any, Any]) -> str:
         if values.ndim == 1 and np.array_equal(np.resize(values[:period], values.size), values, equal_nan=True):
             function, count = ("resize", values.size) if rest else ("tile", times)
             return f"np.{function}({values[:period].tolist()!r}, {count})"
-    if np.array_equal(scattered(values.size), values):
+    if np.array_equal(make_scattered(values.size), values):
         return SCATTERED.format(values.size)
     msg = f"The gradient has {values.size} elements, too many to write out."
     raise NoScript(msg)

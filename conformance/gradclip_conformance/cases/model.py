@@ -64,7 +64,7 @@ class Case:
         """The order of the norm; 2 unless the case says otherwise."""
         return float(self.options.get("norm_type", 2.0))
 
-    def made(self) -> Case:
+    def make(self) -> Case:
         """Return this case. A case that makes its gradients lazily overrides this method."""
         return self
 

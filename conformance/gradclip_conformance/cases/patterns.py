@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-__all__ = ["did_you_mean", "matches", "matches_any", "suggest"]
+__all__ = ["matches", "matches_any", "suggest_known", "suggest_names"]
 
 #: An error message lists all known names if there are no more than this.
 LISTED = 25
@@ -47,18 +47,18 @@ def _split(pattern: str) -> tuple[str, list[str], str | None]:
     return first, middle[:-1], middle[-1] if middle else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def suggest_known(word: str, known: Iterable[str]) -> str:
     """Return a sentence for a message about an unknown word: the nearest known ones, or all if they are few.
 
     The sentence begins with a space. It is empty if no known word is near and too many words are known.
     """
     known = list(known)
-    if hint := suggest(get_close_matches(word, known, 3)):
+    if hint := suggest_names(get_close_matches(word, known, 3)):
         return hint
     return f" Known: {', '.join(known) or 'none'}." if len(known) <= LISTED else ""
 
 
-def suggest(names: Sequence[str]) -> str:
+def suggest_names(names: Sequence[str]) -> str:
     """Return a sentence that suggests names, with a space before it; an empty text if there are none."""
     *others, last = names or ("",)
     return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""

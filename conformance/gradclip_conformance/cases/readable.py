@@ -8,46 +8,46 @@ from typing import Any
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient
 
-from ..oracle.formats import encode, float64_values
+from ..oracle.formats import encode, read_float64_values
 from .literals import NoScript
 from .model import Case
 
-__all__ = ["SHOWN_ELEMENTS", "array_of", "arrays_of", "readable_array", "readable_input", "shown_gradients"]
+__all__ = ["SHOWN_ELEMENTS", "read_shown_array", "read_shown_arrays", "show_array", "show_gradients", "show_input"]
 
 #: Longer arrays are cut; the id of the case gives access to the whole array.
 SHOWN_ELEMENTS = 16
 
 
-def _to_hex(values: Sequence[float]) -> list[str]:
+def _format_hex(values: Sequence[float]) -> list[str]:
     return [value.hex() if math.isfinite(value) else str(value) for value in values]
 
 
-def readable_array(array: Array | None) -> Any:
+def show_array(array: Array | None) -> Any:
     """Return an array as dtype, shape and hexadecimal elements; None stays None."""
     if array is None:
         return None
     shown: dict[str, Any] = {"dtype": array.dtype, "shape": list(array.shape)}
     if array.dtype not in DTYPES:
         return shown
-    values = float64_values(array)
-    shown["values"] = _to_hex(values[:SHOWN_ELEMENTS].tolist())
+    values = read_float64_values(array)
+    shown["values"] = _format_hex(values[:SHOWN_ELEMENTS].tolist())
     if len(values) > SHOWN_ELEMENTS:
         shown["elements"] = len(values)
     return shown
 
 
-def shown_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
+def show_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
     """Return gradients as a record shows them."""
-    return {"gradients": [readable_array(array) for array in arrays]}
+    return {"gradients": [show_array(array) for array in arrays]}
 
 
-def array_of(shown: Mapping[str, Any] | None) -> Array | None:
-    """Return the array, or the first elements of it, that `readable_array` shows; None stays None.
+def read_shown_array(shown: Mapping[str, Any] | None) -> Array | None:
+    """Return the array, or the first elements of it, that `show_array` shows; None stays None.
 
     Raises
     ------
     NoScript
-        If a record shows something that `readable_array` never writes.
+        If a record shows something that `show_array` never writes.
     """
     if shown is None:
         return None
@@ -63,7 +63,7 @@ def array_of(shown: Mapping[str, Any] | None) -> Array | None:
         raise NoScript(msg) from error
 
 
-def arrays_of(shown: Any, like: Sequence[Array | None]) -> tuple[Array | None, ...]:
+def read_shown_arrays(shown: Any, like: Sequence[Array | None]) -> tuple[Array | None, ...]:
     """Return the arrays that a record shows for some gradients, each in the dtype and shape of its gradient.
 
     Parameters
@@ -83,19 +83,19 @@ def arrays_of(shown: Any, like: Sequence[Array | None]) -> tuple[Array | None, .
     NoScript
         When the record shows something else, or only the first elements of an array.
     """
-    arrays = tuple(map(array_of, shown)) if isinstance(shown, list) and len(shown) == len(like) else None
-    if arrays is None or [_form(array) for array in arrays] != [_form(array) for array in like]:
+    arrays = tuple(map(read_shown_array, shown)) if isinstance(shown, list) and len(shown) == len(like) else None
+    if arrays is None or [_describe_form(array) for array in arrays] != [_describe_form(array) for array in like]:
         msg = "The record does not show one whole array, of the same dtype and shape, for each gradient."
         raise NoScript(msg)
     return arrays
 
 
-def _form(array: Array | None) -> tuple[str, tuple[int, ...]] | None:
+def _describe_form(array: Array | None) -> tuple[str, tuple[int, ...]] | None:
     return None if array is None else (array.dtype, tuple(array.shape))
 
 
 def _show_gradient(gradient: Gradient) -> Any:
-    shown = {"array": readable_array(gradient.array)}
+    shown = {"array": show_array(gradient.array)}
     if not gradient.need_clip:
         shown["need_clip"] = False
     if gradient.layout != "contiguous":
@@ -105,10 +105,12 @@ def _show_gradient(gradient: Gradient) -> Any:
     return shown
 
 
-def readable_input(case: Case) -> dict[str, Any]:
+def show_input(case: Case) -> dict[str, Any]:
     """Return the call of a case, with at most the first 16 of its gradients."""
     gradients = [_show_gradient(gradient) for gradient in case.gradients[:SHOWN_ELEMENTS]]
-    options = {name: _to_hex([value])[0] if isinstance(value, float) else value for name, value in case.options.items()}
+    options = {
+        name: _format_hex([value])[0] if isinstance(value, float) else value for name, value in case.options.items()
+    }
     shown: dict[str, Any] = {"gradients": gradients, "options": options}
     if len(case.gradients) > SHOWN_ELEMENTS:
         shown["tensors"] = len(case.gradients)

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from gradclip_adapters.contract import DTYPES, Gradient
 from gradclip_spec import rules
 
-from ..oracle.formats import float64_values
-from .build import case, tensor
+from ..oracle.formats import read_float64_values
+from .build import make_case, make_tensor
 from .model import Case, Expect, expect
-from .patterns import did_you_mean
+from .patterns import suggest_known
 from .toml_files import named_faults, read_toml
 
-__all__ = ["FOUND", "as_toml", "case_of", "cases", "expectation_of", "from_record", "is_find"]
+__all__ = ["FOUND", "choose_expectation", "is_find", "make_case_of", "make_cases", "make_find", "write_toml"]
 
 FOUND = Path(__file__).with_name("regressions.toml")
 
@@ -38,7 +38,7 @@ _EXPECTATIONS: Mapping[str, Expect] = {
 }
 
 
-def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
+def choose_expectation(rule: str, gradients: Sequence[Gradient]) -> Expect:
     """Return the expectation of a found input under a rule."""
     name = rule.partition(".")[2]
     if name == "excluded-untouched":
@@ -46,13 +46,13 @@ def expectation_of(rule: str, gradients: Sequence[Gradient]) -> Expect:
     return _EXPECTATIONS.get(name, expect("values"))
 
 
-def case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:
+def make_case_of(rule: str, variant: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, Any]) -> Case:
     """Return the case of an input under a rule."""
     needs = ["returns_norm"] if rule.endswith(".returned-norm") else []
-    return case(rule, variant, dtype, gradients, options, expectation_of(rule, gradients), needs)
+    return make_case(rule, variant, dtype, gradients, options, choose_expectation(rule, gradients), needs)
 
 
-def cases(path: Path = FOUND) -> Iterator[Case]:
+def make_cases(path: Path = FOUND) -> Iterator[Case]:
     """Yield all cases that were kept.
 
     Raises
@@ -86,20 +86,20 @@ def _read_case(entry: Mapping[str, Any]) -> Case:
         raise ValueError(msg)
     gradients = [_read_gradient(one, dtype) for one in _check_type(list, entry["gradients"], "gradients")]
     options = {name: float.fromhex(value) for name, value in _check_type(dict, entry["options"], "options").items()}
-    return case_of(rule, variant, dtype, gradients, options)
+    return make_case_of(rule, variant, dtype, gradients, options)
 
 
 def _read_gradient(one: Mapping[str, Any], dtype: str) -> Gradient:
     """Return a gradient of an entry."""
     _refuse_other_keys(one, ("values", "need_clip"))
     values = [float.fromhex(each) for each in _check_type(list, one["values"], "values")]
-    return tensor(values, dtype, need_clip=_check_type(bool, one.get("need_clip", True), "need_clip"))
+    return make_tensor(values, dtype, need_clip=_check_type(bool, one.get("need_clip", True), "need_clip"))
 
 
 def _refuse_other_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
     for name in _check_type(dict, table, "an entry"):
         if name not in known:
-            msg = f"the key {name!r} is unknown.{did_you_mean(name, known)}"
+            msg = f"the key {name!r} is unknown.{suggest_known(name, known)}"
             raise ValueError(msg)
 
 
@@ -116,24 +116,26 @@ def is_find(name: str) -> bool:
     return name.count("/") == 2 and name.split("/")[1].startswith("deep-")
 
 
-def from_record(name: str, shown: Mapping[str, Any]) -> Case:
+def make_find(name: str, shown: Mapping[str, Any]) -> Case:
     """Return the case of a found input, from its name and the input that a record shows."""
     rule, variant, dtype = name.split("/")
     gradients = [
-        tensor([float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True))
+        make_tensor(
+            [float.fromhex(each) for each in one["array"]["values"]], dtype, need_clip=one.get("need_clip", True)
+        )
         for one in shown["gradients"]
     ]
     options = {key: float.fromhex(value) for key, value in shown["options"].items()}
-    return case_of(rule, variant, dtype, gradients, options)
+    return make_case_of(rule, variant, dtype, gradients, options)
 
 
-def as_toml(found: Case) -> str:
+def write_toml(found: Case) -> str:
     """Return a found case as an entry of `regressions.toml`."""
     lines = ["[[found]]", *(f"{key} = {json.dumps(getattr(found, key))}" for key in ("rule", "variant", "dtype"))]
     options = ", ".join(f'{name} = "{float(value).hex()}"' for name, value in found.options.items())
     lines += [f"options = {{ {options} }}", "gradients = ["]
     for gradient in found.gradients:
         assert gradient.array is not None
-        values = json.dumps([value.hex() for value in float64_values(gradient.array).tolist()])
+        values = json.dumps([value.hex() for value in read_float64_values(gradient.array).tolist()])
         lines.append(f"  {{ values = {values}{'' if gradient.need_clip else ', need_clip = false'} }},")
     return "\n".join([*lines, "]"]) + "\n"

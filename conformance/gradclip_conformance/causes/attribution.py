@@ -17,12 +17,12 @@ from gradclip_reports.statuses import DIFFERING, Status
 
 from ..cases.model import Case
 from ..cases.patterns import matches
-from ..judge.expectation import rows_only
+from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
 from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
-from .forms import explain_form, explain_norm, explain_refusal, restore_form, skeleton
+from .forms import explain_form, explain_norm, explain_refusal, restore_form, strip_numbers
 from .laws import (
     ENOUGH,
     FORMULA_CAUSES,
@@ -33,7 +33,7 @@ from .laws import (
     fit_multiple,
     follows_formula,
     is_plain,
-    multiple_of,
+    make_multiple,
 )
 from .meaning import explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, unite
@@ -110,7 +110,7 @@ def explain_cell(
             formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
             subject.formulas += [formula] if formula not in subject.formulas else []
         elif one.cause == "multiple" and "number" in one.parameters:
-            subject.multiple = multiple_of(float(one.parameters["number"]))
+            subject.multiple = make_multiple(float(one.parameters["number"]))
     return _explain(subject, judged)
 
 
@@ -197,7 +197,7 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     for judged in cells:
         replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
         if len(replies) == len(judged.answers) == 1 and judged.verdict.status in EXPLAINED:
-            results = rows_only(judged.context.case, replies[0]).gradients
+            results = take_rows(judged.context.case, replies[0]).gradients
             if explain_form(judged.context.case, results) is None:
                 views.append(subject.see(judged.context.case, results))
         if len(views) >= FITTING:
@@ -205,7 +205,7 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
     number = fit_multiple(views) if not subject.formulas else None
-    subject.multiple = None if number is None else multiple_of(number)
+    subject.multiple = None if number is None else make_multiple(number)
 
 
 def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
@@ -231,7 +231,7 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
     for answer in judged.answers:
         if (found := explain_refusal(context, answer)) is not None:
             return found
-    replies = [rows_only(context.case, answer.reply) for answer in judged.answers if isinstance(answer, Replied)]
+    replies = [take_rows(context.case, answer.reply) for answer in judged.answers if isinstance(answer, Replied)]
     if len(replies) < len(judged.answers):
         return None
     if any(reply.malformed is not None for reply in replies):
@@ -305,7 +305,7 @@ def _say_more(part: str, reply: Reply) -> dict[str, str]:
     """Return what the framework itself says."""
     said = {"no-warnings": reply.warnings, "results-independent": reply.shared, "surroundings-kept": reply.disturbed}
     texts = said.get(part) or ()
-    return {"text": skeleton(texts[0])} if texts else {}
+    return {"text": strip_numbers(texts[0])} if texts else {}
 
 
 def _say_what_inputs_hold(reply: Reply) -> str:

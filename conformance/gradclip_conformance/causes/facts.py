@@ -17,12 +17,12 @@ from gradclip_adapters.contract import DTYPES, Array
 from ..cases.model import Case
 from ..oracle import integers
 from ..oracle.arrays import decode
-from ..oracle.distances import distances
-from ..oracle.formats import FORMATS, Format, as_dtype, float64_values, power_of_two
+from ..oracle.distances import measure_distances
+from ..oracle.formats import FORMATS, Format, compute_power_of_two, convert_to_dtype, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
-from ..oracle.question import narrowest, norm_groups
+from ..oracle.question import find_narrowest, list_norm_groups
 
 __all__ = [
     "Group",
@@ -30,10 +30,10 @@ __all__ = [
     "Seen",
     "Tensor",
     "bound_norms_after_underflow",
-    "coefficient",
+    "compute_coefficient",
+    "compute_plain_coefficient",
     "is_right_for_nonfinite",
     "overflows",
-    "plain",
     "say_what_became",
     "underflows",
 ]
@@ -68,12 +68,12 @@ class Tensor:
     @cached_property
     def before(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The elements that were passed."""
-        return float64_values(self.given)
+        return read_float64_values(self.given)
 
     @cached_property
     def after(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The elements that came back."""
-        return float64_values(self.got)
+        return read_float64_values(self.got)
 
     @cached_property
     def kind(self) -> Kind:
@@ -119,7 +119,7 @@ class Tensor:
 
     def is_near(self, expected: ExpectedArray, bound: float) -> bool:
         """Return whether each element is the expected one within a bound in ulp."""
-        every = distances(as_dtype(self.got, self.given.dtype), expected, self.given.dtype)
+        every = measure_distances(convert_to_dtype(self.got, self.given.dtype), expected, self.given.dtype)
         return not len(every) or bool(every.max() <= bound)
 
     @property
@@ -162,16 +162,16 @@ class Group:
             known = self.seen.prediction.norms[self.tensors[0].index] if self.tensors else None
             if known is not None:
                 return known.middle
-        return self.norm_over([tensor.exact for tensor in self.tensors])
+        return self.compute_norm_over([tensor.exact for tensor in self.tensors])
 
-    def norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
+    def compute_norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
         """Return the exact norm of some tensors."""
-        return integers.norm(tensors, self.seen.order if order is None else order).middle
+        return integers.compute_norm(tensors, self.seen.order if order is None else order).middle
 
     @cached_property
     def norms(self) -> list[Fraction]:
         """The exact norm of each tensor."""
-        return [self.norm_over([tensor.exact]) for tensor in self.tensors]
+        return [self.compute_norm_over([tensor.exact]) for tensor in self.tensors]
 
     @cached_property
     def sum_of_norms(self) -> Fraction:
@@ -203,7 +203,7 @@ class Group:
     @cached_property
     def forms(self) -> list[Format]:
         """The formats in which the norm may have been computed: the narrowest, and the next wider one."""
-        form = FORMATS[narrowest(self.seen.case)] if len(self.tensors) != 1 else self.tensors[0].form
+        form = FORMATS[find_narrowest(self.seen.case)] if len(self.tensors) != 1 else self.tensors[0].form
         return [form, FORMATS["float32"]] if form.precision < 24 else [form]
 
     @cached_property
@@ -216,7 +216,7 @@ class Group:
         """The digits of the coarsest dtype."""
         return min(tensor.form.precision for tensor in self.tensors)
 
-    def bound_of(self, tensor: Tensor) -> float:
+    def compute_bound(self, tensor: Tensor) -> float:
         """Return the error bound of an element, in ulp, for a sum in the coarsest dtype."""
         bound = self.seen.prediction.errors[tensor.index].clip_bound
         return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
@@ -228,7 +228,7 @@ class Group:
 
     def is_scaled_by(self, factor: Fraction) -> bool:
         """Return whether every result is the exact product within the error bound."""
-        return all(tensor.is_scaled_by(factor, self.bound_of(tensor)) for tensor in self.distinct)
+        return all(tensor.is_scaled_by(factor, self.compute_bound(tensor)) for tensor in self.distinct)
 
     @cached_property
     def kinds(self) -> set[Kind]:
@@ -281,7 +281,9 @@ class Seen:
     @cached_property
     def groups(self) -> list[Group]:
         """The groups of gradients that share a norm; empty gradients are left out."""
-        found = [Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in norm_groups(self.case)]
+        found = [
+            Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
+        ]
         return [group for group in found if group.tensors]
 
 
@@ -302,7 +304,7 @@ def is_right_for_nonfinite(group: Group) -> bool:
 
 def overflows(group: Group, form: Format) -> bool:
     """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
-    limit = form.largest * (1 - power_of_two(-form.precision))
+    limit = form.largest * (1 - compute_power_of_two(-form.precision))
     if group.norm > limit:
         return True
     if not _has_powers(group):
@@ -317,12 +319,12 @@ def underflows(group: Group, form: Format) -> bool:
     order = int(group.seen.order)
     for tensor in group.distinct:
         smallest = min((abs(m) for m in tensor.exact.integers if m), default=0)
-        if smallest and (smallest * power_of_two(tensor.exact.exponent)) ** order < form.smallest_normal:
+        if smallest and (smallest * compute_power_of_two(tensor.exact.exponent)) ** order < form.smallest_normal:
             return True
     return False
 
 
-def plain(norm: Fraction, threshold: float) -> Fraction | None:
+def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
     """Return the neutral coefficient; None for a threshold that has none."""
     if math.isnan(threshold) or threshold < 0:
         return None
@@ -331,14 +333,14 @@ def plain(norm: Fraction, threshold: float) -> Fraction | None:
     return Fraction(threshold) / norm
 
 
-def coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
+def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
     """Return the coefficient of a formula for a group of finite gradients."""
     if group.total is not None or math.isnan(group.threshold) or group.threshold < 0:
         return None
     if formula == PLAIN:
-        return plain(group.norm, group.threshold)
+        return compute_plain_coefficient(group.norm, group.threshold)
     known = group.seen.prediction.norms[group.tensors[0].index]
-    return None if known is None else integers.coefficient(known, group.threshold, formula)
+    return None if known is None else integers.compute_coefficient(known, group.threshold, formula)
 
 
 def say_what_became(group: Group, factor: float) -> str:
@@ -361,7 +363,7 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
     """Yield the power of each element, without zeros."""
     order = int(group.seen.order)
     for tensor in tensors:
-        unit = power_of_two(order * tensor.exact.exponent)
+        unit = compute_power_of_two(order * tensor.exact.exponent)
         yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
 
 

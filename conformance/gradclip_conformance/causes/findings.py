@@ -13,7 +13,7 @@ from gradclip_spec.rules.causes import Cause, load_causes
 
 from .model import VARYING, Evidence, Explanation, Judged
 
-__all__ = ["UNEXPLAINED", "Known", "asked_rules", "find_findings", "keep_evidence"]
+__all__ = ["UNEXPLAINED", "Known", "find_findings", "keep_evidence", "list_asked_rules"]
 
 
 #: Gradients of more bytes are large, and so many bytes of large ones are held for the models.
@@ -40,7 +40,7 @@ class Known(Protocol):
 FindKnown = Callable[[Cell, Explanation], Known | None]
 
 
-def asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
+def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
     """Return the subjects with the rules that were asked, without their operation, and the dtypes."""
     return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
 
@@ -70,12 +70,12 @@ def find_findings(
     """Return the findings that explain these cells, worst first: those that spoil the run, then the most severe."""
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):
-        groups.setdefault(_key(one.cell, found, find_known), []).append((one, found))
-    findings = [_finding(key[0], key[2], group) for key, group in groups.items()]
+        groups.setdefault(_make_key(one.cell, found, find_known), []).append((one, found))
+    findings = [_make_finding(key[0], key[2], group) for key, group in groups.items()]
     return sorted(findings, key=lambda one: (not one.spoils, SEVERITIES.index(one.severity), -one.count))
 
 
-def _key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) -> tuple[Any, ...]:
+def _make_key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) -> tuple[Any, ...]:
     """Return what the cells of one finding share: the cause, and its parameters or the known failure."""
     if found is None:
         return UNEXPLAINED, cell.rule, None
@@ -84,12 +84,12 @@ def _key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) ->
     return found.cause, tuple((name, value) for name, value in found.parameters if name not in VARYING), None
 
 
-def _finding(name: str, known: Known | None, group: Sequence[tuple[Evidence, Explanation | None]]) -> Finding:
-    cause, parameters = _cause(name), _list_parameters(group)
+def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence, Explanation | None]]) -> Finding:
+    cause, parameters = _find_cause(name), _list_parameters(group)
     cells: dict[str, list[str]] = {}
     for one, _ in group:
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
-    example = min((one for one, _ in group), key=_simplicity).cell
+    example = min((one for one, _ in group), key=_rank_simplicity).cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
     pinned = next((cell for cell in every if cell.status == Status.DEVIATION), None)
@@ -103,7 +103,7 @@ def _finding(name: str, known: Known | None, group: Sequence[tuple[Evidence, Exp
         parameters=parameters,
         cells=cells,
         rules=dict(Counter(cell.rule for cell in every)),
-        statuses=_in_order(Counter(cell.status for cell in every)),
+        statuses=_sort_counts(Counter(cell.status for cell in every)),
         example={
             "subject": example.subject,
             "case": example.case,
@@ -133,18 +133,18 @@ def _list_parameters(group: Sequence[tuple[Evidence, Explanation | None]]) -> Ma
     }
 
 
-def _in_order(counts: Counter[str]) -> dict[str, int]:
+def _sort_counts(counts: Counter[str]) -> dict[str, int]:
     return {name: counts[name] for name in STATUSES if counts[name]}
 
 
-def _cause(name: str) -> Cause:
+def _find_cause(name: str) -> Cause:
     if name == UNEXPLAINED:
         title = "answers that no known cause explains"
         return Cause(UNEXPLAINED, title, "What comes back?", "wrong", "Nobody has examined it yet.", ())
     return load_causes()[name]
 
 
-def _simplicity(one: Evidence) -> tuple[Any, ...]:
+def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:
     """Return a key that sorts the simplest example first: unexpected, in float32, with few short numbers."""
     case, cell = one.judged.context.case, one.cell
     plain = case.expectation.name in ("values", "untouched", "refused", "returned-norm", "not-silent")

@@ -13,13 +13,13 @@ import numpy as np
 from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
-from ..judge.arrays import norm_value
+from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import Format
 from .facts import Group, Seen, bound_norms_after_underflow, overflows, underflows
 from .model import Explanation
 
-__all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "skeleton"]
+__all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "strip_numbers"]
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -72,7 +72,7 @@ def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
     if norm is None:
         return Explanation.of("norm-missing")
     try:
-        value = norm_value(norm)
+        value = read_norm(norm)
     except ValueError:
         return None
     seen = Seen(case, [gradient.array for gradient in case.gradients])
@@ -141,10 +141,10 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
             return Explanation.of("squares-overflow", "refused", effect="error")
-    return Explanation.of("raises", error=answer.kind, text=skeleton(answer.text))
+    return Explanation.of("raises", error=answer.kind, text=strip_numbers(answer.text))
 
 
-def skeleton(text: str) -> str:
+def strip_numbers(text: str) -> str:
     """Return the beginning of an error's text, without the numbers that differ from call to call."""
     lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
     # Frameworks print a trace of their C++ calls first, and the actual message last.

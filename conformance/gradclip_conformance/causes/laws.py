@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..oracle.formula import Formula
-from .facts import Group, Seen, coefficient, plain
+from .facts import Group, Seen, compute_coefficient, compute_plain_coefficient
 from .model import Explanation
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "fit_multiple",
     "follows_formula",
     "is_plain",
-    "multiple_of",
+    "make_multiple",
 ]
 
 #: The causes of the formulas with an epsilon, by the kind of formula.
@@ -78,7 +78,7 @@ class Law:
 
 def is_plain(group: Group) -> bool:
     """Return whether a group is right by the neutral rule, within the error bound."""
-    factor = coefficient(group)
+    factor = compute_coefficient(group)
     if factor is None:
         return False
     near = group.seen.prediction.near[group.tensors[0].index]
@@ -91,7 +91,7 @@ def follows_formula(group: Group, formula: Formula, *, careful: bool = False) ->
     """Return whether a group is right by a formula, within the error bound, or within the bound of a careful norm."""
     if group.total is not None:
         return False
-    factor = coefficient(group, formula)
+    factor = compute_coefficient(group, formula)
     if factor is None:
         return False
     if careful:
@@ -101,11 +101,11 @@ def follows_formula(group: Group, formula: Formula, *, careful: bool = False) ->
 
 
 def _make_law(norm: Factor) -> Factor:
-    def factor(group: Group) -> Fraction | None:
+    def compute_factor(group: Group) -> Fraction | None:
         found = norm(group)
-        return None if found is None else plain(found, group.threshold)
+        return None if found is None else compute_plain_coefficient(found, group.threshold)
 
-    return factor
+    return compute_factor
 
 
 def _scale_each(group: Group) -> Fraction | None:
@@ -116,56 +116,58 @@ def _scale_all(group: Group) -> Fraction | None:
     if group.seen.case.operation != "clip_by_norm":
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
-    return group.norm_over(exact) if all(one.is_finite for one in exact) else None
+    return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None
 
 
-def _counting_excluded(group: Group) -> Fraction | None:
+def _count_excluded(group: Group) -> Fraction | None:
     gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
     excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
     if not excluded or not all(one.is_finite for one in excluded) or sum(map(len, excluded)) > 4096:
         return None
-    return group.norm_over([*(one.exact for one in group.tensors), *excluded])
+    return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded])
 
 
-def _no_root(group: Group) -> Fraction | None:
+def _leave_out_root(group: Group) -> Fraction | None:
     order = group.seen.order
     return group.norm ** int(order) if order not in (1, math.inf) and order == int(order) else None
 
 
-def _mean(group: Group) -> Fraction | None:
+def _take_mean(group: Group) -> Fraction | None:
     if group.seen.order == math.inf or group.count < 2:
         return None
     return group.norm * Fraction(1 / group.count ** (1 / group.seen.order))
 
 
-def _sum_of_norms(group: Group) -> Fraction | None:
+def _take_sum_of_norms(group: Group) -> Fraction | None:
     return group.sum_of_norms if len(group.tensors) > 1 else None
 
 
-def _largest_of_norms(group: Group) -> Fraction | None:
+def _take_largest_norm(group: Group) -> Fraction | None:
     return group.largest_norm if len(group.tensors) > 1 else None
 
 
-def _other_order(order: float) -> Factor:
-    def norm(group: Group) -> Fraction | None:
-        return None if group.seen.order == order else group.norm_over([one.exact for one in group.tensors], order)
+def _use_other_order(order: float) -> Factor:
+    def compute_norm(group: Group) -> Fraction | None:
+        return (
+            None if group.seen.order == order else group.compute_norm_over([one.exact for one in group.tensors], order)
+        )
 
-    return norm
+    return compute_norm
 
 
-def _above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
+def _change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
     """Return a law that changes the coefficient above the threshold only."""
 
-    def factor(group: Group) -> Fraction | None:
-        right = coefficient(group)
+    def compute_factor(group: Group) -> Fraction | None:
+        right = compute_coefficient(group)
         if right is None or group.norm <= Fraction(group.threshold if math.isfinite(group.threshold) else 0):
             return right
         return change(right, group)
 
-    return factor
+    return compute_factor
 
 
-def _always(group: Group) -> Fraction | None:
+def _scale_always(group: Group) -> Fraction | None:
     if not math.isfinite(group.threshold) or group.threshold < 0 or not group.norm:
         return None
     return Fraction(group.threshold) / group.norm
@@ -178,21 +180,21 @@ def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
 
 #: The laws without a fitted number; those that change the norm come first.
 LAWS: tuple[Law, ...] = (
-    Law("excluded-counted", _make_law(_counting_excluded)),
+    Law("excluded-counted", _make_law(_count_excluded)),
     Law("norm-of-each", _make_law(_scale_each), is_of_each=True),
     Law("norm-of-all", _make_law(_scale_all)),
-    Law("no-root", _make_law(_no_root)),
-    Law("mean-of-squares", _make_law(_mean)),
-    Law("sum-of-norms", _make_law(_sum_of_norms)),
-    Law("largest-of-norms", _make_law(_largest_of_norms)),
-    Law("other-order", _make_law(_other_order(2.0))),
-    Law("other-order", _make_law(_other_order(1.0))),
-    Law("other-order", _make_law(_other_order(math.inf))),
-    Law("always-scales", _always, needs_no_sum=True),
-    Law("sign-flipped", _above(lambda right, _: -right), needs_no_sum=True),
-    Law("scaled-twice", _above(lambda right, _: right * right), needs_no_sum=True),
-    Law("coefficient-inverted", _above(_invert_coefficient), needs_no_sum=True),
-    Law("unit-norm", _above(lambda _, group: 1 / group.norm), needs_no_sum=True),
+    Law("no-root", _make_law(_leave_out_root)),
+    Law("mean-of-squares", _make_law(_take_mean)),
+    Law("sum-of-norms", _make_law(_take_sum_of_norms)),
+    Law("largest-of-norms", _make_law(_take_largest_norm)),
+    Law("other-order", _make_law(_use_other_order(2.0))),
+    Law("other-order", _make_law(_use_other_order(1.0))),
+    Law("other-order", _make_law(_use_other_order(math.inf))),
+    Law("always-scales", _scale_always, needs_no_sum=True),
+    Law("sign-flipped", _change_above(lambda right, _: -right), needs_no_sum=True),
+    Law("scaled-twice", _change_above(lambda right, _: right * right), needs_no_sum=True),
+    Law("coefficient-inverted", _change_above(_invert_coefficient), needs_no_sum=True),
+    Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), needs_no_sum=True),
 )
 
 
@@ -225,7 +227,7 @@ def _select_ordinary(seen: Seen) -> list[Group]:
 
 def _is_rounded(group: Group) -> bool:
     """Return whether a group is right within the error bound, also where nothing was to be rounded."""
-    factor = coefficient(group)
+    factor = compute_coefficient(group)
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
@@ -278,12 +280,12 @@ def fit_multiple(views: Iterable[Seen]) -> float | None:
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
         number = float(f"{float(ratio):.2g}")
-        if multiple_of(number).reproduces(group.seen):
+        if make_multiple(number).reproduces(group.seen):
             asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
     return best if best is not None and best != 1.0 and len(asked[best]) >= ENOUGH else None
 
 
-def multiple_of(number: float) -> Law:
+def make_multiple(number: float) -> Law:
     """Return the law that multiplies clipped gradients by a constant."""
-    return Law("multiple", _above(lambda right, _: right * Fraction(number)), needs_no_sum=True, number=number)
+    return Law("multiple", _change_above(lambda right, _: right * Fraction(number)), needs_no_sum=True, number=number)

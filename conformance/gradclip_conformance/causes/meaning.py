@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
-from ..oracle.formats import FORMATS, float64_values
+from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, say_what_became
 from .model import Explanation
@@ -77,7 +77,9 @@ def explain_excluded(case: Case, results: Sequence[Array | None]) -> Explanation
         given = gradient.array
         if given is None or gradient.need_clip or got is None or got.dtype != given.dtype:
             continue
-        same = got.data == given.data or np.array_equal(float64_values(given), float64_values(got), equal_nan=True)
+        same = got.data == given.data or np.array_equal(
+            read_float64_values(given), read_float64_values(got), equal_nan=True
+        )
         if not same:
             return Explanation.of("excluded-changed")
     return None

@@ -13,17 +13,17 @@ from functools import partial
 
 import numpy as np
 
-from ..oracle.bounds import error_bounds
-from ..oracle.formats import FORMATS, Format, power_of_two
+from ..oracle.bounds import compute_error_bounds
+from ..oracle.formats import FORMATS, Format, compute_power_of_two
 from ..oracle.formula import Formula
 from .facts import (
     Group,
     Kind,
     Tensor,
     bound_norms_after_underflow,
-    coefficient,
+    compute_coefficient,
+    compute_plain_coefficient,
     overflows,
-    plain,
     say_what_became,
     underflows,
 )
@@ -118,7 +118,7 @@ def _find_common_factor(group: Group) -> Fraction | None:
 def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain by a coefficient that is rounded to a subnormal number, or to zero."""
     for formula in formulas:
-        factor = coefficient(group, formula)
+        factor = compute_coefficient(group, formula)
         for form in group.forms:
             if factor is None or not 0 < factor < form.smallest_normal:
                 continue
@@ -152,14 +152,14 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
 
 def _explain_products(group: Group) -> Explanation | None:
     """Explain by `(x c) / n` or `(x / n) c`, rounded in between."""
-    factor = plain(group.norm, group.threshold)
+    factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
         return None
     threshold = Fraction(group.threshold)
     divisor = max(group.norm, threshold)
     orders = ((threshold, 1 / divisor), (1 / divisor, threshold)) if divisor and threshold else ()
     for first, second in orders:
-        if all(_is_rounded_between(tensor, first, second, group.bound_of(tensor)) for tensor in group.distinct):
+        if all(_is_rounded_between(tensor, first, second, group.compute_bound(tensor)) for tensor in group.distinct):
             destroyed = group.kinds <= {Kind.ZERO, Kind.NAN, Kind.PARTLY}
             return Explanation.of("product-out-of-range", "destroyed" if destroyed else "")
     return None
@@ -168,7 +168,7 @@ def _explain_products(group: Group) -> Explanation | None:
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
     """Return whether each element is a product of three factors whose first product overflowed or underflowed."""
     form, outside = tensor.form, False
-    unit, exact = power_of_two(tensor.exact.exponent), tensor.exact.integers
+    unit, exact = compute_power_of_two(tensor.exact.exponent), tensor.exact.integers
     for place, integer in enumerate(exact):
         got, between = float(tensor.after[place]), abs(integer) * unit * first
         right = integer * unit * first * second
@@ -183,7 +183,7 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
         lost = form.smallest_normal if got == 0 else form.smallest_subnormal
         absolute = lost * second if 0 < between < form.smallest_normal else Fraction(0)
         outside = outside or absolute > 0
-        relative = abs(right) * Fraction(bound + 2) * power_of_two(1 - form.precision)
+        relative = abs(right) * Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
         if abs(Fraction(got) - right) > absolute + relative + form.smallest_subnormal:
             return False
     return outside
@@ -194,8 +194,10 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
     if group.is_long:
         return None
     for formula in formulas:
-        factor = coefficient(group, formula)
-        if factor is not None and all(is_flushed(tensor, factor, group.bound_of(tensor)) for tensor in group.distinct):
+        factor = compute_coefficient(group, formula)
+        if factor is not None and all(
+            is_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct
+        ):
             return Explanation.of("subnormals-flushed")
     return None
 
@@ -203,7 +205,7 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
 def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
     """Return whether the results are right, except that zeros replace subnormal numbers."""
     form, flushed = tensor.form, False
-    unit = power_of_two(tensor.exact.exponent)
+    unit = compute_power_of_two(tensor.exact.exponent)
     for place, integer in enumerate(tensor.exact.integers):
         given, got = abs(integer) * unit, float(tensor.after[place])
         right = integer * unit * factor
@@ -212,7 +214,7 @@ def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
         if got == 0 and integer and min(given, abs(right)) < form.smallest_normal:
             flushed = True
             continue
-        relative = abs(right) * Fraction(bound) * power_of_two(1 - form.precision)
+        relative = abs(right) * Fraction(bound) * compute_power_of_two(1 - form.precision)
         if abs(Fraction(got) - right) > relative + form.smallest_subnormal:
             return False
     return flushed
@@ -225,7 +227,7 @@ NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16"
 def explain_rounding(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain by the errors of a long sum, or of a narrower dtype."""
     for formula in formulas:
-        factor = coefficient(group, formula)
+        factor = compute_coefficient(group, formula)
         if factor is None:
             return None
         factor *= group.seen.rate
@@ -236,7 +238,9 @@ def explain_rounding(group: Group, formulas: Sequence[Formula]) -> Explanation |
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
             form = FORMATS[narrow]
-            bounds = error_bounds(form, group.seen.order, group.count, float(min(group.norm, Fraction(2) ** 1000)))
+            bounds = compute_error_bounds(
+                form, group.seen.order, group.count, float(min(group.norm, Fraction(2) ** 1000))
+            )
             slack = (bounds.clip_bound + 2) * 2.0 ** (FORMATS[widest].precision - form.precision)
             if slack < 2.0 ** (FORMATS[widest].precision - 4) and all(
                 tensor.is_scaled_by(factor, slack) for tensor in group.distinct

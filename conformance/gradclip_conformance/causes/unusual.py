@@ -12,9 +12,9 @@ from gradclip_adapters.contract import Array, Gradient
 
 from ..cases.model import Case
 from ..oracle.arrays import decode
-from ..oracle.formats import float64_values, round_all
+from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Seen, Tensor, coefficient
+from .facts import Group, Seen, Tensor, compute_coefficient
 from .model import Explanation
 
 __all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_rows"]
@@ -24,12 +24,12 @@ def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequ
     """Explain a gradient that stands twice in the list, and is scaled once for each time that it stands there."""
     apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
     groups = Seen(apart, results).groups
-    times = Counter(_first(case, i) for i in range(len(case.gradients)))
+    times = Counter(_find_first(case, i) for i in range(len(case.gradients)))
 
     def is_scaled_so_often(group: Group, formula: Formula) -> bool:
-        factor = coefficient(group, formula)
+        factor = compute_coefficient(group, formula)
         return factor is not None and all(
-            tensor.is_scaled_by(factor ** times[_first(case, tensor.index)], 2 * group.bound_of(tensor))
+            tensor.is_scaled_by(factor ** times[_find_first(case, tensor.index)], 2 * group.compute_bound(tensor))
             for tensor in group.tensors
         )
 
@@ -39,14 +39,14 @@ def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequ
     return None
 
 
-def _first(case: Case, index: int) -> int:
+def _find_first(case: Case, index: int) -> int:
     same = case.gradients[index].same_as
     return index if same is None else same
 
 
 def explain_derivative(results: Sequence[Array | None]) -> Explanation | None:
     """Explain the derivative through a clip."""
-    values = [float64_values(one) for one in results if one is not None]
+    values = [read_float64_values(one) for one in results if one is not None]
     return Explanation.of("derivative-nan") if any(np.isnan(one).any() for one in values) else None
 
 
@@ -59,7 +59,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
         mine = [i for i, gradient in enumerate(case.gradients) if gradient.group == number]
         alone = replace(case, gradients=tuple(case.gradients[i] for i in mine))
         for group in Seen(alone, [results[i] for i in mine]).groups:
-            factor = coefficient(group)
+            factor = compute_coefficient(group)
             if factor is None or not group.is_scaled_by(factor * group.seen.rate):
                 return None
     return Explanation.of("norm-of-group")
@@ -78,7 +78,7 @@ def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence
 
 def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], formula: Formula) -> bool:
     for group in seen.groups:
-        factor = coefficient(group, formula)
+        factor = compute_coefficient(group, formula)
         if factor is None:
             return False
         for tensor in group.tensors:
@@ -87,7 +87,9 @@ def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], f
             if got is None or (got.dtype, got.shape) != (given.dtype, given.shape):
                 return False
             # Each of two rows is rounded before they are added, which may cancel digits.
-            bound = 4 * group.bound_of(tensor) * (1 if gradient.rows is None else _find_cancellation(gradient, given))
+            bound = (
+                4 * group.compute_bound(tensor) * (1 if gradient.rows is None else _find_cancellation(gradient, given))
+            )
             if not Tensor(tensor.index, given, got, decode(given.data, given.dtype)).is_scaled_by(factor, bound):
                 return False
     return True
@@ -99,9 +101,9 @@ def _are_clipped_apart(case: Case, results: Sequence[Array | None]) -> bool:
     for gradient, got in zip(case.gradients, results, strict=True):
         if gradient.array is None or got is None or not gradient.need_clip:
             continue
-        clipped = np.clip(float64_values(gradient.array), low, high)
-        right = clipped if gradient.rows is None else float64_values(_sum_rows(gradient, clipped))
-        if not np.array_equal(right, float64_values(got)):
+        clipped = np.clip(read_float64_values(gradient.array), low, high)
+        right = clipped if gradient.rows is None else read_float64_values(_sum_rows(gradient, clipped))
+        if not np.array_equal(right, read_float64_values(got)):
             return False
     return True
 
@@ -118,7 +120,7 @@ def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[n
 def _find_cancellation(gradient: Gradient, given: Array) -> float:
     """Return by how much the largest stored element exceeds the smallest sum that is not zero."""
     assert gradient.array is not None
-    sums = np.abs(float64_values(given))
+    sums = np.abs(read_float64_values(given))
     least = sums[sums > 0].min(initial=np.inf)
-    most = float(np.abs(float64_values(gradient.array)).max(initial=0.0))
+    most = float(np.abs(read_float64_values(gradient.array)).max(initial=0.0))
     return max(1.0, most / float(least)) if np.isfinite(least) else 1.0

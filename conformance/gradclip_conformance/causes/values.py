@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gradclip_adapters.contract import DTYPES, Array
 
 from ..cases.model import Case
-from ..oracle.formats import FORMATS, float64_values, round_all, to_doubles
+from ..oracle.formats import FORMATS, decode_doubles, read_float64_values, round_all
 from .model import Explanation
 
 __all__ = ["explain_value", "is_right_value"]
@@ -23,7 +23,7 @@ def explain_value(case: Case, results: Sequence[Array | None], barred: Collectio
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     pairs = [
-        (float64_values(given), float64_values(got), given.dtype)
+        (read_float64_values(given), read_float64_values(got), given.dtype)
         for i in case.included
         if (given := case.gradients[i].array) is not None and (got := results[i]) is not None and got.dtype in DTYPES
     ]
@@ -42,7 +42,7 @@ def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     return all(
-        _are_equal(_clip(float64_values(given), low, high, given.dtype), float64_values(got))
+        _are_equal(_clip(read_float64_values(given), low, high, given.dtype), read_float64_values(got))
         for i in case.included
         if (given := case.gradients[i].array) is not None and (got := results[i]) is not None
     )
@@ -57,7 +57,7 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
         (Explanation.of("value-bounds-rounded", dtype="float32"), lambda x, dtype: _clip(x, least, most, dtype)),
         (
             Explanation.of("narrower-arithmetic", dtype="float32"),
-            lambda x, dtype: _clip(to_doubles(round_all(x, "float32"), "float32"), least, most, dtype),
+            lambda x, dtype: _clip(decode_doubles(round_all(x, "float32"), "float32"), least, most, dtype),
         ),
         (Explanation.of("value-one-sided", bound="max"), lambda x, dtype: _clip(x, -np.inf, high, dtype)),
         (Explanation.of("value-one-sided", bound="min"), lambda x, dtype: _clip(x, low, np.inf, dtype)),
@@ -80,7 +80,7 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
 
 
 def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
-    clipped: Doubles = to_doubles(round_all(np.minimum(np.maximum(values, low), high), dtype), dtype)
+    clipped: Doubles = decode_doubles(round_all(np.minimum(np.maximum(values, low), high), dtype), dtype)
     return clipped
 
 

@@ -18,7 +18,7 @@ try:
 except ImportError as missing:  # pragma: no cover - seen by whoever installs the core alone
     sys.exit(f"The command line needs the extra `check`: pip install 'gradclip-spec[check]' ({missing})")
 
-from ..cases.patterns import did_you_mean
+from ..cases.patterns import suggest_known
 
 __all__ = ["VERBS", "gradclip", "main"]
 
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
         """Resolve a command; for an unknown one, suggest the nearest verb."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"No such command {name!r}.{did_you_mean(name, VERBS)}")
+            ctx.fail(f"No such command {name!r}.{suggest_known(name, VERBS)}")
         return super().resolve_command(ctx, args)
 
 
@@ -85,9 +85,9 @@ def _escape_errors() -> Iterator[None]:
         yield
     except click.ClickException as error:
         # Import this only when needed, because it imports NumPy.
-        from gradclip_reports.values import plain
+        from gradclip_reports.values import escape_text
 
-        text = _wrap(plain(error.format_message()))
+        text = _wrap(escape_text(error.format_message()))
         error.format_message = lambda: text  # type: ignore[method-assign]
         raise
 

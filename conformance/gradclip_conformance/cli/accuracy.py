@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradclip_reports.lines import strict_json
-from gradclip_reports.values import json_text, plain_line
+from gradclip_reports.lines import make_strict
+from gradclip_reports.values import escape_line, write_json
 
-from ..accuracy.measure import measure_accuracy, sizes_up_to
-from ..accuracy.page import described, document, numbers, page, worst_input
+from ..accuracy.measure import list_sizes, measure_accuracy
+from ..accuracy.page import describe_framework, format_numbers, format_worst_input, make_document, write_page
 from ..judge.model import StartError
 from ..known.claims import load_claims
 from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
@@ -54,7 +54,7 @@ def accuracy(
     problems, measured = 0, []
     for target in targets:
         try:
-            measured.append(_measure(target, options.operation, options.dtypes, sizes_up_to(largest)))
+            measured.append(_measure(target, options.operation, options.dtypes, list_sizes(largest)))
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)
@@ -65,11 +65,11 @@ def accuracy(
         say("Nothing was measured" + (": clips by value round nothing." if measured else ", and nothing is written."))
         problems += 1
     elif output is not None:
-        made = document(measured)
-        text = json_text(strict_json(made), indent=1) + "\n"
+        made = make_document(measured)
+        text = write_json(make_strict(made), indent=1) + "\n"
         try:
             output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
-            output.with_name(output.name + ".md").write_text(page(made), encoding="utf-8")
+            output.with_name(output.name + ".md").write_text(write_page(made), encoding="utf-8")
         except OSError as problem:
             say(f"Cannot write the measurements: {problem}")
             problems += 1
@@ -89,7 +89,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
                 rows += [measure_accuracy(connection, subject, dtype, size, load_claims(target.name)) for size in sizes]
     finally:
         connection.close()
-    return described(target.name, connection.description, rows)
+    return describe_framework(target.name, connection.description, rows)
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -98,10 +98,12 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     console = Console(width=max(80, size.columns), height=size.lines)
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
         # Use `Text`, because rich reads brackets in a string, such as a subject's name, as markup.
-        table = Table(title=Text(plain_line(f"{subject}: largest errors in ulp")), title_justify="left", box=SIMPLE)
+        table = Table(title=Text(escape_line(f"{subject}: largest errors in ulp")), title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
         table.add_column("worst input", overflow="fold")
         for row in group:
-            table.add_row(row["dtype"], f"{row['size']:,}", *numbers(row), Text(plain_line(worst_input(row))))
+            table.add_row(
+                row["dtype"], f"{row['size']:,}", *format_numbers(row), Text(escape_line(format_worst_input(row)))
+            )
         console.print(table)

@@ -8,7 +8,7 @@ import click
 
 from gradclip_adapters import registry
 
-from ..run.environments import framework_is_here, recipes
+from ..run.environments import is_framework_here, read_recipes
 
 __all__ = ["adapters"]
 
@@ -16,8 +16,8 @@ __all__ = ["adapters"]
 @click.command(short_help="List the adapters, and where their frameworks are.")
 def adapters() -> None:
     """List the adapters: their names, their modules, and whether this Python has their framework."""
-    for name, where in sorted(registry.installed().items()):
-        here = framework_is_here(name)
+    for name, where in sorted(registry.list_installed().items()):
+        here = is_framework_here(name)
         click.echo(f"{click.style(name, bold=True)}  {'its framework is here' if here else 'not here'}")
         lines = [where, *([] if here else [_describe_venv(name)])]
         for line in lines:
@@ -27,7 +27,7 @@ def adapters() -> None:
 
 
 def _describe_venv(name: str) -> str:
-    recipe = recipes().get(name)
+    recipe = read_recipes().get(name)
     if recipe is None or not recipe.requirements:
         return "install its framework, or name a Python that has it with --python"
     python = f"Python {recipe.python}, " if recipe.python else ""

@@ -19,21 +19,21 @@ from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
 
-from ..cases.catalogue import all_cases
+from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
-from ..cases.patterns import did_you_mean, suggest
-from ..cases.regressions import as_toml
-from ..covering.rows import all_rows, find_row
+from ..cases.patterns import suggest_known, suggest_names
+from ..cases.regressions import write_toml
+from ..covering.rows import find_row, list_all_rows
 from ..judge.model import Connection, StartError
-from ..known.claims import claim_faults, load_claims
-from ..known.known_causes import known_faults, load_known
-from ..known.pins import pin_faults
+from ..known.claims import find_claim_faults, load_claims
+from ..known.known_causes import find_known_faults, load_known
+from ..known.pins import find_pin_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .summary import exit_code, print_runs
+from .summary import choose_exit_code, print_runs
 from .targets import (
     Target,
     TargetOptions,
@@ -109,12 +109,12 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     names = tuple(RunOptions.__dataclass_fields__)
 
     @functools.wraps(function)
-    def command(*arguments: Any, **given: Any) -> Any:
+    def run_command(*arguments: Any, **given: Any) -> Any:
         given["stage"] = given["stage"] or "default"
         how = RunOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, how=how, **given)
 
-    decorated: Callable[..., Any] = command
+    decorated: Callable[..., Any] = run_command
     for option in reversed(_RUN_OPTIONS):
         decorated = option(decorated)
     return decorated
@@ -180,13 +180,13 @@ def check(
             say(_describe_unjudged(run))
     # A narrowed run leaves out cells, so it cannot judge their pins.
     faults = (
-        [fault for run in runs for fault in (*pin_faults(run), *known_faults(run), *claim_faults(run))]
+        [fault for run in runs for fault in (*find_pin_faults(run), *find_known_faults(run), *find_claim_faults(run))]
         if (selection, how.stage) == (Selection(), "default")
         else []
     )
     for fault in faults:
         say(fault)
-    sys.exit(max(exit_code(runs, problems), 1 if faults else 0))
+    sys.exit(max(choose_exit_code(runs, problems), 1 if faults else 0))
 
 
 def _run(target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool) -> Run:
@@ -210,7 +210,7 @@ def _describe_unjudged(run: Run) -> str:
 
 
 def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
-    cases = (*all_cases(), *all_rows())
+    cases = (*list_all_cases(), *list_all_rows())
     for pattern in patterns:
         # For a subject that lacks an ability, rows have other names.
         if find_row(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
@@ -218,7 +218,7 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
         words = {case.id if "/" in pattern else case.rule for case in cases}
         begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})
         # Quote the pattern, so that the shell does not expand it.
-        hint = suggest([f"'{begun[0]}.*'"]) if begun else did_you_mean(pattern, sorted(words))
+        hint = suggest_names([f"'{begun[0]}.*'"]) if begun else suggest_known(pattern, sorted(words))
         msg = f"No rule and no case matches {pattern!r}.{hint} `gradclip rules` lists the rules."
         raise click.UsageError(msg)
 
@@ -226,7 +226,7 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
 def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
     taken: dict[str, str] = {}
     for target in targets:
-        name = _file_name(target)
+        name = _choose_file_name(target)
         if name in taken:
             msg = f"{taken[name]} and {target.name} would both be written to {name}: check them one after the other."
             raise click.UsageError(msg)
@@ -255,7 +255,7 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         connection.close()
     say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
     for case in searched.failing:
-        say(as_toml(case))
+        say(write_toml(case))
     return searched.cases
 
 
@@ -268,7 +268,7 @@ def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]
     path = Path(output)
     if _is_folder(output):
         path.mkdir(parents=True, exist_ok=True)
-        path /= _file_name(target)
+        path /= _choose_file_name(target)
         first = True
     with _LateFile(path, "w" if first else "a") as stream:
         yield cast(TextIO, stream)
@@ -279,7 +279,7 @@ def _is_folder(output: str) -> bool:
     return Path(output).is_dir() or output.endswith(("/", os.sep))
 
 
-def _file_name(target: Target) -> str:
+def _choose_file_name(target: Target) -> str:
     """Return the name of an adapter's record in a folder."""
     return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
 

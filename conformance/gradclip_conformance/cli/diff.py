@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.difference import Side, compare, first_subjects
+from gradclip_reports.difference import Side, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import SEVERITIES
 
-from ..cases.patterns import did_you_mean, matches
+from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
 from ..run.plan import Selection
 from ..run.runner import RunRequest, run_adapter
@@ -24,11 +24,11 @@ from .targets import TargetOptions, choose_targets, say_that_it_does_not_start, 
 __all__ = ["diff"]
 
 
-def _severities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+def _parse_severities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     for name in names:
         if name not in SEVERITIES:
-            msg = f"There is no severity {name!r}.{did_you_mean(name, SEVERITIES)}"
+            msg = f"There is no severity {name!r}.{suggest_known(name, SEVERITIES)}"
             raise click.BadParameter(msg, context, parameter)
     return names
 
@@ -38,7 +38,9 @@ def _severities(context: click.Context, parameter: click.Parameter, value: str) 
 @click.argument("second", metavar="B[:SUBJECT]")
 @target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
-@click.option("--fail-on", default="", callback=_severities, help="Exit with 1 on such a difference: wrong,destroyed.")
+@click.option(
+    "--fail-on", default="", callback=_parse_severities, help="Exit with 1 on such a difference: wrong,destroyed."
+)
 def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
     """Compare two adapters or records, the severest difference first.
 
@@ -49,7 +51,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     gradclip diff torch tensorflow --venv
     gradclip diff old.jsonl new.jsonl --fail-on destroyed,unclipped,wrong
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
-    sides = [_side(text, options) for text in (first, second)]
+    sides = [_read_side(text, options) for text in (first, second)]
     if sides[0].name == sides[1].name:
         sides = [
             Side(f"{side.name} ({letter})", side.run, side.subjects) for side, letter in zip(sides, "AB", strict=True)
@@ -60,9 +62,9 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     sys.exit(1 if any(one.severity in fail_on for one in compared.differences) else 0)
 
 
-def _side(text: str, options: TargetOptions) -> Side:
+def _read_side(text: str, options: TargetOptions) -> Side:
     """Return one side: read from a record, or run now."""
-    path, wanted = _record(text)
+    path, wanted = _find_record(text)
     if path is not None:
         try:
             run = read_runs(path)[-1]
@@ -74,12 +76,12 @@ def _side(text: str, options: TargetOptions) -> Side:
     names = [subject["name"] for subject in run.header.subjects]
     chosen = [name for name in names if matches(wanted, name)] if wanted else []
     if wanted and not chosen:
-        msg = f"{run.header.adapter} has no entry point {wanted!r}.{did_you_mean(wanted, names)}"
+        msg = f"{run.header.adapter} has no entry point {wanted!r}.{suggest_known(wanted, names)}"
         raise click.UsageError(msg)
-    return Side(run.header.heading, run, first_subjects(run, chosen))
+    return Side(run.header.heading, run, choose_subjects(run, chosen))
 
 
-def _record(text: str) -> tuple[Path | None, str]:
+def _find_record(text: str) -> tuple[Path | None, str]:
     """Return the record that a text names, and the entry point after a colon."""
     if Path(text).is_file():
         return Path(text), ""

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from gradclip_adapters import registry
-from gradclip_adapters.wire import subject_from_json
+from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import RecordError, Run, read_runs
-from gradclip_reports.values import counted, plain, plain_line
+from gradclip_reports.values import escape_line, escape_text, format_count
 
-from ..cases.catalogue import all_cases
-from ..known.claims import docstrings, drift, load_claims
+from ..cases.catalogue import list_all_cases
+from ..known.claims import find_drift, load_claims, read_docstrings
 from ..known.known_causes import load_known
-from ..known.pins import FOUND, pins_file
+from ..known.pins import FOUND, find_pins_file
 from ..known.propose import CannotPin, propose_pins
 from ..run.plan import Selection, plan_cells
 from .targets import say
@@ -57,9 +57,9 @@ def update(file: Path, write: bool) -> None:
                 f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has. Check it "
                 "again, without --rule, --op, --dtype and --quick."
             )
-            raise click.UsageError(plain_line(msg))
+            raise click.UsageError(escape_line(msg))
     try:
-        proposals = [(pins_file(run.header.adapter), propose_pins(run)) for run in runs]
+        proposals = [(find_pins_file(run.header.adapter), propose_pins(run)) for run in runs]
     except CannotPin as problem:
         raise click.UsageError(str(problem)) from problem
     for path, text in proposals:
@@ -74,7 +74,7 @@ def _replace(path: Path | None, text: str) -> None:
     assert path is not None, "_refuse_without_a_place lets no plain function pass"
     if not path.resolve().is_relative_to(Path.cwd().resolve()):
         msg = f"{path} is not in or below the working directory: go to its folder, or print without --write."
-        raise click.UsageError(plain_line(msg))
+        raise click.UsageError(escape_line(msg))
     beside = path.with_name(f"{path.name}.new")
     try:
         # The path may be a link to another place, so remove it, and open a new file.
@@ -85,15 +85,17 @@ def _replace(path: Path | None, text: str) -> None:
     except OSError as problem:
         say(f"Cannot write the pins: {problem}")
         sys.exit(3)
-    say(plain_line(f"Written: {path}"))
+    say(escape_line(f"Written: {path}"))
 
 
 def _refuse_without_a_place(run: Run) -> None:
     """Refuse to propose pins that nothing would read, or that would lose the pins of the record."""
     adapter = run.header.adapter
-    kind = registry.kind_of(adapter)
+    kind = registry.find_kind(adapter)
     # A record may hold any name. Use the name in a path only if such an adapter exists.
-    if (kind == "name" and adapter not in registry.installed()) or (kind == "file" and not Path(adapter).is_file()):
+    if (kind == "name" and adapter not in registry.list_installed()) or (
+        kind == "file" and not Path(adapter).is_file()
+    ):
         msg = f"The failures of {adapter!r} cannot be pinned: there is no such adapter here."
         raise click.UsageError(msg)
     if kind == "function":
@@ -104,15 +106,15 @@ def _refuse_without_a_place(run: Run) -> None:
         raise click.UsageError(msg)
     if any(cell.status in FOUND for cell in run.cells) and not load_known(adapter):
         msg = (
-            f"The record was made with pins, and there are none in {pins_file(adapter)}. Run this in the folder in "
-            "which the record was made, and redirect the output to another file."
+            f"The record was made with pins, and there are none in {find_pins_file(adapter)}. Run this in the "
+            "folder in which the record was made, and redirect the output to another file."
         )
         raise click.UsageError(msg)
 
 
 def _count_missing(run: Run) -> int:
     """Return the number of cells that a run of its subjects should have but lacks."""
-    planned = plan_cells([*map(subject_from_json, run.header.subjects)], all_cases(), Selection())
+    planned = plan_cells([*map(decode_subject, run.header.subjects)], list_all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 
 
@@ -133,10 +135,10 @@ def drift_command(adapter: str, python: str) -> None:
         msg = f"No claim quotes a docstring of {adapter!r}."
         raise click.UsageError(msg)
     try:
-        found = docstrings(names, python)
+        found = read_docstrings(names, python)
     except (OSError, ValueError) as problem:
         say(f"{python} cannot read the documentation of {adapter!r}: {problem}")
         sys.exit(3)
-    sentences = drift(claims, found)
-    click.echo(plain("\n".join(sentences)) or f"As quoted: {counted(len(claims), 'claim')}.")
+    sentences = find_drift(claims, found)
+    click.echo(escape_text("\n".join(sentences)) or f"As quoted: {format_count(len(claims), 'claim')}.")
     sys.exit(1 if sentences else 0)

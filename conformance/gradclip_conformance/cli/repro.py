@@ -9,9 +9,9 @@ import click
 
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.values import plain_line
+from gradclip_reports.values import escape_line
 
-from ..repro.script import NoScript, script
+from ..repro.script import NoScript, write_script
 from .rules import find_rules, suggest_rules
 from .targets import say
 
@@ -37,12 +37,12 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """
     try:
         header, cell = _find(file, case, subject)
-        text = script(header, cell)
+        text = write_script(header, cell)
     except RecordError as problem:
         say(str(problem))
         sys.exit(3)
     except NoScript as problem:
-        raise click.UsageError(plain_line(str(problem))) from problem
+        raise click.UsageError(escape_line(str(problem))) from problem
     if output is None:
         click.echo(text, nl=False)
         return
@@ -62,16 +62,16 @@ def _find(file: Path, name: str, subject: str) -> tuple[Header, Cell]:
     if not found:
         near = suggest_rules(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
         msg = f"{file} has no cell of the case or rule {name!r}.{near}"
-        raise click.UsageError(plain_line(msg))
+        raise click.UsageError(escape_line(msg))
     named = [(header, cell) for header, cell in found if subject in cell.subject]
     if not named:
         subjects = ", ".join(dict.fromkeys(cell.subject for _, cell in found))
         msg = f"No subject's name contains {subject!r}. The subjects with this case or rule are: {subjects}."
-        raise click.UsageError(plain_line(msg))
+        raise click.UsageError(escape_line(msg))
     # Prefer new failures, and then known ones.
     red = [pair for pair in named if pair[1].status in SPOILING]
     worth = red or [pair for pair in named if pair[1].status == "deviation"]
     if not (worth or of_case):
         msg = f"Every cell of the rule {name!r} is as expected. For a script of such a cell, name its case."
-        raise click.UsageError(plain_line(msg))
+        raise click.UsageError(escape_line(msg))
     return (worth or named)[0]

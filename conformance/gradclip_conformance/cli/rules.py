@@ -9,14 +9,14 @@ from difflib import get_close_matches
 
 import click
 
-from gradclip_reports.values import counted
+from gradclip_reports.values import format_count
 from gradclip_spec import rules as rule_book
 
 from ..cases.build import OPERATIONS
-from ..cases.catalogue import all_cases
-from ..cases.patterns import matches, suggest
-from ..covering.measure import coverage_page
-from ..covering.rows import all_rows
+from ..cases.catalogue import list_all_cases
+from ..cases.patterns import matches, suggest_names
+from ..covering.measure import write_coverage_page
+from ..covering.rows import list_all_rows
 
 __all__ = ["find_rules", "rules", "suggest_rules"]
 
@@ -51,7 +51,7 @@ def suggest_rules(text: str, names: Iterable[str]) -> str:
     bare = text.partition(".")[2] or text
     of_each = get_close_matches(bare, set(short.values()), 2, cutoff=0.75)
     near += [name for name in names if short[name] in of_each and name not in near]
-    return suggest(near[:6])
+    return suggest_names(near[:6])
 
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
@@ -63,19 +63,19 @@ def rules(pattern: str, coverage: bool) -> None:
     The last line names rules without a case, and cases without a rule.
     """
     if coverage:
-        click.echo(coverage_page(), nl=False)
+        click.echo(write_coverage_page(), nl=False)
         return
-    counts = Counter(case.rule for case in (*all_cases(), *all_rows()))
+    counts = Counter(case.rule for case in (*list_all_cases(), *list_all_rows()))
     names = set(find_rules(pattern))
     chosen = [rule for rule in rule_book.load() if rule.id in names]
     if not chosen:
         msg = f"No rule matches {pattern!r}.{suggest_rules(pattern, [rule.id for rule in rule_book.load()])}"
         raise click.UsageError(msg)
     for rule in chosen:
-        click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {counted(counts[rule.id], 'case')}")
+        click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {format_count(counts[rule.id], 'case')}")
         click.echo(textwrap.indent(textwrap.fill(rule.statement, 76), "    "))
     lone = [rule.id for rule in chosen if not counts[rule.id]]
     stray = sorted(set(counts) - {rule.id for rule in rule_book.load()})
-    total = counted(sum(counts[rule.id] for rule in chosen), "case")
-    click.echo(f"\n{counted(len(chosen), 'rule')}, {total}.")
+    total = format_count(sum(counts[rule.id] for rule in chosen), "case")
+    click.echo(f"\n{format_count(len(chosen), 'rule')}, {total}.")
     click.echo(f"Without a case: {', '.join(lone) or 'none'}. Cases without a rule: {', '.join(stray) or 'none'}.")

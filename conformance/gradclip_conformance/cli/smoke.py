@@ -7,9 +7,9 @@ import sys
 import click
 
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.values import plain, plain_line
+from gradclip_reports.values import escape_line, escape_text
 
-from ..cases.catalogue import all_cases
+from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
 from ..known.claims import load_claims
 from ..known.known_causes import load_known
@@ -44,8 +44,8 @@ def _ask_target(target: Target, selection: Selection) -> int:
         return 3
     try:
         description = connection.description
-        click.echo(plain_line(f"{target.name}: {description.heading}, Python {description.environment['python']}"))
-        planned = plan_cells(description.subjects, all_cases(), selection)
+        click.echo(escape_line(f"{target.name}: {description.heading}, Python {description.environment['python']}"))
+        planned = plan_cells(description.subjects, list_all_cases(), selection)
         claims, known = load_claims(target.name), load_known(target.name)
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
@@ -54,7 +54,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
     for cell in cells:
         if cell.status != "unsupported":
             detail = f"\n    {cell.detail}" if cell.detail else ""
-            click.echo(plain(f"  {cell.status:11} {cell.subject}  {cell.case}{detail}"))
+            click.echo(escape_text(f"  {cell.status:11} {cell.subject}  {cell.case}{detail}"))
     if not any(cell.status != "unsupported" for cell in cells):
         say(f"{target.name} supports none of the cases that were asked.")
         return 3

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.brief import brief
+from gradclip_reports.brief import draw_brief
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.terminal import terminal
-from gradclip_reports.values import plain_line
+from gradclip_reports.terminal import draw_terminal
+from gradclip_reports.values import escape_line
 
 from .targets import say
 
-__all__ = ["exit_code", "print_runs", "summary"]
+__all__ = ["choose_exit_code", "print_runs", "summary"]
 
 
 @click.command(short_help="Show the records of one or more runs.")
@@ -44,16 +44,16 @@ def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
         for run in read:
             if run in runs:
                 msg = f"The run of {run.header.adapter} in {path} is given twice."
-                raise click.UsageError(plain_line(msg))
+                raise click.UsageError(escape_line(msg))
             runs.append(run)
     if not paths:
         say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
     for run in runs:
         if not run.is_judged:
             what = "no judged cells" if run.cells else "no cells"
-            say(plain_line(f"The record of {run.header.adapter} has {what}."))
+            say(escape_line(f"The record of {run.header.adapter} has {what}."))
     print_runs(runs, format_, [str(file) for file in files], verbose=verbose)
-    sys.exit(exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
+    sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
 def _find_records(folder: Path) -> list[Path]:
@@ -81,13 +81,13 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *
         width = shutil.get_terminal_size((80, 24)).columns
         record = shlex.join(records) or "FILE"
         if verbose:
-            click.echo(terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
-        click.echo(brief(runs, width=max(60, width), record=record), nl=False)
+            click.echo(draw_terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
+        click.echo(draw_brief(runs, width=max(60, width), record=record), nl=False)
     else:
         click.echo(render(runs, format_).rstrip("\n"))
 
 
-def exit_code(runs: Sequence[Run], problems: int = 0) -> int:
+def choose_exit_code(runs: Sequence[Run], problems: int = 0) -> int:
     """Return the exit code of runs.
 
     0: all is as expected. 1: something is not. 3: a fault of the suite or of an adapter, an adapter that did not start,

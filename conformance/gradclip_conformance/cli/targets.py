@@ -13,14 +13,14 @@ import click
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
-from gradclip_reports.values import plain
+from gradclip_reports.values import escape_text
 
-from ..cases.patterns import did_you_mean
+from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
 from ..known.known_causes import load_known
-from ..run.environments import EnvironmentProblem, framework_is_here, make_environment, recipes
-from ..run.host_process import CASE_SECONDS, HostProcess, host_command
+from ..run.environments import EnvironmentProblem, is_framework_here, make_environment, read_recipes
+from ..run.host_process import CASE_SECONDS, HostProcess, build_host_command
 from ..run.isolation import PlainOptions, connect_named_function, parse_size
 
 __all__ = [
@@ -75,7 +75,7 @@ class _Operation(_Choice):
         return super().convert(full if full in OPERATIONS else value, param, ctx)
 
 
-def _size_of(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def _parse_size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Return a size of memory as a number of bytes."""
     try:
         return None if value is None else parse_size(value)
@@ -100,7 +100,10 @@ _OPTIONS = (
     ),
     click.option("--venv", is_flag=True, help="Make (once) a virtual environment for each framework named."),
     click.option(
-        "--memory", callback=_size_of, metavar="SIZE", help="Memory that a host may allocate, such as 4G (Linux only)."
+        "--memory",
+        callback=_parse_size,
+        metavar="SIZE",
+        help="Memory that a host may allocate, such as 4G (Linux only).",
     ),
 )
 
@@ -110,11 +113,11 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     names = tuple(TargetOptions.__dataclass_fields__)
 
     @functools.wraps(function)
-    def command(*arguments: Any, **given: Any) -> Any:
+    def run_command(*arguments: Any, **given: Any) -> Any:
         options = TargetOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, options=options, **given)
 
-    decorated: Callable[..., Any] = command
+    decorated: Callable[..., Any] = run_command
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
@@ -133,7 +136,7 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
         raise click.UsageError(msg)
     if options.command is not None:
         _refuse_empty_command(options.command)
-    chosen = list(dict.fromkeys(names)) or [name for name in registry.installed() if framework_is_here(name)]
+    chosen = list(dict.fromkeys(names)) or [name for name in registry.list_installed() if is_framework_here(name)]
     for name in chosen:
         _refuse_unknown_target(name, options)
         _refuse_malformed_files(name)
@@ -142,14 +145,14 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
 
 
 def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
-    kind = registry.kind_of(name)
+    kind = registry.find_kind(name)
     if kind == "function" and options.operation is None:
         msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
         raise click.UsageError(msg)
     # A launcher may have adapters and files that are missing on this machine.
     if options.command is not None:
         return
-    known = registry.installed()
+    known = registry.list_installed()
     if kind == "name" and name not in known:
         raise click.UsageError(_describe_unknown_adapter(name, sorted(known)))
     if kind == "file" and not Path(name).exists():
@@ -164,13 +167,13 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
             f"{text} reference-{name} checks this project's own functions on {name}. To check functions of {name} or "
             "of a library on it, write an adapter (a Python file, see docs/adapters.md) and name the file."
         )
-    hint = did_you_mean(name, known)
+    hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."
 
 
 def _refuse_empty_command(command: str) -> None:
     try:
-        words = host_command(command=command)
+        words = build_host_command(command=command)
     except ValueError as error:
         msg = f"--command {command!r} cannot be split into words: {error}."
         raise click.UsageError(msg) from error
@@ -204,7 +207,7 @@ def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[
 
 
 def _make_starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], Connection]:
-    is_function = registry.kind_of(name) == "function"
+    is_function = registry.find_kind(name) == "function"
     memory = [] if options.memory is None else ["--memory", str(options.memory)]
 
     def start(timeout: float) -> Connection:
@@ -214,7 +217,7 @@ def _make_starter(name: str, python: str | None, options: TargetOptions) -> Call
                 executable = make_environment(name)
             except EnvironmentProblem as problem:
                 raise StartError("no-host", str(problem)) from problem
-        command = host_command(executable, options.command)
+        command = build_host_command(executable, options.command)
         if is_function:
             plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
             return connect_named_function(command, name, plain_options, timeout)
@@ -227,7 +230,7 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
     """Print why an adapter does not start, and how to get its framework."""
     text = f"{target.name} does not start ({error.kind}): {error}"
     if error.kind == "missing-framework":
-        recipe = recipes().get(target.name)
+        recipe = read_recipes().get(target.name)
         venv = "--venv makes an environment for it; " if recipe is not None and recipe.requirements else ""
         text = f"{text.rstrip('.')}. {venv}--python EXE names a Python that has it."
     say(text)
@@ -238,5 +241,5 @@ def say(text: str) -> None:
 
     Control characters are escaped, because the line may quote a host, a record or a file name.
     """
-    click.echo(plain(text), err=True)
+    click.echo(escape_text(text), err=True)
     sys.stderr.flush()

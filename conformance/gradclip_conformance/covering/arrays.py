@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, weight_of
+from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_weight
 
 from ..oracle.formats import FORMATS
 from .members import Member, choose_members, draw_of
 from .shapes import choose_number
-from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold, norm_of, norm_order
+from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold, estimate_norm, parse_norm_order
 
 __all__ = ["Made", "make_call"]
 
@@ -39,8 +39,8 @@ class Made:
 def make_call(operation: str, levels: Mapping[str, str]) -> Made:
     """Return the call of a row; `levels` holds the word of each axis."""
     count = choose_number(levels["number"], draw_of(levels))
-    excluded = _indices(levels["excluded"], count)
-    missing = set() if levels["none"] == "all-there" else _indices(levels["none"], count)
+    excluded = _choose_indices(levels["excluded"], count)
+    missing = set() if levels["none"] == "all-there" else _choose_indices(levels["none"], count)
     longest = {"long-first": 0, "long-middle": count // 2}.get(levels["place"], count - 1)
     members = choose_members(levels, count, longest, excluded, missing)
     counted = [place for place in range(count) if place not in excluded and place not in missing]
@@ -55,7 +55,7 @@ def make_call(operation: str, levels: Mapping[str, str]) -> Made:
                 members[place], dtype, place, place == longest, place == weighty, place not in excluded
             )
     gradients = [
-        Gradient(f"g{place}", arrays.get(place), place not in excluded, _layout(member.layout))
+        Gradient(f"g{place}", arrays.get(place), place not in excluded, _choose_layout(member.layout))
         for place, member in enumerate(members)
     ]
     options = (
@@ -63,11 +63,11 @@ def make_call(operation: str, levels: Mapping[str, str]) -> Made:
         if operation == "value"
         else choose_threshold(operation, levels, gradients, weighty)
     )
-    options.update(_ways(levels))
+    options.update(_list_ways(levels))
     return Made(tuple(gradients), options)
 
 
-def _ways(levels: Mapping[str, str]) -> dict[str, Any]:
+def _list_ways(levels: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that say how the call is made."""
     found: dict[str, Any] = {}
     if levels.get("flag", "no-flag") != "no-flag":
@@ -81,11 +81,11 @@ def _ways(levels: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _layout(word: str) -> str:
+def _choose_layout(word: str) -> str:
     return {"fortran": "transposed", "gaps": "sliced"}.get(word, word)
 
 
-def _indices(word: str, count: int) -> set[int]:
+def _choose_indices(word: str, count: int) -> set[int]:
     """Return the places of the gradients that a level of `excluded` or `none` names."""
     every = set(range(count))
     return {
@@ -122,7 +122,7 @@ class _ArrayMaker:
         whole = levels["threshold"] == "integer" and "float16" in levels["dtype"].split("+")
         #: The tensors have norms that count beside each other.
         self.is_balanced = self.operation != "value" and ordinary and not whole and not near
-        self.order = norm_order(levels.get("norm", "p2"))
+        self.order = parse_norm_order(levels.get("norm", "p2"))
 
     def make(
         self, member: Member, dtype: str, place: int, is_longest: bool, is_weighty: bool, is_included: bool
@@ -133,19 +133,19 @@ class _ArrayMaker:
         is_zero = self.is_exact and is_included and not is_weighty
         period = math.prod(shape[1:]) if member.layout == "broadcast" and shape else 0
         if not (is_longest or member.is_long):
-            recipe = self._recipe_of_other(member, dtype, place, period)
-            return _small(Recipe("zero", period=period) if is_zero else recipe, dtype, shape)
-        recipe = replace(self._recipe(dtype, is_longest), seed=0 if is_longest else LONG_SEED, period=period)
+            recipe = self._make_recipe_of_other(member, dtype, place, period)
+            return _make_small(Recipe("zero", period=period) if is_zero else recipe, dtype, shape)
+        recipe = replace(self._make_recipe(dtype, is_longest), seed=0 if is_longest else LONG_SEED, period=period)
         if is_zero:
             recipe = Recipe("zero", period=period)
         array = Array(dtype, shape, expand(recipe, dtype, shape), recipe)
         if is_weighty:
             self.elements = math.prod(shape)
             if self.is_balanced and self.operation == "norm":
-                self.norm = norm_of([array], self.order)
+                self.norm = estimate_norm([array], self.order)
         return array
 
-    def _recipe(self, dtype: str, is_longest: bool) -> Recipe:
+    def _make_recipe(self, dtype: str, is_longest: bool) -> Recipe:
         kind, magnitude = self.levels["data"], self.levels["magnitude"]
         if kind.startswith(("nan", "infinity")) and not is_longest:
             kind = "numbers"
@@ -161,11 +161,11 @@ class _ArrayMaker:
             kind = f"weighty-{kind}"
         return Recipe(kind, 0, exponent, 0, every, rest)
 
-    def _recipe_of_other(self, member: Member, dtype: str, place: int, period: int) -> Recipe:
+    def _make_recipe_of_other(self, member: Member, dtype: str, place: int, period: int) -> Recipe:
         """Return the recipe of a short tensor; balanced ones are larger, so that their loss shows."""
         seed = 1 + place % SEEDS
         if dtype not in self.recipes:
-            self.recipes[dtype] = self._recipe(dtype, is_longest=False)
+            self.recipes[dtype] = self._make_recipe(dtype, is_longest=False)
         like = self.recipes[dtype]
         recipe = Recipe(like.kind, seed, like.exponent, period, like.every, like.rest)
         shift = self._shift(recipe, member, dtype) if self.is_balanced else 0
@@ -178,20 +178,20 @@ class _ArrayMaker:
     def _shift(self, recipe: Recipe, member: Member, dtype: str) -> int:
         """Return what is added to the exponent, for a norm like the longest one's or for weight in the common norm."""
         if self.operation == "norm":
-            own = _norm_alone(recipe, dtype, member.shape, self.order)
+            own = _compute_norm_alone(recipe, dtype, member.shape, self.order)
             return round(math.log2(self.norm / own)) if own and self.norm else 0
         if not member.is_watched:
             return 0
-        own_weight = weight_of(math.prod(member.shape)) if recipe.kind.startswith("weighty-") else 0
-        return max(0, weight_of(self.elements) - own_weight)
+        own_weight = find_weight(math.prod(member.shape)) if recipe.kind.startswith("weighty-") else 0
+        return max(0, find_weight(self.elements) - own_weight)
 
 
 @lru_cache(maxsize=1 << 12)
-def _small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
+def _make_small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
     """Return a small array; many rows share the few different ones."""
     return Array(dtype, shape, expand(recipe, dtype, shape), recipe)
 
 
 @lru_cache(maxsize=1 << 12)
-def _norm_alone(recipe: Recipe, dtype: str, shape: tuple[int, ...], order: float) -> float:
-    return norm_of([_small(recipe, dtype, shape)], order)
+def _compute_norm_alone(recipe: Recipe, dtype: str, shape: tuple[int, ...], order: float) -> float:
+    return estimate_norm([_make_small(recipe, dtype, shape)], order)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["OPERATIONS", "Axis", "Level", "axes_of", "heavy_levels"]
+__all__ = ["OPERATIONS", "Axis", "Level", "list_axes", "list_heavy_levels"]
 
 #: The operations, as the ids of rules name them.
 OPERATIONS = ("value", "norm", "global-norm")
@@ -43,12 +43,12 @@ class Axis:
     #: The operations that have it.
     operations: tuple[str, ...] = OPERATIONS
 
-    def words(self) -> list[str]:
+    def list_words(self) -> list[str]:
         """Return the words of its levels."""
         return [level.word for level in self.levels]
 
 
-def _levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
+def _make_levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
     """Return levels; a word that begins with "+" makes a heavy one, and with "-" one that hides others."""
     return tuple(
         Level(word.lstrip("+-"), reason, word.startswith("+"), hides=word.startswith("-")) for word, reason in pairs
@@ -62,7 +62,7 @@ LISTED = "between two numbers of tensors at which multi-tensor kernels start ano
 AXES = (
     Axis(
         "dtype",
-        _levels(
+        _make_levels(
             ("float32", "the dtype of most training"),
             ("float16", "few digits, a narrow range"),
             ("bfloat16", "fewest digits, a wide range"),
@@ -77,7 +77,7 @@ AXES = (
     ),
     Axis(
         "size",
-        _levels(
+        _make_levels(
             ("s33", f"33 to 511 elements in the longest tensor: {CUT}"),
             ("s0", "no element"),
             ("s1", "one element"),
@@ -96,7 +96,7 @@ AXES = (
     ),
     Axis(
         "number",
-        _levels(
+        _make_levels(
             ("n3", "3 to 9 tensors: a small list"),
             ("n0", "no tensor"),
             ("n1", "one tensor"),
@@ -112,7 +112,7 @@ AXES = (
     ),
     Axis(
         "shape",
-        _levels(
+        _make_levels(
             ("flat", "one axis"),
             ("scalar", "no axis"),
             ("even", "a matrix of even width"),
@@ -127,7 +127,7 @@ AXES = (
     ),
     Axis(
         "layout",
-        _levels(
+        _make_levels(
             ("contiguous", "row by row, without gaps"),
             ("fortran", "column by column"),
             ("strided", "every other element of a buffer"),
@@ -139,7 +139,7 @@ AXES = (
     ),
     Axis(
         "relation",
-        _levels(
+        _make_levels(
             ("above", "the norm is twice the threshold, or some elements are beyond the bound"),
             ("+zero", "a threshold of 0"),
             ("far-below", "the norm is a fiftieth of the threshold, or no element is near the bound"),
@@ -156,7 +156,7 @@ AXES = (
     ),
     Axis(
         "company",
-        _levels(
+        _make_levels(
             ("alike", "the other tensors have its shape and layout, as the fast paths of libraries want"),
             ("shapes", "the other tensors have other shapes, and its layout"),
             ("various", "the other tensors have other shapes and layouts"),
@@ -166,7 +166,7 @@ AXES = (
     ),
     Axis(
         "excluded",
-        _levels(
+        _make_levels(
             ("all-in", "nothing is excluded"),
             ("x-first", "the first is excluded"),
             ("x-middle", "one in the middle is excluded"),
@@ -181,7 +181,7 @@ AXES = (
     ),
     Axis(
         "none",
-        _levels(
+        _make_levels(
             ("all-there", "every parameter has a gradient"),
             ("none-first", "the first parameter has none"),
             ("none-middle", "one in the middle has none"),
@@ -191,7 +191,7 @@ AXES = (
     ),
     Axis(
         "place",
-        _levels(
+        _make_levels(
             ("long-last", "the longest tensor stands last"),
             ("long-first", "the longest tensor stands first"),
             ("long-middle", "the longest tensor stands in the middle"),
@@ -199,7 +199,7 @@ AXES = (
     ),
     Axis(
         "data",
-        _levels(
+        _make_levels(
             ("numbers", "both signs, every digit"),
             ("constant", "all elements are the same"),
             ("negative", "all elements are negative: a maximum that forgets the sign shows"),
@@ -220,7 +220,7 @@ AXES = (
     ),
     Axis(
         "magnitude",
-        _levels(
+        _make_levels(
             ("ordinary", "squares and their sum are far from the ends of the range"),
             ("squares-over", "squares overflow"),
             ("sum-over", "squares do not overflow, but the sum of many does"),
@@ -229,7 +229,7 @@ AXES = (
     ),
     Axis(
         "norm",
-        _levels(
+        _make_levels(
             ("no-norm", "norm_type is left out"),
             ("p2", "norm_type 2 is given"),
             ("p1", "the sum of magnitudes"),
@@ -244,7 +244,7 @@ AXES = (
     ),
     Axis(
         "threshold",
-        _levels(
+        _make_levels(
             ("digits", "a number of many digits"),
             ("integer", "an int of Python"),
             ("scalar-32", "a float32 of NumPy"),
@@ -254,7 +254,7 @@ AXES = (
     ),
     Axis(
         "flags",
-        _levels(
+        _make_levels(
             ("bool", "flags of Python"),
             # 1 and 0 may be refused: `flag-kinds` asks them.
             ("numpy-bool", "flags of NumPy"),
@@ -262,12 +262,12 @@ AXES = (
     ),
     Axis(
         "bounds",
-        _levels(("-max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
+        _make_levels(("-max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
         operations=("value",),
     ),
     Axis(
         "flag",
-        _levels(
+        _make_levels(
             ("no-flag", "error_if_nonfinite is left out"),
             ("lenient", "error_if_nonfinite is False"),
             ("strict", "error_if_nonfinite is True, and the norm is finite"),
@@ -276,7 +276,7 @@ AXES = (
     ),
     Axis(
         "repeated",
-        _levels(
+        _make_levels(
             ("once", "the first call"),
             ("reused", "tensors that other calls were made on before"),
             ("followed", "another call comes before the results are read"),
@@ -286,12 +286,12 @@ AXES = (
 
 
 @cache
-def axes_of(operation: str) -> tuple[Axis, ...]:
+def list_axes(operation: str) -> tuple[Axis, ...]:
     """Return the axes of an operation."""
     return tuple(axis for axis in AXES if operation in axis.operations)
 
 
 @cache
-def heavy_levels(operation: str) -> frozenset[str]:
+def list_heavy_levels(operation: str) -> frozenset[str]:
     """Return the words of the levels that meet others in pairs only, unless the run is thorough."""
-    return frozenset(level.word for axis in axes_of(operation) for level in axis.levels if level.heavy)
+    return frozenset(level.word for axis in list_axes(operation) for level in axis.levels if level.heavy)

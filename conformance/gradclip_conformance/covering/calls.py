@@ -24,14 +24,14 @@ from gradclip_adapters.contract import Array
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..oracle.bounds import error_bounds
+from ..oracle.bounds import compute_error_bounds
 from ..oracle.distances import Measured
-from ..oracle.formats import FORMATS, Format, as_dtype, float64_values, to_doubles
+from ..oracle.formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import ErrorBounds
-from ..oracle.question import Question, narrowest, norm_groups
+from ..oracle.question import Question, find_narrowest, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "can_measure", "whole_call"]
+__all__ = ["DOUBT", "WholeCall", "can_measure", "make_whole_call"]
 
 Doubles = npt.NDArray[np.float64]
 Long = npt.NDArray[np.longdouble]
@@ -71,7 +71,7 @@ class WholeCall:
     #: What was measured before: several entry points of a framework often give the same bits.
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def values(self, index: int) -> Doubles:
+    def read_values(self, index: int) -> Doubles:
         """Return the elements of a gradient."""
         if not self._values:
             self._values.update(_read([g.array for g in self.question.gradients]))
@@ -80,10 +80,10 @@ class WholeCall:
     @cached_property
     def groups(self) -> tuple[_Group, ...]:
         """The norms of the included gradients, in the order of their groups."""
-        chosen = [group for group in norm_groups(self.question) if group]
+        chosen = [group for group in list_norm_groups(self.question) if group]
         order = self.question.norm_type
-        powers = self._powers([i for group in chosen for i in group], order)
-        common = FORMATS[narrowest(self.question)]
+        powers = self._sum_powers([i for group in chosen for i in group], order)
+        common = FORMATS[find_narrowest(self.question)]
         # Many small gradients are the same.
         known: dict[tuple[Any, int, str], _Group] = {}
         found = []
@@ -91,45 +91,45 @@ class WholeCall:
             terms = np.array([powers[i] for i in members], dtype=np.longdouble)
             total = terms.max() if order == math.inf else terms.sum()
             # Adding a zero is exact.
-            elements = sum(self._terms(i) for i in members)
-            form = common if len(members) > 1 else FORMATS[self._dtype(members[0])]
+            elements = sum(self._count_terms(i) for i in members)
+            form = common if len(members) > 1 else FORMATS[self._find_dtype(members[0])]
             key = (total, elements, form.name)
             if key not in known:
-                known[key] = _group_of(total, order, elements, form)
+                known[key] = _make_group(total, order, elements, form)
             found.append(replace(known[key], members=tuple(members)))
         return tuple(found)
 
-    def _terms(self, index: int) -> int:
-        return int(np.count_nonzero(self.values(index)))
+    def _count_terms(self, index: int) -> int:
+        return int(np.count_nonzero(self.read_values(index)))
 
-    def norm_errors(self, dtype: str) -> ErrorBounds:
+    def compute_norm_errors(self, dtype: str) -> ErrorBounds:
         """Return the bounds for the norm that is returned, over all included gradients."""
-        terms = sum(self._terms(i) for i in self.question.included)
+        terms = sum(self._count_terms(i) for i in self.question.included)
         norm = float(self.groups[0].norm) if self.groups else 0.0
-        return error_bounds(FORMATS[dtype], self.question.norm_type, terms, norm)
+        return compute_error_bounds(FORMATS[dtype], self.question.norm_type, terms, norm)
 
-    def _dtype(self, index: int) -> str:
+    def _find_dtype(self, index: int) -> str:
         array = self.question.gradients[index].array
         assert array is not None
         return array.dtype
 
-    def _powers(self, indices: Sequence[int], order: float) -> dict[int, Any]:
+    def _sum_powers(self, indices: Sequence[int], order: float) -> dict[int, Any]:
         """Return for each gradient the sum of its powers; its largest element for the order infinity."""
         found: dict[int, Any] = dict.fromkeys(indices, np.longdouble(0))
-        filled = [i for i in indices if self.values(i).size]
+        filled = [i for i in indices if self.read_values(i).size]
         if not filled:
             return found
-        every = np.abs(np.concatenate([self.values(i) for i in filled]))
+        every = np.abs(np.concatenate([self.read_values(i) for i in filled]))
         # Squares of numbers of at most 24 bits are exact in float64. Other powers are far more exact than such formats
         # need.
-        wide = any(self._dtype(i) == "float64" for i in filled)
+        wide = any(self._find_dtype(i) == "float64" for i in filled)
         every = every.astype(np.longdouble) if wide else every
-        starts = [0, *accumulate(self.values(i).size for i in filled[:-1])]
+        starts = [0, *accumulate(self.read_values(i).size for i in filled[:-1])]
         with np.errstate(invalid="ignore"):
             if order == math.inf:
                 sums = np.maximum.reduceat(every, starts)
             else:
-                sums = np.add.reduceat(_power(every, order), starts)
+                sums = np.add.reduceat(_raise_to_power(every, order), starts)
         found.update(zip(filled, sums, strict=True))
         return found
 
@@ -143,29 +143,29 @@ class WholeCall:
 
     def _measure(self, results: Sequence[Array | None], formula: Formula, *, flushes: bool) -> Measured:
         worst = Measured()
-        got = self._results(results)
+        got = self._read_results(results)
         by_dtype: dict[str, list[tuple[int, _Group, Any, bool]]] = {}
         known: dict[tuple[Any, ErrorBounds], tuple[Any, bool]] = {}
         for group in self.groups:
             if np.isfinite(group.norm):
                 key = (group.norm, group.errors)
                 if key not in known:
-                    known[key] = self._factor(group, formula)
+                    known[key] = self._compute_factor(group, formula)
                 for i in group.members:
-                    by_dtype.setdefault(self._dtype(i), []).append((i, group, *known[key]))
+                    by_dtype.setdefault(self._find_dtype(i), []).append((i, group, *known[key]))
         for dtype, members in by_dtype.items():
-            filled = [each for each in members if self.values(each[0]).size]
+            filled = [each for each in members if self.read_values(each[0]).size]
             found = self._measure_some(filled, FORMATS[dtype], got, flushes)
             if (_grade(found), found.ulp) > (_grade(worst), worst.ulp):
                 worst = found
         return worst
 
-    def _results(self, results: Sequence[Array | None]) -> dict[int, Doubles]:
+    def _read_results(self, results: Sequence[Array | None]) -> dict[int, Doubles]:
         """Return the elements of results, in the dtypes of their gradients."""
         pairs = zip(self.question.gradients, results, strict=True)
-        return _read([None if g.array is None else _in_dtype(result, g.array) for g, result in pairs])
+        return _read([None if g.array is None else _convert_to_dtype(result, g.array) for g, result in pairs])
 
-    def _factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
+    def _compute_factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
         """Return the coefficient, and whether the norm is so near the threshold that rounding decides the side."""
         threshold = np.longdouble(self.question.options["clip_norm"])
         norm, small = group.norm, np.longdouble(formula.eps)
@@ -177,7 +177,7 @@ class WholeCall:
         above = norm > limit
         near = False
         if not (self.exact and shift == 0):
-            spacing = float(_spacing(np.array([float(abs(limit))]), group.form)[0])
+            spacing = float(_measure_spacing(np.array([float(abs(limit))]), group.form)[0])
             near = bool(abs(norm - limit) <= spacing * (group.errors.norm_bound + DOUBT))
         if formula.kind in ("plain", "coefficient"):
             top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
@@ -193,12 +193,12 @@ class WholeCall:
         """Measure gradients of one dtype; each comes with its group, its coefficient and whether the side is open."""
         if not members:
             return Measured()
-        sizes = [self.values(i).size for i, *_ in members]
-        given = np.concatenate([self.values(i) for i, *_ in members])
+        sizes = [self.read_values(i).size for i, *_ in members]
+        given = np.concatenate([self.read_values(i) for i, *_ in members])
         results = np.concatenate([got[i] for i, *_ in members])
         factors = np.array([factor for _, _, factor, _ in members], dtype=np.longdouble)
         same = (factors == factors[0]).all()
-        every = _distances(given, results, factors[0] if same else np.repeat(factors, sizes), form, flushes)
+        every = _measure_distances(given, results, factors[0] if same else np.repeat(factors, sizes), form, flushes)
         starts = np.array([0, *accumulate(sizes[:-1])])
         largest = np.maximum.reduceat(every, starts)
         largest[factors != 1] = np.maximum(largest[factors != 1] - DOUBT, 0.0)
@@ -231,7 +231,7 @@ class WholeCall:
     def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
         high = float(self.question.options["max"])
         low = float(self.question.options.get("min", -high))
-        got, included = self._results(results), [i for i in self.question.included if self.values(i).size]
+        got, included = self._read_results(results), [i for i in self.question.included if self.read_values(i).size]
         if not included:
             return Measured()
         # All at once; the loop only looks for the place.
@@ -239,7 +239,7 @@ class WholeCall:
         if _are_limited(given, after, low, high, keeps_zeros):
             return Measured()
         for i in included:
-            given, after = self.values(i), got[i]
+            given, after = self.read_values(i), got[i]
             expected = np.minimum(np.maximum(given, low), high)
             right = (after == expected) | (np.isnan(after) & np.isnan(expected))
             if keeps_zeros and low < 0 < high:
@@ -250,11 +250,11 @@ class WholeCall:
                 assert array is not None
                 with np.errstate(invalid="ignore"):
                     gap = abs(after[place] - expected[place])
-                distance = float(gap / _spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
+                distance = float(gap / _measure_spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
                 return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
         return Measured()
 
-    def silent_group(self, results: Sequence[Array | None]) -> _Group | None:
+    def find_silent_group(self, results: Sequence[Array | None]) -> _Group | None:
         """Return the first group whose norm is NaN or infinite without an effect; None if there is none.
 
         The results are NaN everywhere, or what the formula gives: NaN for each element if the norm is NaN; else zeros,
@@ -263,8 +263,8 @@ class WholeCall:
         for group in self.groups:
             if np.isfinite(group.norm):
                 continue
-            given = np.concatenate([self.values(i) for i in group.members])
-            after = np.concatenate([float64_values(a) for i in group.members if (a := results[i]) is not None])
+            given = np.concatenate([self.read_values(i) for i in group.members])
+            after = np.concatenate([read_float64_values(a) for i in group.members if (a := results[i]) is not None])
             if np.isnan(after).all():
                 continue
             if np.isnan(group.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
@@ -291,13 +291,13 @@ class _Asked:
         )
 
 
-def whole_call(case: Case, exact: bool) -> WholeCall:
+def make_whole_call(case: Case, exact: bool) -> WholeCall:
     """Return the call of a case; the same one if it was asked for just before, of another entry point."""
-    return _whole_call(_Asked(case, exact))
+    return _make_whole_call(_Asked(case, exact))
 
 
 @lru_cache(maxsize=4)
-def _whole_call(asked: _Asked) -> WholeCall:
+def _make_whole_call(asked: _Asked) -> WholeCall:
     return WholeCall(asked.case, asked.exact)
 
 
@@ -319,15 +319,15 @@ def _grade(found: Measured) -> int:
     return GRADES.index(found.grade)
 
 
-def _group_of(total: Any, order: float, elements: int, form: Format) -> _Group:
+def _make_group(total: Any, order: float, elements: int, form: Format) -> _Group:
     """Return a group without its members, from the sum of its powers."""
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
     with np.errstate(over="ignore"):
         size = float(root)
-    return _Group((), root, error_bounds(form, order, elements, size), form)
+    return _Group((), root, compute_error_bounds(form, order, elements, size), form)
 
 
-def _power(values: Any, order: float) -> Any:
+def _raise_to_power(values: Any, order: float) -> Any:
     """Return powers of magnitudes; of a whole or half order by products and roots, which round and cost less."""
     whole, rest = divmod(order, 1.0)
     if rest not in (0.0, 0.5) or whole > SMALL_POWERS:
@@ -339,10 +339,10 @@ def _power(values: Any, order: float) -> Any:
     return product
 
 
-def _in_dtype(result: Array | None, given: Array) -> Array | None:
+def _convert_to_dtype(result: Array | None, given: Array) -> Array | None:
     if result is None or result.dtype == given.dtype:
         return result
-    return Array(given.dtype, result.shape, as_dtype(result, given.dtype))
+    return Array(given.dtype, result.shape, convert_to_dtype(result, given.dtype))
 
 
 def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
@@ -354,7 +354,7 @@ def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
             by_dtype.setdefault(array.dtype, []).append(i)
     for dtype, members in by_dtype.items():
         contents = [array.data for i in members if (array := arrays[i]) is not None]
-        every = to_doubles(b"".join(contents), dtype)
+        every = decode_doubles(b"".join(contents), dtype)
         width, start = FORMATS[dtype].width // 8, 0
         for i, data in zip(members, contents, strict=True):
             stop = start + len(data) // width
@@ -363,7 +363,7 @@ def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
     return found
 
 
-def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool) -> Doubles:
+def _measure_distances(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool) -> Doubles:
     """Return the distances in ulp of results from the given elements times a factor."""
     if np.all(factor == 1) and np.array_equal(given, results):
         return np.zeros(given.size)
@@ -372,7 +372,7 @@ def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flus
     exact = given.astype(number, copy=False) * np.asarray(factor).astype(number)
     with np.errstate(invalid="ignore", over="ignore"):
         nearest: Doubles = exact.astype(np.float64, copy=False)
-        spacing = _spacing(nearest, form)
+        spacing = _measure_spacing(nearest, form)
         # A difference of two numbers that are near each other is exact in float64, too, before it is rounded once.
         every: Doubles = np.abs((results.astype(number, copy=False) - exact).astype(np.float64, copy=False)) / spacing
         finite = np.isfinite(results)
@@ -391,7 +391,7 @@ def _distances(given: Doubles, results: Doubles, factor: Any, form: Format, flus
 EXPONENT = np.uint64(0x7FF << 52)
 
 
-def _spacing(values: Doubles, form: Format) -> Doubles:
+def _measure_spacing(values: Doubles, form: Format) -> Doubles:
     """Return the ulp at each value rounded to the format."""
     # Half an ulp carries into the exponent where the value rounds up to the next binade.
     half = np.uint64((1 << 52) >> form.precision)

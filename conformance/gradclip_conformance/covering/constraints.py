@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .axes import Axis, axes_of
+from .axes import Axis, list_axes
 
-__all__ = ["CLASHES", "Clash", "can_complete", "clashes_of", "reason_of"]
+__all__ = ["CLASHES", "Clash", "can_complete", "find_reason", "list_clashes"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Clash:
     operations: tuple[str, ...] = ("value", "norm", "global-norm")
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -41,32 +41,34 @@ LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
 ELEMENTS = "s1 s2 s4 s9 s33 " + LARGE
 
 
-def _clash(some: str, others: str, reason: str, operations: Sequence[str] = ("value", "norm", "global-norm")) -> Clash:
-    return Clash(_words(some), _words(others), reason, tuple(operations))
+def _make_clash(
+    some: str, others: str, reason: str, operations: Sequence[str] = ("value", "norm", "global-norm")
+) -> Clash:
+    return Clash(_split_words(some), _split_words(others), reason, tuple(operations))
 
 
-def _all_but_first(names: Iterable[str]) -> str:
+def _list_all_but_first(names: Iterable[str]) -> str:
     """Return the words of all levels but the ordinary ones of some axes."""
     found: dict[str, None] = {}
     for operation in ("value", "norm", "global-norm"):
-        for axis in axes_of(operation):
+        for axis in list_axes(operation):
             if axis.name in names:
-                found.update(dict.fromkeys(axis.words()[1:]))
+                found.update(dict.fromkeys(axis.list_words()[1:]))
     return " ".join(found)
 
 
 CLASHES = (
-    _clash("scalar", "s0 s2 s4 s9 s33 " + LARGE, "a tensor without axes has one element"),
-    _clash("even", "s1", "a matrix of even width has at least two elements"),
-    _clash("square", "s2", "no square matrix has 2 or 3 elements"),
-    _clash(
+    _make_clash("scalar", "s0 s2 s4 s9 s33 " + LARGE, "a tensor without axes has one element"),
+    _make_clash("even", "s1", "a matrix of even width has at least two elements"),
+    _make_clash("square", "s2", "no square matrix has 2 or 3 elements"),
+    _make_clash(
         "n0",
         ELEMENTS,
         "an empty list has no elements",
     ),
-    _clash(
+    _make_clash(
         "n0",
-        _all_but_first(
+        _list_all_but_first(
             (
                 *("dtype", "shape", "layout", "company", "excluded", "none", "place", "data", "magnitude"),
                 *("threshold", "flags", "repeated"),
@@ -74,22 +76,22 @@ CLASHES = (
         ),
         "an empty list has no gradients to which this applies",
     ),
-    _clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
-    _clash("n1", MIXED, "one tensor has one dtype"),
-    _clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "of one tensor, all or nothing is excluded"),
-    _clash("n1", "none-first none-middle none-last", "of one tensor, all or nothing is None"),
-    _clash("n1", "shapes various mirrored", "one tensor has no company"),
-    _clash("n1", "long-first long-middle", "one tensor has one place"),
-    _clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
-    _clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
-    _clash("n1 n2 n3 n10 n33", "x-from-64", "the list has no 65th tensor"),
-    _clash("none-first", "long-first", "a gradient that is None is not long"),
-    _clash("none-middle", "long-middle", "a gradient that is None is not long"),
-    _clash("none-last", "long-last", "a gradient that is None is not long"),
-    _clash("none-all", ELEMENTS, "a gradient that is None has no elements"),
-    _clash(
+    _make_clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
+    _make_clash("n1", MIXED, "one tensor has one dtype"),
+    _make_clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "of one tensor, all or nothing is excluded"),
+    _make_clash("n1", "none-first none-middle none-last", "of one tensor, all or nothing is None"),
+    _make_clash("n1", "shapes various mirrored", "one tensor has no company"),
+    _make_clash("n1", "long-first long-middle", "one tensor has one place"),
+    _make_clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
+    _make_clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
+    _make_clash("n1 n2 n3 n10 n33", "x-from-64", "the list has no 65th tensor"),
+    _make_clash("none-first", "long-first", "a gradient that is None is not long"),
+    _make_clash("none-middle", "long-middle", "a gradient that is None is not long"),
+    _make_clash("none-last", "long-last", "a gradient that is None is not long"),
+    _make_clash("none-all", ELEMENTS, "a gradient that is None has no elements"),
+    _make_clash(
         "none-all",
-        _all_but_first(
+        _list_all_but_first(
             (
                 *("dtype", "shape", "layout", "company", "excluded", "place", "data", "magnitude"),
                 *("threshold", "flags", "repeated"),
@@ -97,57 +99,59 @@ CLASHES = (
         ),
         "what is None cannot be so",
     ),
-    _clash("none-all", f"below far-below far-above {BESIDE}", "the norm of nothing is 0"),
-    _clash("s0", _all_but_first(("data", "magnitude")), "there is no element that could be so"),
-    _clash(
+    _make_clash("none-all", f"below far-below far-above {BESIDE}", "the norm of nothing is 0"),
+    _make_clash("s0", _list_all_but_first(("data", "magnitude")), "there is no element that could be so"),
+    _make_clash(
         NEAR,
         "numbers constant negative alternating one-large ends-equal sorted subnormals zeros " + NONFINITE,
         "a norm that rounding may move can lie on either side: only zeros and four powers of two have an exact one",
         BY_NORM,
     ),
-    _clash("one-row one-column", "fortran", "one row lies in memory as its transposed does"),
-    _clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
-    _clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
-    _clash(NEAR, "broadcast", "repeated elements have no exact norm", BY_NORM),
-    _clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
-    _clash(BESIDE, "integer", "the neighbours of a number are no integers"),
-    _clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
-    _clash(NEAR, "scalar-32", "a float32 does not hold the neighbours of a float64"),
-    _clash("scalar-32", EXTREME, "a float32 does not hold the thresholds of float64"),
-    _clash(
+    _make_clash("one-row one-column", "fortran", "one row lies in memory as its transposed does"),
+    _make_clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
+    _make_clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
+    _make_clash(NEAR, "broadcast", "repeated elements have no exact norm", BY_NORM),
+    _make_clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
+    _make_clash(BESIDE, "integer", "the neighbours of a number are no integers"),
+    _make_clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
+    _make_clash(NEAR, "scalar-32", "a float32 does not hold the neighbours of a float64"),
+    _make_clash("scalar-32", EXTREME, "a float32 does not hold the thresholds of float64"),
+    _make_clash(
         "long-integer",
         f"zero below above far-above infinite {BESIDE}",
         "a norm of an ordinary size is far below 2^31",
     ),
-    _clash("long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision does not hold its digits"),
-    _clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
-    _clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
-    _clash(
+    _make_clash("long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision does not hold its digits"),
+    _make_clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
+    _make_clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
+    _make_clash(
         "integer", "far-below far-above", "an integer fifty times as large or small leaves the range of half precision"
     ),
-    _clash(NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN test it"),
-    _clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
-    _clash(NONFINITE, "strict", "the call must raise: the rule `error-if-nonfinite` tests it"),
-    _clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
-    _clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are about squares"),
-    _clash(EXTREME, MIXED, "each dtype has ends of its own"),
-    _clash(EXTREME, "subnormals edges one-large", "the data has a magnitude of its own"),
-    _clash(
+    _make_clash(
+        NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN test it"
+    ),
+    _make_clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
+    _make_clash(NONFINITE, "strict", "the call must raise: the rule `error-if-nonfinite` tests it"),
+    _make_clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
+    _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are about squares"),
+    _make_clash(EXTREME, MIXED, "each dtype has ends of its own"),
+    _make_clash(EXTREME, "subnormals edges one-large", "the data has a magnitude of its own"),
+    _make_clash(
         EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic", BY_NORM
     ),
-    _clash("broadcast", "reused", "other elements cannot be written into copies of one"),
-    _clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
-    _clash("p4", HALF, "the powers of small elements leave the range of float16"),
-    _clash("p2.5", HALF, "the powers of small elements leave the range of float16"),
-    _clash("p3", HALF, "the powers of small elements leave the range of float16"),
+    _make_clash("broadcast", "reused", "other elements cannot be written into copies of one"),
+    _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
+    _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),
+    _make_clash("p2.5", HALF, "the powers of small elements leave the range of float16"),
+    _make_clash("p3", HALF, "the powers of small elements leave the range of float16"),
 )
 
 
 @cache
-def clashes_of(operation: str) -> dict[str, dict[str, str]]:
+def list_clashes(operation: str) -> dict[str, dict[str, str]]:
     """Return, for each level of an operation's axes, the levels that cannot be combined with it, with reasons."""
-    axes = axes_of(operation)
-    known = {word: axis.name for axis in axes for word in axis.words()}
+    axes = list_axes(operation)
+    known = {word: axis.name for axis in axes for word in axis.list_words()}
     found: dict[str, dict[str, str]] = {word: {} for word in known}
     for clash in CLASHES:
         if operation not in clash.operations:
@@ -160,9 +164,9 @@ def clashes_of(operation: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def reason_of(operation: str, words: Sequence[str]) -> str | None:
+def find_reason(operation: str, words: Sequence[str]) -> str | None:
     """Return why levels cannot be combined; None if no two of them clash."""
-    clashes = clashes_of(operation)
+    clashes = list_clashes(operation)
     for place, one in enumerate(words):
         for other in words[place + 1 :]:
             if other in clashes[one]:
@@ -172,18 +176,18 @@ def reason_of(operation: str, words: Sequence[str]) -> str | None:
 
 def can_complete(operation: str, words: Sequence[str]) -> bool:
     """Return whether some row holds all of these levels."""
-    if reason_of(operation, words) is not None:
+    if find_reason(operation, words) is not None:
         return False
     taken = set(words)
-    open_axes = [axis for axis in axes_of(operation) if not taken & set(axis.words())]
-    return _complete(clashes_of(operation), list(words), open_axes)
+    open_axes = [axis for axis in list_axes(operation) if not taken & set(axis.list_words())]
+    return _complete(list_clashes(operation), list(words), open_axes)
 
 
 def _complete(clashes: dict[str, dict[str, str]], words: list[str], left: Sequence[Axis]) -> bool:
     """Return whether each axis that is left has a level that fits, by trying them in order."""
     if not left:
         return True
-    for word in left[0].words():
+    for word in left[0].list_words():
         if not any(other in clashes[word] for other in words) and _complete(clashes, [*words, word], left[1:]):
             return True
     return False

@@ -12,10 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from .axes import axes_of
+from .axes import list_axes
 from .generate import STAGES, Stage, extend
 
-__all__ = ["FOLDER", "design_text", "rows_of", "stage_of"]
+__all__ = ["FOLDER", "find_stage", "read_rows", "write_design"]
 
 FOLDER = "designs"
 
@@ -28,7 +28,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LINE = 110
 
 
-def stage_of(name: str) -> Stage:
+def find_stage(name: str) -> Stage:
     """Return the stage of a name.
 
     Raises
@@ -44,23 +44,23 @@ def stage_of(name: str) -> Stage:
 
 
 @cache
-def rows_of(operation: str, stage: str = "default") -> tuple[tuple[str, ...], ...]:
+def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], ...]:
     """Return the rows of a stage and of those before it, each as the words of its levels in the order of the axes."""
-    last = STAGES.index(stage_of(stage))
+    last = STAGES.index(find_stage(stage))
     document = json.loads((files(__package__) / FOLDER / f"{operation}.json").read_text(encoding="utf-8"))
-    rows = _words(document, [each.name for each in STAGES[: last + 1] if each.name in STORED])
+    rows = _list_words(document, [each.name for each in STAGES[: last + 1] if each.name in STORED])
     if STAGES[last].name not in STORED:
-        axes = axes_of(operation)
-        known = [tuple(axis.words().index(word) for axis, word in zip(axes, row, strict=True)) for row in rows]
+        axes = list_axes(operation)
+        known = [tuple(axis.list_words().index(word) for axis, word in zip(axes, row, strict=True)) for row in rows]
         more = extend(operation, known, STAGES[last])
-        rows += [tuple(axis.words()[level] for axis, level in zip(axes, row, strict=True)) for row in more]
+        rows += [tuple(axis.list_words()[level] for axis, level in zip(axes, row, strict=True)) for row in more]
     return tuple(rows)
 
 
-def _words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:
+def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the rows of some stages of a file; an axis that the file does not know yet has its ordinary level."""
     stored: Mapping[str, Sequence[str]] = document["axes"]
-    axes = axes_of(document["operation"])
+    axes = list_axes(document["operation"])
     found = []
     for stage in stages:
         text = "".join(document["rows"][stage])
@@ -70,15 +70,15 @@ def _words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str
     return found
 
 
-def design_text(operation: str) -> str:
+def write_design(operation: str) -> str:
     """Return the text of an operation's file, generated from scratch."""
-    axes = axes_of(operation)
+    axes = list_axes(operation)
     rows: list[tuple[int, ...]] = []
     written: dict[str, list[str]] = {}
     for name in STORED:
-        more = extend(operation, rows, stage_of(name))
+        more = extend(operation, rows, find_stage(name))
         rows += more
         text = "".join(DIGITS[level] for row in more for level in row)
         written[name] = [text[start : start + LINE] for start in range(0, len(text), LINE)]
-    document = {"operation": operation, "axes": {axis.name: axis.words() for axis in axes}, "rows": written}
+    document = {"operation": operation, "axes": {axis.name: axis.list_words() for axis in axes}, "rows": written}
     return json.dumps(document, indent=1) + "\n"

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .axes import Axis, axes_of
-from .constraints import can_complete, clashes_of
+from .axes import Axis, list_axes
+from .constraints import can_complete, list_clashes
 
 __all__ = ["STAGES", "Stage", "extend"]
 
@@ -56,7 +56,7 @@ class _Open:
     axes: tuple[int, ...]
     missing: npt.NDArray[np.bool_]
 
-    def gains(self, axis: int, row: Sequence[int]) -> npt.NDArray[np.int64] | None:
+    def find_gains(self, axis: int, row: Sequence[int]) -> npt.NDArray[np.int64] | None:
         """Return for each level of an axis whether it makes a new combination; None if other axes have no level yet."""
         index: list[Any] = []
         for other in self.axes:
@@ -81,7 +81,7 @@ class _Design:
     state: int = 1
     by_axis: dict[int, list[_Open]] = field(default_factory=dict)
 
-    def shuffled(self, items: Sequence[int]) -> list[int]:
+    def shuffle(self, items: Sequence[int]) -> list[int]:
         """Return the items in another order (Fisher and Yates), with Lehmer's random numbers."""
         found = list(items)
         for last in range(len(found) - 1, 0, -1):
@@ -90,7 +90,7 @@ class _Design:
             found[last], found[place] = found[place], found[last]
         return found
 
-    def fits(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
+    def find_fitting(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
         """Return which levels of an axis clash with no level of the row."""
         fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
         for other, level in enumerate(row):
@@ -112,20 +112,20 @@ def extend(operation: str, rows: Sequence[Row], stage: Stage) -> list[Row]:
     found: list[Row] = []
     for target in design.targets:
         while target.missing.any():
-            best = _best_row(design, target)
+            best = _find_best_row(design, target)
             found.append(best)
             _cross_off(design, best)
     return found
 
 
 def _start(operation: str, stage: Stage) -> _Design:
-    axes, clashes = axes_of(operation), clashes_of(operation)
+    axes, clashes = list_axes(operation), list_clashes(operation)
     allowed = [
-        [np.array([[b not in clashes[a] for b in other.words()] for a in axis.words()]) for other in axes]
+        [np.array([[b not in clashes[a] for b in other.list_words()] for a in axis.list_words()]) for other in axes]
         for axis in axes
     ]
     design = _Design(operation, axes, allowed)
-    for chosen in _groups(axes, stage):
+    for chosen in _list_groups(axes, stage):
         missing = np.ones([len(axes[axis].levels) for axis in chosen], dtype=np.bool_)
         heavy = [[level.heavy for level in axes[axis].levels] for axis in chosen]
         for place in np.ndindex(*missing.shape):
@@ -140,14 +140,14 @@ def _start(operation: str, stage: Stage) -> _Design:
     return design
 
 
-def _groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]]:
+def _list_groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]]:
     """Yield the groups of axes to combine; those with the most combinations first."""
     kernel = [place for place, axis in enumerate(axes) if axis.kernel]
     groups = {*combinations(range(len(axes)), stage.strength), *combinations(kernel, stage.kernel_strength)}
     yield from sorted(groups, key=lambda group: (-np.prod([len(axes[axis].levels) for axis in group]), group))
 
 
-def _best_row(design: _Design, target: _Open) -> Row:
+def _find_best_row(design: _Design, target: _Open) -> Row:
     """Return the best of some rows that begin with a missing combination."""
     seed = tuple(int(level) for level in np.unravel_index(int(target.missing.argmax()), target.missing.shape))
     best, most = None, -1
@@ -165,14 +165,14 @@ def _best_row(design: _Design, target: _Open) -> Row:
 def _fill(design: _Design, row: list[int]) -> int:
     """Give each open axis a level, and return how many new combinations these make."""
     gained = 0
-    for axis in design.shuffled([axis for axis, level in enumerate(row) if level < 0]):
+    for axis in design.shuffle([axis for axis, level in enumerate(row) if level < 0]):
         gains = np.zeros(len(design.axes[axis].levels), dtype=np.int64)
         for target in design.by_axis[axis]:
-            one = target.gains(axis, row)
+            one = target.find_gains(axis, row)
             if one is not None:
                 gains += one
-        gains[~design.fits(row, axis)] = -1
-        for level in sorted(_in_order(design, axis, row), key=lambda level: -gains[level]):
+        gains[~design.find_fitting(row, axis)] = -1
+        for level in sorted(_sort_levels(design, axis, row), key=lambda level: -gains[level]):
             row[axis] = level
             if gains[level] >= 0 and design.can_finish(row):
                 gained += int(gains[level])
@@ -180,7 +180,7 @@ def _fill(design: _Design, row: list[int]) -> int:
     return gained
 
 
-def _in_order(design: _Design, axis: int, row: Sequence[int]) -> list[int]:
+def _sort_levels(design: _Design, axis: int, row: Sequence[int]) -> list[int]:
     """Return the levels of an axis, so that among equals the first is taken.
 
     That is the cheapest one, or the first in a shuffled order: the ordinary one would be taken too often. A long list
@@ -189,12 +189,12 @@ def _in_order(design: _Design, axis: int, row: Sequence[int]) -> list[int]:
     about = design.axes[axis]
     order = list(range(len(about.levels)))
     if about.name not in COSTLY:
-        order = design.shuffled(order)
+        order = design.shuffle(order)
         order.sort(key=lambda level: about.levels[level].hides)
     elif about.name == "size":
         number = next(place for place, other in enumerate(design.axes) if other.name == "number")
         if row[number] >= 0 and design.axes[number].levels[row[number]].word in LONG_LISTS:
-            order = design.shuffled(order)
+            order = design.shuffle(order)
             order.sort(key=lambda level: about.levels[level].word not in LONG_TENSORS)
     return order
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from gradclip_reports.markup import markdown_table
+from gradclip_reports.markup import draw_markdown_table
 
-from .axes import OPERATIONS, Axis, axes_of, heavy_levels
-from .constraints import can_complete, reason_of
-from .designs import rows_of, stage_of
+from .axes import OPERATIONS, Axis, list_axes, list_heavy_levels
+from .constraints import can_complete, find_reason
+from .designs import find_stage, read_rows
 
-__all__ = ["Coverage", "coverage_page", "measure_coverage"]
+__all__ = ["Coverage", "measure_coverage", "write_coverage_page"]
 
 INDIRECT = "every complete row with it holds an impossible pair"
 
@@ -33,12 +33,12 @@ class Coverage:
 
 def measure_coverage(operation: str, stage: str = "default", kernel: bool = False) -> Coverage:
     """Return the coverage of a stage, of all axes or of the kernel axes."""
-    about = stage_of(stage)
+    about = find_stage(stage)
     strength = about.kernel_strength if kernel else about.strength
-    chosen = [axis for axis in axes_of(operation) if axis.kernel or not kernel]
-    rows, names = rows_of(operation, stage), [axis.name for axis in axes_of(operation)]
+    chosen = [axis for axis in list_axes(operation) if axis.kernel or not kernel]
+    rows, names = read_rows(operation, stage), [axis.name for axis in list_axes(operation)]
     found = Coverage(strength)
-    heavy = heavy_levels(operation) if strength > about.heavy_strength else frozenset()
+    heavy = list_heavy_levels(operation) if strength > about.heavy_strength else frozenset()
     for group in combinations(chosen, strength):
         places = [names.index(axis.name) for axis in group]
         asked = {tuple(row[place] for place in places) for row in rows}
@@ -49,11 +49,11 @@ def measure_coverage(operation: str, stage: str = "default", kernel: bool = Fals
 def _count(
     found: Coverage, operation: str, group: Sequence[Axis], asked: set[tuple[str, ...]], heavy: frozenset[str]
 ) -> None:
-    for words in product(*(axis.words() for axis in group)):
+    for words in product(*(axis.list_words() for axis in group)):
         if words in asked:
             found.asked += 1
             found.possible += 1
-        elif (reason := reason_of(operation, words)) is not None:
+        elif (reason := find_reason(operation, words)) is not None:
             found.impossible[reason] += 1
         elif not can_complete(operation, words):
             found.impossible[INDIRECT] += 1
@@ -64,12 +64,12 @@ def _count(
             found.missing.append(words)
 
 
-def coverage_page() -> str:
+def write_coverage_page() -> str:
     """Return the page about the axes, and about the combinations that are tested and those that are not."""
-    return "\n".join([*_summary(), *_axes(), *_reasons()]) + "\n"
+    return "\n".join([*_write_summary(), *_write_axes(), *_write_reasons()]) + "\n"
 
 
-def _summary() -> Iterator[str]:
+def _write_summary() -> Iterator[str]:
     yield from (
         "# Combinations that the covering design tests",
         "",
@@ -83,21 +83,21 @@ def _summary() -> Iterator[str]:
     table: list[Sequence[object]] = [head]
     for operation in OPERATIONS:
         pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)
-        counts = len(rows_of(operation)), pairs.asked, pairs.possible, triples.asked, triples.possible, triples.left
+        counts = len(read_rows(operation)), pairs.asked, pairs.possible, triples.asked, triples.possible, triples.left
         table.append((operation, *(f"{count:,}" for count in counts)))
-    yield markdown_table(table)
+    yield draw_markdown_table(table)
 
 
-def _axes() -> Iterator[str]:
-    known: dict[str, Axis] = {axis.name: axis for operation in OPERATIONS for axis in axes_of(operation)}
+def _write_axes() -> Iterator[str]:
+    known: dict[str, Axis] = {axis.name: axis for operation in OPERATIONS for axis in list_axes(operation)}
     for axis in known.values():
         kernel = ", a kernel axis" if axis.kernel else ""
         yield from ("", f"## {axis.name}{kernel}", "")
         rows = [(f"{level.word}{' (heavy)' if level.heavy else ''}", level.reason) for level in axis.levels]
-        yield markdown_table([("level", "reason"), *rows])
+        yield draw_markdown_table([("level", "reason"), *rows])
 
 
-def _reasons() -> Iterator[str]:
+def _write_reasons() -> Iterator[str]:
     yield from ("", "## Impossible combinations", "")
     pairs: Counter[str] = Counter()
     triples: Counter[str] = Counter()
@@ -106,4 +106,4 @@ def _reasons() -> Iterator[str]:
         triples += measure_coverage(operation, kernel=True).impossible
     reasons = sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason))
     rows = [(f"{pairs[reason]:,}", f"{triples[reason]:,}", reason) for reason in reasons]
-    yield markdown_table([("pairs", "triples of kernel axes", "reason"), *rows])
+    yield draw_markdown_table([("pairs", "triples of kernel axes", "reason"), *rows])

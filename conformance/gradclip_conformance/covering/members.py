@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .shapes import MIXED, choose_shape, choose_size, small_size
+from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
 __all__ = ["Member", "choose_members", "draw_of"]
 
@@ -55,8 +55,8 @@ def choose_members(
     """Return what each tensor of a row is like; those that are None, too."""
     draw = draw_of(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
-    long = _long_ones(levels, size, count, longest, excluded - missing, missing)
-    watched = _watched_places(count)
+    long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
+    watched = _list_watched_places(count)
     found = []
     for place in range(count):
         word, layout, length = _choose_other(levels, size, draw, place)
@@ -65,7 +65,7 @@ def choose_members(
         elif place == longest or len(long) <= 2:
             shape, layout = choose_shape(levels["shape"], size, low, high), levels["layout"]
         else:
-            shape = choose_shape(_fitting(word, size), size, low, high)
+            shape = choose_shape(_choose_fitting(word, size), size, low, high)
         found.append(Member(shape, layout, place in long, place in watched))
     return found
 
@@ -75,7 +75,7 @@ def draw_of(levels: Mapping[str, str]) -> int:
     return zlib.crc32("_".join(levels.values()).encode())
 
 
-def _long_ones(
+def _choose_long_ones(
     levels: Mapping[str, str], size: int, count: int, longest: int, excluded: set[int], missing: set[int]
 ) -> set[int]:
     """Return the places of the longest tensors: an included one, and an excluded one if there is any."""
@@ -93,7 +93,7 @@ def _long_ones(
     return long
 
 
-def _fitting(shape: str, size: int) -> str:
+def _choose_fitting(shape: str, size: int) -> str:
     """Return the shape, unless a tensor of this size cannot have it."""
     return "flat" if shape == "scalar" and size != 1 else shape
 
@@ -102,7 +102,7 @@ def _choose_other(levels: Mapping[str, str], size: int, draw: int, place: int) -
     """Return the words for shape and layout, and the length, of a tensor beside the longest one."""
     company, shape, layout = levels["company"], levels["shape"], levels["layout"]
     if company == "alike":
-        length = small_size(draw + place, size)
+        length = choose_small_size(draw + place, size)
     else:
         mixed = zlib.crc32(b"%d %d" % (draw, place))
         shape = SHAPES[mixed % len(SHAPES)]
@@ -110,12 +110,12 @@ def _choose_other(levels: Mapping[str, str], size: int, draw: int, place: int) -
             layouts = (*LAYOUTS, "reversed") if company == "mirrored" else LAYOUTS
             layouts = layouts if layout in layouts else (*layouts, layout)
             layout = layouts[mixed // 16 % len(layouts)]
-        length = small_size(mixed // 256, size, MIXED)
+        length = choose_small_size(mixed // 256, size, MIXED)
     return shape, layout, length
 
 
 @lru_cache(maxsize=64)
-def _watched_places(count: int) -> frozenset[int]:
+def _list_watched_places(count: int) -> frozenset[int]:
     """Return the first place, that in the middle, those beside the limits of launches, and the last ones."""
     last_launch = max((limit for limit in LAUNCHES if limit < count), default=0)
     beside = {place for limit in LAUNCHES for place in (limit - 1, limit) if place < count}

@@ -12,11 +12,11 @@ from gradclip_adapters.contract import Gradient, Subject
 from ..cases.build import OPERATIONS as OPERATION_NAMES
 from ..cases.model import Case, expect
 from .arrays import Made, make_call
-from .axes import Axis, axes_of
-from .designs import rows_of
-from .thresholds import NEAR, norm_order
+from .axes import Axis, list_axes
+from .designs import read_rows
+from .thresholds import NEAR, parse_norm_order
 
-__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "all_rows", "cases_for", "find_row"]
+__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
 
 #: The rule for rows of ordinary numbers.
 RULE = "combinations"
@@ -43,7 +43,7 @@ class RowCase(Case):
         )
         words = [
             levels[axis.name]
-            for axis in axes_of(operation)
+            for axis in list_axes(operation)
             if axis.name != "dtype" and (axis.name in ALWAYS or levels[axis.name] != axis.levels[0].word)
         ]
         exact = operation != "value" and levels["relation"] in NEAR
@@ -53,7 +53,7 @@ class RowCase(Case):
             ("dtype", levels["dtype"]),
             ("operation", OPERATION_NAMES[operation]),
             ("expectation", expect("combination", exact=exact)),
-            ("needs", frozenset(_needs(levels))),
+            ("needs", frozenset(_list_needs(levels))),
             ("levels", levels),
         ):
             object.__setattr__(self, name, value)
@@ -63,20 +63,20 @@ class RowCase(Case):
     @property
     def gradients(self) -> tuple[Gradient, ...]:
         """The gradients of the call."""
-        return self._made().gradients
+        return self._make().gradients
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the call."""
-        return self._made().options
+        return self._make().options
 
-    def made(self) -> Case:
+    def make(self) -> Case:
         """Return a case that holds the gradients."""
-        made = self._made()
+        made = self._make()
         fields = (self.rule, self.variant, self.dtype, self.operation, made.gradients, made.options, self.expectation)
         return Case(*fields, self.needs)
 
-    def _made(self) -> Made:
+    def _make(self) -> Made:
         return _make(SHORT[self.operation], tuple(self.levels.items()))
 
 
@@ -85,7 +85,7 @@ def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> Made:
     return make_call(operation, dict(levels))
 
 
-def _needs(levels: Mapping[str, str]) -> Iterator[str]:
+def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     """Yield the features that a call of these levels needs."""
     layout = {"fortran": "transposed", "gaps": "sliced"}.get(levels["layout"], levels["layout"])
     if layout in FEATURE_OF_LAYOUT:
@@ -117,16 +117,16 @@ def _needs(levels: Mapping[str, str]) -> Iterator[str]:
 
 
 @cache
-def all_rows() -> tuple[RowCase, ...]:
+def list_all_rows() -> tuple[RowCase, ...]:
     """Return the case of every row that is stored, for subjects that lack nothing."""
     return tuple(
-        RowCase(operation, dict(zip(_ordinary(axes_of(operation)), row, strict=True)))
+        RowCase(operation, dict(zip(_list_ordinary(list_axes(operation)), row, strict=True)))
         for operation in OPERATION_NAMES
-        for row in rows_of(operation)
+        for row in read_rows(operation)
     )
 
 
-def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, RowCase]]:
+def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, RowCase]]:
     """Yield the cases of a subject's operation, each with the number of its row.
 
     If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
@@ -134,8 +134,8 @@ def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, R
     """
     operation = SHORT[subject.operation]
     seen: set[str] = set()
-    for number, row in enumerate(rows_of(operation, stage)):
-        levels = _within_reach(subject, axes_of(operation), row)
+    for number, row in enumerate(read_rows(operation, stage)):
+        levels = _select_within_reach(subject, list_axes(operation), row)
         if levels is None:
             continue
         case = RowCase(operation, levels)
@@ -144,11 +144,11 @@ def cases_for(subject: Subject, stage: str = "default") -> Iterator[tuple[int, R
             yield number, case
 
 
-def _within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
+def _select_within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
     """Return a row's levels, with ordinary ones in place of those that a subject lacks; None if it lacks these, too."""
     levels = {axis.name: word for axis, word in zip(axes, row, strict=True)}
     for axis in axes:
-        if not _can_ask(subject, {**_ordinary(axes), axis.name: levels[axis.name]}):
+        if not _can_ask(subject, {**_list_ordinary(axes), axis.name: levels[axis.name]}):
             levels[axis.name] = axis.levels[0].word
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
@@ -157,14 +157,14 @@ def _within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) ->
     return levels if levels["dtype"] else None
 
 
-def _ordinary(axes: Sequence[Axis]) -> dict[str, str]:
+def _list_ordinary(axes: Sequence[Axis]) -> dict[str, str]:
     return {axis.name: axis.levels[0].word for axis in axes}
 
 
 def _can_ask(subject: Subject, levels: Mapping[str, str]) -> bool:
-    reached = set(_needs(levels)) <= set(subject.features)
+    reached = set(_list_needs(levels)) <= set(subject.features)
     if "norm" in levels and levels["norm"] != "no-norm":
-        reached = reached and norm_order(levels["norm"]) in subject.norm_types
+        reached = reached and parse_norm_order(levels["norm"]) in subject.norm_types
     dtypes = levels["dtype"].split("+")
     return reached and (dtypes == ["float32"] or set(dtypes) <= set(subject.dtypes))
 
@@ -176,8 +176,8 @@ def find_row(name: str) -> RowCase | None:
     variant, _, dtype = rest.partition("/")
     if kind not in (RULE, RULE_OF_EXTREMES) or operation not in OPERATION_NAMES:
         return None
-    levels = _ordinary(axes_of(operation))
-    known = {word: axis.name for axis in axes_of(operation) for word in axis.words()}
+    levels = _list_ordinary(list_axes(operation))
+    known = {word: axis.name for axis in list_axes(operation) for word in axis.list_words()}
     for word in (*variant.split("_"), dtype):
         if word not in known:
             return None

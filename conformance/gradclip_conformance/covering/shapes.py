@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-__all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "small_size"]
+__all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "choose_small_size"]
 
 #: The numbers of tensors of each level: both ends, and some between.
 NUMBERS = {
@@ -79,7 +79,7 @@ def choose_size(word: str, draw: int) -> tuple[int, int, int]:
     return sizes[draw % len(sizes)], sizes[0], LARGEST if word == "s262145" else sizes[-1]
 
 
-def small_size(place: int, largest: int, sizes: Sequence[int] = SMALL) -> int:
+def choose_small_size(place: int, largest: int, sizes: Sequence[int] = SMALL) -> int:
     """Return the size of a tensor beside the longest one."""
     return min(sizes[place % len(sizes)], largest)
 

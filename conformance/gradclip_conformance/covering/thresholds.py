@@ -10,9 +10,9 @@ import numpy as np
 
 from gradclip_adapters.contract import Array, Gradient
 
-from ..oracle.formats import FORMATS, float64_values, next_down, next_up, round_all, to_doubles
+from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_float64_values, round_all
 
-__all__ = ["EXPONENTS", "NEAR", "WHOLE", "choose_bounds", "choose_threshold", "norm_of", "norm_order"]
+__all__ = ["EXPONENTS", "NEAR", "WHOLE", "choose_bounds", "choose_threshold", "estimate_norm", "parse_norm_order"]
 
 NEAR = ("just-below", "at", "just-above")
 BESIDE = (*NEAR, "slightly-below", "slightly-above")
@@ -39,7 +39,7 @@ SURE_DIGITS, SLIGHT_DIGITS = 7, 16
 LONG_INTEGER = 2**31 + 256
 
 
-def norm_order(word: str) -> float:
+def parse_norm_order(word: str) -> float:
     """Return the order of a level of the axis `norm`."""
     return 2.0 if word == "no-norm" else math.inf if word == "p-inf" else float(word.removeprefix("p"))
 
@@ -49,29 +49,29 @@ def choose_threshold(
 ) -> dict[str, Any]:
     """Return the options of a clip by norm."""
     options: dict[str, Any] = {}
-    order = norm_order(levels["norm"])
+    order = parse_norm_order(levels["norm"])
     if levels["norm"] != "no-norm":
         options["norm_type"] = order
     chosen = [g.array for i, g in enumerate(gradients) if g.array is not None and g.need_clip]
     if operation == "norm" or levels["relation"] in NEAR:
         chosen = [array for array in [gradients[weighty].array] if array is not None] if weighty >= 0 else []
-    norm, relation = norm_of(chosen, order), levels["relation"]
+    norm, relation = estimate_norm(chosen, order), levels["relation"]
     if relation in NEAR:
-        threshold = _neighbour(norm or 1.0, relation, _narrowest(gradients))
+        threshold = _find_neighbour(norm or 1.0, relation, _find_narrowest(gradients))
     elif levels["threshold"] == "integer":
-        threshold = max(1, round(_sure(norm * FACTORS[relation])))
+        threshold = max(1, round(_round_surely(norm * FACTORS[relation])))
     else:
-        threshold = _beside(norm, levels, _digits(levels, gradients), FACTORS)
+        threshold = _choose_beside(norm, levels, _choose_digits(levels, gradients), FACTORS)
     return {"clip_norm": threshold, **options}
 
 
-def _digits(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> str:
+def _choose_digits(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> str:
     """Return the dtype to whose digits a threshold is rounded."""
-    dtype = _narrowest(gradients)
+    dtype = _find_narrowest(gradients)
     return "float32" if (dtype, levels["threshold"]) == ("float64", "scalar-32") else dtype
 
 
-def _beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
+def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
     """Return a threshold for which rounding does not matter."""
     relation = levels["relation"]
     if relation in ("zero", "infinite"):
@@ -79,56 +79,56 @@ def _beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping
     if levels["threshold"] == "long-integer":
         return LONG_INTEGER
     if relation in factors:
-        return _many_digits(norm * factors[relation] or 1.0, dtype)
+        return _add_digits(norm * factors[relation] or 1.0, dtype)
     # A small part of the norm that is large enough for the digits of every dtype.
     part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
-    return _rounded(_sure(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
+    return _round(_round_surely(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
 
 
 def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int) -> dict[str, Any]:
     """Return the options of a clip by value."""
-    relation, dtype = levels["relation"], _digits(levels, gradients)
-    unit = _unit(levels, gradients)
+    relation, dtype = levels["relation"], _choose_digits(levels, gradients)
+    unit = _find_unit(levels, gradients)
     if relation in BESIDE:
         array = gradients[weighty].array if weighty >= 0 else None
-        values = np.abs(float64_values(array)) if array is not None else np.zeros(0)
+        values = np.abs(read_float64_values(array)) if array is not None else np.zeros(0)
         values = values[np.isfinite(values)]
         largest = float(values.max()) if values.size else unit
         if relation in NEAR:
-            high = _neighbour(_rounded(largest, dtype) or unit, relation, dtype)
+            high = _find_neighbour(_round(largest, dtype) or unit, relation, dtype)
         else:
-            high = _beside(largest or unit, levels, dtype, BOUND_FACTORS)
+            high = _choose_beside(largest or unit, levels, dtype, BOUND_FACTORS)
     elif levels["threshold"] == "integer":
         high = {"above": 7, "below": 32}[relation]
     else:
-        high = _beside(unit, levels, dtype, BOUND_FACTORS)
+        high = _choose_beside(unit, levels, dtype, BOUND_FACTORS)
     if levels["bounds"] == "max-only":
         return {"max": high}
-    return {"max": high, "min": -unit if high in (0.0, math.inf) else -_halved(high, dtype)}
+    return {"max": high, "min": -unit if high in (0.0, math.inf) else -_halve(high, dtype)}
 
 
-def _halved(high: float, dtype: str) -> float:
-    return high // 2 if isinstance(high, int) else _rounded(high / 2, dtype)
+def _halve(high: float, dtype: str) -> float:
+    return high // 2 if isinstance(high, int) else _round(high / 2, dtype)
 
 
-def _unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> float:
+def _find_unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> float:
     """Return the size of the smaller elements."""
     if levels["threshold"] == "integer":
         return 2.0**WHOLE
-    dtype = _narrowest(gradients)
+    dtype = _find_narrowest(gradients)
     return 2.0 ** EXPONENTS[dtype][levels["magnitude"]]
 
 
-def _narrowest(gradients: Sequence[Gradient]) -> str:
+def _find_narrowest(gradients: Sequence[Gradient]) -> str:
     """Return the dtype with the fewest digits among those that are given."""
     names = [gradient.array.dtype for gradient in gradients if gradient.array is not None] or ["float32"]
     return min(names, key=lambda name: FORMATS[name].precision)
 
 
-def norm_of(arrays: Sequence[Array], order: float) -> float:
+def estimate_norm(arrays: Sequence[Array], order: float) -> float:
     """Return the approximate norm of the finite elements."""
-    values = np.abs(np.concatenate([np.zeros(1), *map(float64_values, arrays)]))
+    values = np.abs(np.concatenate([np.zeros(1), *map(read_float64_values, arrays)]))
     values = values[np.isfinite(values)]
     scale = float(values.max())
     if scale == 0 or order == math.inf:
@@ -136,28 +136,28 @@ def norm_of(arrays: Sequence[Array], order: float) -> float:
     return float(scale * ((values / scale) ** order).sum() ** (1 / order))
 
 
-def _neighbour(value: float, relation: str, dtype: str) -> float:
+def _find_neighbour(value: float, relation: str, dtype: str) -> float:
     """Return a threshold next to the norm: just below it if the norm must be just above, and vice versa."""
     if relation == "at":
         return value
     return next_down(value, dtype) if relation == "just-above" else next_up(value, dtype)
 
 
-def _sure(value: float, digits: int = SURE_DIGITS) -> float:
+def _round_surely(value: float, digits: int = SURE_DIGITS) -> float:
     """Return a number rounded to few digits, so that all machines agree."""
     fraction, exponent = math.frexp(value)
     return math.ldexp(round(fraction * 2**digits), exponent - digits)
 
 
-def _many_digits(value: float, dtype: str) -> float:
+def _add_digits(value: float, dtype: str) -> float:
     """Return a number near `value` that uses all digits of a dtype, and is within its range."""
     form = FORMATS[dtype]
     value = min(value, float(form.largest) / 2)
-    fraction, exponent = math.frexp(_sure(value))
+    fraction, exponent = math.frexp(_round_surely(value))
     digits = form.precision - SURE_DIGITS
     whole = (int(fraction * 2**SURE_DIGITS) << digits) | (0x1555555555555555 >> (61 - digits))
-    return _rounded(math.ldexp(whole, exponent - form.precision), dtype)
+    return _round(math.ldexp(whole, exponent - form.precision), dtype)
 
 
-def _rounded(value: float, dtype: str) -> float:
-    return float(to_doubles(round_all(np.array([value]), dtype), dtype)[0])
+def _round(value: float, dtype: str) -> float:
+    return float(decode_doubles(round_all(np.array([value]), dtype), dtype)[0])

@@ -15,10 +15,10 @@ from gradclip_adapters.contract import Reply
 
 from ..cases.model import Case, Expect, expect
 from ..oracle.predict import predict
-from .arrays import same_bits
+from .arrays import has_same_bits
 from .model import Context
 
-__all__ = ["also_expected", "case_of_broken_rule"]
+__all__ = ["list_also_expected", "make_case_of_broken_rule"]
 
 #: Expectations that judge every included element, or whose call has no defined result.
 JUDGE_ELEMENTS = (
@@ -36,15 +36,15 @@ JUDGE_ELEMENTS = (
 OTHER_RESULTS = ("update", "derivative")
 
 
-def also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
+def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
     """Yield the rules that a reply has to keep, each with the same call as a case of that rule."""
     case = context.case
     operation = case.rule.partition(".")[0]
-    for name, expectation in _rules(context, reply):
+    for name, expectation in _list_rules(context, reply):
         yield f"{operation}.{name}", replace(case, rule=f"{operation}.{name}", expectation=expectation)
 
 
-def case_of_broken_rule(case: Case, rule: str) -> Case | None:
+def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
     """Return the call as a case of another rule that its answer broke; None if only the reply shows how to judge it."""
     excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
@@ -54,16 +54,16 @@ def case_of_broken_rule(case: Case, rule: str) -> Case | None:
         "returned-norm-nonfinite": expect("returned-norm"),
         "inputs-not-mutated": expect("inputs-kept"),
         "in-place-written": expect("inputs-written"),
-        **dict(() if _judges_elements(case) else _elements(case)),
+        **dict(() if _judges_elements(case) else _list_element_rules(case)),
     }
     expectation = known.get(rule.partition(".")[2])
     return None if expectation is None else replace(case, rule=rule, expectation=expectation)
 
 
-def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
+def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case, expectation = context.case, context.case.expectation
     if expectation.name in OTHER_RESULTS:
-        yield from _effects(context, reply)
+        yield from _list_effect_rules(context, reply)
         return
     if expectation != expect("structure", aspect="dtype"):
         yield "dtype-kept", expect("structure", aspect="dtype")
@@ -71,7 +71,7 @@ def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
     if excluded:
         yield "excluded-untouched", expect("untouched", indices=excluded)
     if not _judges_elements(case):
-        yield from _elements(case)
+        yield from _list_element_rules(case)
     # The common norm of several dtypes may have been rounded to the coarsest, but each element is rounded in its own
     # dtype.
     if case.operation == "clip_by_global_norm" and _has_several_dtypes(case) and None not in predict(case).norms:
@@ -79,7 +79,7 @@ def _rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
     if reply.norm is not None and _has_a_norm(context):
         finite = predict(case).norms[0] is not None
         yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
-    yield from _effects(context, reply)
+    yield from _list_effect_rules(context, reply)
 
 
 def _has_a_norm(context: Context) -> bool:
@@ -97,7 +97,7 @@ def _judges_elements(case: Case) -> bool:
     return expectation.name in JUDGE_ELEMENTS or (bool(indices) and set(case.included) <= set(indices))
 
 
-def _elements(case: Case) -> Iterator[tuple[str, Expect]]:
+def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
     if not case.included:
         return
     if case.operation == "clip_by_value":
@@ -118,12 +118,12 @@ def _has_several_dtypes(case: Case) -> bool:
     return len({array.dtype for i in case.included if (array := case.gradients[i].array) is not None}) > 1
 
 
-def _effects(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
+def _list_effect_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case = context.case
     if reply.inputs is not None and case.expectation.name not in ("inputs-kept", "inputs-written"):
         if "functional" in context.subject.features:
             yield "inputs-not-mutated", expect("inputs-kept")
-        elif "in_place" in context.subject.features and _differ(reply):
+        elif "in_place" in context.subject.features and _are_inputs_different(reply):
             yield "in-place-written", expect("inputs-written")
     if reply.shared:
         yield "results-independent", expect("no-shared-memory")
@@ -131,11 +131,11 @@ def _effects(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
         yield "surroundings-kept", expect("surroundings-kept")
 
 
-def _differ(reply: Reply) -> bool:
+def _are_inputs_different(reply: Reply) -> bool:
     """Return whether the passed gradients do not hold the results afterwards."""
     inputs = reply.inputs or ()
     if len(inputs) != len(reply.gradients):
         return True
     return any(
-        got is not None and not same_bits(got, now, False) for got, now in zip(reply.gradients, inputs, strict=True)
+        got is not None and not has_same_bits(got, now, False) for got, now in zip(reply.gradients, inputs, strict=True)
     )

@@ -2,7 +2,7 @@
 
 A subclass is registered under its `name`, and cases ask for it by this name (see `cases.model.expect`). The folder
 `expectations` holds the subclasses of the suite; `judging` applies them. Every reply must have the right form, whatever
-a case expects (see `broken_form`).
+a case expects (see `find_broken_form`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any, ClassVar
 from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import Status
-from gradclip_reports.values import counted
+from gradclip_reports.values import format_count
 
 from ..cases.literals import NoScript
 from ..cases.model import Case, Expect
-from ..cases.patterns import did_you_mean
+from ..cases.patterns import suggest_known
 from ..oracle.formats import FORMATS
 from ..oracle.model import Prediction
-from ..oracle.question import narrowest
+from ..oracle.question import find_narrowest
 from .model import Answer, Context, Script, Verdict
 
 __all__ = [
     "Expectation",
     "Part",
-    "broken_form",
-    "first_changed",
+    "find_broken_form",
+    "find_first_changed",
     "has_option_for_errors",
     "may_raise",
     "resolve",
-    "rows_only",
+    "take_rows",
 ]
 
 #: A part of a description: a sentence, or values to be shown.
@@ -92,12 +92,12 @@ class Expectation:
 
     # For explanations by a framework's own formula.
 
-    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+    def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the arrays of a reply that a formula may explain; None if no formula can."""
         del reply
         return None
 
-    def judged_gradients(self, case: Case) -> list[int]:
+    def list_judged_gradients(self, case: Case) -> list[int]:
         """Return the indices of the clipped gradients that the case is about."""
         return list(case.included)
 
@@ -110,12 +110,12 @@ class Expectation:
 
     # A script that shows a failure.
 
-    def case_to_show(self, case: Case, cell: Cell) -> Case | None:
+    def choose_case_to_show(self, case: Case, cell: Cell) -> Case | None:
         """Return another case with which a script can show the cell; None if this case can."""
         del case, cell
         return None
 
-    def shown_first(self, cell: Cell) -> Any:
+    def show_first(self, cell: Cell) -> Any:
         """Return the answer to the first call as a record shows it."""
         return cell.observed
 
@@ -140,13 +140,13 @@ def resolve(expected: Expect) -> Expectation:
         If no expectation has this name, or it has no such parameter.
     """
     if expected.name not in _KINDS:
-        msg = f"There is no expectation {expected.name!r}.{did_you_mean(expected.name, _KINDS)}"
+        msg = f"There is no expectation {expected.name!r}.{suggest_known(expected.name, _KINDS)}"
         raise ValueError(msg)
     kind = _KINDS[expected.name]
     known = [field.name for field in fields(kind)]
     for parameter, _ in expected.parameters:
         if parameter not in known:
-            hint = did_you_mean(parameter, known)
+            hint = suggest_known(parameter, known)
             msg = f"The expectation {expected.name!r} has no parameter {parameter!r}.{hint}"
             raise ValueError(msg)
     try:
@@ -164,21 +164,23 @@ def has_option_for_errors(context: Context) -> bool:
 def may_raise(context: Context, prediction: Prediction) -> bool:
     """Return whether an error is allowed: the dtype cannot hold the norm, and no option asks for errors."""
     bounds = prediction.norms[0]
-    held = bounds is not None and bounds.upper <= FORMATS[narrowest(context.case)].largest
+    held = bounds is not None and bounds.upper <= FORMATS[find_narrowest(context.case)].largest
     return not held and not has_option_for_errors(context)
 
 
-def broken_form(case: Case, reply: Reply) -> Verdict | None:
+def find_broken_form(case: Case, reply: Reply) -> Verdict | None:
     """Return a failure if a reply cannot be compared because of its form; None if its form is right."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
-        return Verdict(Status.FAIL, f"{counted(got, 'gradient')} came back for {given}.", expected=given, observed=got)
+        return Verdict(
+            Status.FAIL, f"{format_count(got, 'gradient')} came back for {given}.", expected=given, observed=got
+        )
     for i, (gradient, result) in enumerate(zip(case.gradients, reply.gradients, strict=True)):
         before = gradient.array
         if (before is None) != (result is None):
             was, became = ("None", "an array") if before is None else ("an array", "None")
             detail = f"Gradient {i} was {was} and came back as {became}."
-            return Verdict(Status.FAIL, detail, observed=_form_of(result))
+            return Verdict(Status.FAIL, detail, observed=_describe_form(result))
         if before is None or result is None:
             continue
         if before.shape != result.shape and not _is_dense(gradient, result):
@@ -192,18 +194,18 @@ def broken_form(case: Case, reply: Reply) -> Verdict | None:
     return None
 
 
-def _form_of(array: Array | None) -> dict[str, object] | None:
+def _describe_form(array: Array | None) -> dict[str, object] | None:
     return None if array is None else {"dtype": array.dtype, "shape": list(array.shape)}
 
 
 def _is_dense(gradient: Gradient, result: Array) -> bool:
-    """Return whether rows that are stored twice came back as the dense gradient; for other rows, see `rows_only`."""
+    """Return whether rows that are stored twice came back as the dense gradient; for other rows, see `take_rows`."""
     rows, given = gradient.rows, gradient.array
     dense = None if given is None else (gradient.height, *given.shape[1:])
     return rows is not None and len(set(rows)) < len(rows) and result.shape == dense
 
 
-def first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
+def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
     """Return the index of the first passed gradient that has changed; None if none has, as far as is known."""
     if after is None:
         return None
@@ -215,15 +217,15 @@ def first_changed(case: Case, after: Sequence[Array | None] | None) -> int | Non
     return None
 
 
-def rows_only(case: Case, reply: Reply) -> Reply:
+def take_rows(case: Case, reply: Reply) -> Reply:
     """Return the reply with row-sparse results as rows, if they came back dense with zeros in all other rows."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)
-    return replace(reply, gradients=tuple(_rows_of(gradient, got) for gradient, got in pairs))
+    return replace(reply, gradients=tuple(_take_rows(gradient, got) for gradient, got in pairs))
 
 
-def _rows_of(gradient: Gradient, got: Array | None) -> Array | None:
+def _take_rows(gradient: Gradient, got: Array | None) -> Array | None:
     rows, given = gradient.rows, gradient.array
     if rows is None or given is None or got is None or len(set(rows)) < len(rows) or got.dtype not in DTYPES:
         return got

@@ -35,22 +35,22 @@ import numpy as np
 from gradclip_adapters.contract import DTYPES, Array
 
 from ..cases.model import Case
-from ..cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
-from ..oracle.arrays import rounded
-from ..oracle.formats import float64_values
+from ..cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
+from ..oracle.arrays import round_elements
+from ..oracle.formats import read_float64_values
 from ..oracle.model import ExpectedArray, Prediction
-from .arrays import norm_value, same_bits
+from .arrays import has_same_bits, read_norm
 from .model import Answer, Raised, Replied
 from .summary import write_numbers
 
 __all__ = [
-    "behaviour_of",
+    "describe_behaviour",
+    "describe_distance_between_calls",
+    "describe_exact_behaviour",
     "describe_results",
-    "distance_between_calls",
-    "exact_behaviour",
-    "expected_arrays",
-    "observed_answer",
-    "what_happened",
+    "describe_what_happened",
+    "show_answer",
+    "show_expected_arrays",
 ]
 
 #: Words that describe exactly one answer.
@@ -66,7 +66,7 @@ _SENTENCES = {
 }
 
 
-def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
+def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> str:
     """Return the short word for an answer, without numbers; "none" if the framework gave no answer.
 
     `about` is the part of the answer that the word describes: "gradients", "norm" or "warnings".
@@ -76,25 +76,27 @@ def behaviour_of(case: Case, answer: Answer, about: str = "gradients") -> str:
     if not isinstance(answer, Replied):
         return "none"
     if about == "norm":
-        return _of_norm(answer.reply.norm)
+        return _describe_norm(answer.reply.norm)
     if about == "warnings":
         return f"warns:{answer.reply.warnings[0].partition(':')[0]}" if answer.reply.warnings else "no-warning"
-    return _of_gradients(case, answer.reply.gradients)
+    return _describe_gradients(case, answer.reply.gradients)
 
 
-def exact_behaviour(
+def describe_exact_behaviour(
     cases: Sequence[Case], answers: Sequence[Answer], about: str = "gradients", *, through_optimizer: bool
 ) -> str:
     """Return the words, with numbers, for the answers to a case and to its second call."""
     for answer in answers:
         if isinstance(answer, Raised):
             return f"raises:{answer.kind}"
-    words = [_exact(case, answer, about, through_optimizer) for case, answer in zip(cases, answers, strict=False)]
+    words = [
+        _describe_exactly(case, answer, about, through_optimizer) for case, answer in zip(cases, answers, strict=False)
+    ]
     return " then ".join(dict.fromkeys(words))
 
 
-def _exact(case: Case, answer: Answer, about: str, through_optimizer: bool) -> str:
-    word = behaviour_of(case, answer, about)
+def _describe_exactly(case: Case, answer: Answer, about: str, through_optimizer: bool) -> str:
+    word = describe_behaviour(case, answer, about)
     if not isinstance(answer, Replied):
         return word
     results, given = answer.reply.gradients, [gradient.array for gradient in case.gradients]
@@ -102,17 +104,17 @@ def _exact(case: Case, answer: Answer, about: str, through_optimizer: bool) -> s
         return word
     if about == "norm":
         return f"norm:{write_numbers([answer.reply.norm], [])}" if word == "norm" else word
-    if (form := _other_form(case, results)) is not None:
+    if (form := _describe_other_form(case, results)) is not None:
         return f"other-form:{form}:{write_numbers(results, given)}"
     excluded = [(g.array, got) for g, got in zip(case.gradients, results, strict=True) if not g.need_clip]
-    if any(array is not None and not same_bits(array, got, through_optimizer) for array, got in excluded):
+    if any(array is not None and not has_same_bits(array, got, through_optimizer) for array, got in excluded):
         return f"excluded-changed:{write_numbers(results, given)}"
     if word in EXACT:
         return word
     return f"{word}:{write_numbers([results[i] for i in case.included], [given[i] for i in case.included])}"
 
 
-def _other_form(case: Case, results: Sequence[Array | None]) -> str | None:
+def _describe_other_form(case: Case, results: Sequence[Array | None]) -> str | None:
     if len(results) != len(case.gradients):
         return f"{len(results)} for {len(case.gradients)}"
     for gradient, got in zip(case.gradients, results, strict=True):
@@ -124,11 +126,11 @@ def _other_form(case: Case, results: Sequence[Array | None]) -> str | None:
     return None
 
 
-def _of_norm(norm: Array | None) -> str:
+def _describe_norm(norm: Array | None) -> str:
     if norm is None:
         return "norm-missing"
     try:
-        value = norm_value(norm)
+        value = read_norm(norm)
     except ValueError:
         return "norm-unreadable"
     if np.isnan(value):
@@ -138,7 +140,7 @@ def _of_norm(norm: Array | None) -> str:
     return "norm-zero" if value == 0 else "norm"
 
 
-def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
+def _describe_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
     pairs = [
         (case.gradients[i].array, results[i]) for i in case.included if i < len(results) and results[i] is not None
     ]
@@ -146,8 +148,8 @@ def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
         return "unchanged"
     if any(got is not None and got.dtype not in DTYPES for _, got in pairs):
         return "other"
-    before = np.concatenate([float64_values(given) for given, _ in pairs if given is not None])
-    after = np.concatenate([float64_values(got) for _, got in pairs if got is not None])
+    before = np.concatenate([read_float64_values(given) for given, _ in pairs if given is not None])
+    after = np.concatenate([read_float64_values(got) for _, got in pairs if got is not None])
     if before.shape != after.shape:
         return "other"
     if np.isnan(after).all():
@@ -162,7 +164,7 @@ def _of_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
     return "other"
 
 
-def observed_answer(answer: Answer) -> Any:
+def show_answer(answer: Answer) -> Any:
     """Return an answer as a record shows it: the first elements of the first gradients."""
     if isinstance(answer, Raised):
         return {"raised": answer.kind, "text": answer.text[:500]}
@@ -170,33 +172,33 @@ def observed_answer(answer: Answer) -> Any:
         return None
     if answer.reply.malformed is not None:
         return {"malformed": answer.reply.malformed[:500]}
-    shown = shown_gradients(answer.reply.gradients[:SHOWN_ELEMENTS])
+    shown = show_gradients(answer.reply.gradients[:SHOWN_ELEMENTS])
     if answer.reply.norm is not None:
-        shown["norm"] = readable_array(answer.reply.norm)
+        shown["norm"] = show_array(answer.reply.norm)
     return shown
 
 
-def what_happened(case: Case, answer: Answer) -> str:
+def describe_what_happened(case: Case, answer: Answer) -> str:
     """Return what the framework did, as the end of a sentence that begins with "it"."""
     if isinstance(answer, Raised):
         return f"raised {answer.kind}: {answer.text[:200]}"
     if isinstance(answer, Replied) and answer.reply.malformed is not None:
         return answer.reply.malformed[:300]
-    behaviour = behaviour_of(case, answer)
+    behaviour = describe_behaviour(case, answer)
     return _SENTENCES.get(behaviour, f"answered {behaviour}")
 
 
-def expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) -> list[Any]:
+def show_expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) -> list[Any]:
     """Return the first expected gradients in readable form, their first elements rounded once to the dtype."""
     pairs = list(zip(case.gradients, gradients, strict=True))[:SHOWN_ELEMENTS]
-    return [_expected_array(gradient.array, expected) for gradient, expected in pairs]
+    return [_show_expected_array(gradient.array, expected) for gradient, expected in pairs]
 
 
-def _expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
+def _show_expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
     if given is None or expected is None:
         return None
-    first = replace(expected, values=expected.values.part(0, SHOWN_ELEMENTS))
-    shown = readable_array(Array(given.dtype, (len(first.values),), rounded(first, given.dtype)))
+    first = replace(expected, values=expected.values.take_part(0, SHOWN_ELEMENTS))
+    shown = show_array(Array(given.dtype, (len(first.values),), round_elements(first, given.dtype)))
     shown["shape"] = list(given.shape)
     if len(expected.values) > SHOWN_ELEMENTS:
         shown["elements"] = len(expected.values)
@@ -206,10 +208,10 @@ def _expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
 def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[list[Any], str]:
     """Return the expected gradients, and a sentence with the distance that is allowed."""
     bound = f"elements that are scaled within {prediction.widest.clip_budget:g} ulp"
-    return expected_arrays(case, prediction.gradients), f"{what}; {bound}"
+    return show_expected_arrays(case, prediction.gradients), f"{what}; {bound}"
 
 
-def distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
+def describe_distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
     """Return a sentence about the allowed distance between results of two calls; `exact` requires equal results."""
     budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
     if bound == 0:

@@ -9,20 +9,20 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..oracle.arrays import rounded
-from ..oracle.distances import MANY, distances_in_ulp_of, measure
-from ..oracle.formats import as_dtype
+from ..oracle.arrays import round_elements
+from ..oracle.distances import MANY, measure, measure_distances_in_ulp_of
+from ..oracle.formats import convert_to_dtype
 from ..oracle.formula import Formula
 from ..oracle.model import ExpectedArray, Prediction
 from ..oracle.predict import predict
-from .expectation import Expectation, broken_form, rows_only
-from .fingerprint import expected_arrays, observed_answer
+from .expectation import Expectation, find_broken_form, take_rows
+from .fingerprint import show_answer, show_expected_arrays
 from .model import Answer, Context, Replied, Verdict
 
-__all__ = ["documented_by_formula"]
+__all__ = ["judge_by_formula"]
 
 
-def documented_by_formula(
+def judge_by_formula(
     context: Context, expectation: Expectation, answers: Sequence[Answer], formula: Formula, found: Verdict
 ) -> Verdict | None:
     """Return the verdict under a framework's own formula; None if it explains no more than the neutral rule does.
@@ -38,12 +38,12 @@ def documented_by_formula(
     case = context.case
     if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):
         return None
-    replies = [rows_only(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
+    replies = [take_rows(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
     following = expectation.follow_up(case, Replied(replies[0])) if replies else None
     cases = [case] if following is None else [case, following]
     if len(replies) < len(answers) or len(cases) != len(replies):
         return None
-    pairs = [_distances(one, expectation, reply, formula) for one, reply in zip(cases, replies, strict=True)]
+    pairs = [_measure_distances(one, expectation, reply, formula) for one, reply in zip(cases, replies, strict=True)]
     allowed = (Status.PASS, Status.QUALITY) if found.status == Status.FAIL else (Status.PASS,)
     if any(pair is None or pair.grade not in allowed for pair in pairs):
         return None
@@ -58,8 +58,8 @@ def documented_by_formula(
         Status.DOCUMENTED,
         detail,
         ulp=farthest.from_neutral,
-        expected=found.expected or {"gradients": expected_arrays(case, predict(case).gradients)},
-        observed=observed_answer(answers[0]),
+        expected=found.expected or {"gradients": show_expected_arrays(case, predict(case).gradients)},
+        observed=show_answer(answers[0]),
     )
 
 
@@ -76,12 +76,12 @@ class _Distances:
     at_own_threshold: bool
 
 
-def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
+def _measure_distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
     """Measure the distances from the neutral formula and the own one; return None if the results do not differ."""
-    results = expectation.explained_results(reply)
-    if results is None or broken_form(case, replace(reply, gradients=tuple(results))) is not None:
+    results = expectation.select_explained_results(reply)
+    if results is None or find_broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None
-    indices = expectation.judged_gradients(case)
+    indices = expectation.list_judged_gradients(case)
     neutral, own = predict(case), predict(case, formula)
     from_neutral = measure(case, neutral, results, indices)
     at_own_threshold = from_neutral.touched and own.near[from_neutral.tensor]
@@ -91,18 +91,18 @@ def _distances(case: Case, expectation: Expectation, reply: Reply, formula: Form
         return None
     return _Distances(
         from_neutral=from_neutral.ulp,
-        from_own=max((_from_own(neutral, own, i, case, results[i]) for i in indices), default=0.0),
+        from_own=max((_measure_from_own(neutral, own, i, case, results[i]) for i in indices), default=0.0),
         grade=measure(case, own, results, indices).grade,
         at_own_threshold=at_own_threshold,
     )
 
 
-def _from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
+def _measure_from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
     """Return a gradient's distance from the own formula's result, in ulp of the neutral result; 0 if there is none."""
     given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
     if got is None or given is None or expected is None or other is None:
         return 0.0
-    every = distances_in_ulp_of(other, as_dtype(got, given.dtype), expected, given.dtype)
+    every = measure_distances_in_ulp_of(other, convert_to_dtype(got, given.dtype), expected, given.dtype)
     return float(every.max(initial=0.0))
 
 
@@ -110,5 +110,5 @@ def _rounds_differently(neutral: ExpectedArray | None, own: ExpectedArray | None
     """Return whether two expectations round to different numbers in their first 4,096 elements."""
     if neutral is None or own is None or given is None or neutral == own:
         return False
-    one, other = (replace(each, values=each.values.part(0, MANY)) for each in (neutral, own))
-    return rounded(one, given.dtype) != rounded(other, given.dtype)
+    one, other = (replace(each, values=each.values.take_part(0, MANY)) for each in (neutral, own))
+    return round_elements(one, given.dtype) != round_elements(other, given.dtype)

@@ -25,14 +25,20 @@ from gradclip_reports.statuses import Status
 from ..cases.model import Case
 from ..oracle.formula import Formula
 from ..oracle.predict import OraclesDisagreeError, predict
-from .everywhere import also_expected
-from .expectation import Expectation, broken_form, first_changed, resolve, rows_only
+from .everywhere import list_also_expected
+from .expectation import Expectation, find_broken_form, find_first_changed, resolve, take_rows
 from .expectations import load_expectations
-from .fingerprint import behaviour_of, exact_behaviour, expected_arrays, observed_answer, what_happened
-from .formulas import documented_by_formula
-from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, claims_for
+from .fingerprint import (
+    describe_behaviour,
+    describe_exact_behaviour,
+    describe_what_happened,
+    show_answer,
+    show_expected_arrays,
+)
+from .formulas import judge_by_formula
+from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, select_claims
 
-__all__ = ["EXPECTATIONS", "expectation_of", "explained", "follow_up", "judge"]
+__all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "is_explained", "judge"]
 
 #: The expectations of the suite. Loading their modules registers them, so that cases can name them.
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
@@ -42,7 +48,7 @@ EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED, Status.DECLARED)
 
 
-def expectation_of(case: Case) -> Expectation:
+def choose_expectation(case: Case) -> Expectation:
     """Return the expectation that a case names.
 
     Raises
@@ -55,7 +61,7 @@ def expectation_of(case: Case) -> Expectation:
 
 def follow_up(case: Case, first: Answer) -> Case | None:
     """Return the second call, which follows the first answer; None if there is none."""
-    return expectation_of(case).follow_up(case, first)
+    return choose_expectation(case).follow_up(case, first)
 
 
 def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
@@ -63,12 +69,12 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     for answer in answers:
         if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
-    expectation = expectation_of(context.case)
+    expectation = choose_expectation(context.case)
     if (whole := expectation.judge_whole(context, answers)) is not None:
         return whole
     # The short word describes the first answer, unless a later call raised.
     telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
-    behaviour = behaviour_of(context.case, telling, expectation.about)
+    behaviour = describe_behaviour(context.case, telling, expectation.about)
     try:
         found = _judge_by_rule(context, expectation, answers)
         found = _judge_by_claims(context, expectation, answers, found, behaviour)
@@ -79,44 +85,44 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     except OraclesDisagreeError as error:
         return Verdict(Status.ERROR, str(error), behaviour=behaviour)
     if found.status == Status.FAIL:
-        behaviour = _word(context, expectation, answers, found)
+        behaviour = _choose_word(context, expectation, answers, found)
     return replace(found, behaviour=behaviour)
 
 
 def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
     """Return the failure of an answer that breaks another rule than that of its case; None if there is none."""
-    for inner, answer in _other_rules(context, expectation, answers):
+    for inner, answer in _list_other_rules(context, expectation, answers):
         rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
-        found = judge_by.judge_replies(inner, [rows_only(inner.case, answer.reply)])
+        found = judge_by.judge_replies(inner, [take_rows(inner.case, answer.reply)])
         if found.status != Status.FAIL:
             continue
-        behaviour = behaviour_of(inner.case, answer, judge_by.about)
+        behaviour = describe_behaviour(inner.case, answer, judge_by.about)
         found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
         if found.status == Status.FAIL:
-            word = _word(inner, judge_by, [answer], found)
+            word = _choose_word(inner, judge_by, [answer], found)
             return replace(found, detail=f"It breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
     return None
 
 
-def _other_rules(
+def _list_other_rules(
     context: Context, expectation: Expectation, answers: Sequence[Answer]
 ) -> Iterator[tuple[Context, Replied]]:
     """Yield the cases of the other rules that each reply must keep, with the reply."""
     following = expectation.follow_up(context.case, answers[0])
     for case, answer in zip((context.case, following), answers, strict=False):
         if case is not None and isinstance(answer, Replied):
-            for _, other in also_expected(replace(context, case=case), rows_only(case, answer.reply)):
+            for _, other in list_also_expected(replace(context, case=case), take_rows(case, answer.reply)):
                 yield replace(context, case=other), answer
 
 
-def explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
+def is_explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
     """Return whether a formula explains a failure, within the error of the arithmetic."""
     if found.breaks is None:
-        expectation = expectation_of(context.case)
-        return documented_by_formula(context, expectation, answers, formula, found) is not None
+        expectation = choose_expectation(context.case)
+        return judge_by_formula(context, expectation, answers, formula, found) is not None
     return any(
-        documented_by_formula(inner, resolve(inner.case.expectation), [answer], formula, found) is not None
-        for inner, answer in _other_rules(context, expectation_of(context.case), answers)
+        judge_by_formula(inner, resolve(inner.case.expectation), [answer], formula, found) is not None
+        for inner, answer in _list_other_rules(context, choose_expectation(context.case), answers)
         if inner.case.rule == found.breaks
     )
 
@@ -139,17 +145,19 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
     case = context.case
     for each in answers:
         if isinstance(each, Replied) and each.reply.malformed is not None and not expectation.takes_malformed:
-            detail = f"A list of clipped gradients or an error was expected, and it {what_happened(case, each)}."
-            return Verdict(Status.FAIL, detail, observed=observed_answer(each))
+            detail = (
+                f"A list of clipped gradients or an error was expected, and it {describe_what_happened(case, each)}."
+            )
+            return Verdict(Status.FAIL, detail, observed=show_answer(each))
     if (found := expectation.judge_answers(context, answers)) is not None:
         return found
     for each in answers:
         if not isinstance(each, Replied):
-            expected = {"gradients": expected_arrays(case, predict(case).gradients)}
-            detail = f"A result was expected, and it {what_happened(case, each)}."
-            return Verdict(Status.FAIL, detail, expected=expected, observed=observed_answer(each))
-    replies = [rows_only(case, each.reply) for each in answers if isinstance(each, Replied)]
-    if (broken := broken_form(case, replies[0])) is not None:
+            expected = {"gradients": show_expected_arrays(case, predict(case).gradients)}
+            detail = f"A result was expected, and it {describe_what_happened(case, each)}."
+            return Verdict(Status.FAIL, detail, expected=expected, observed=show_answer(each))
+    replies = [take_rows(case, each.reply) for each in answers if isinstance(each, Replied)]
+    if (broken := find_broken_form(case, replies[0])) is not None:
         return broken
     return expectation.judge_replies(context, replies)
 
@@ -160,32 +168,34 @@ def _judge_by_claims(
     """Compare the verdict with the claims about the documentation."""
     if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
         return found
-    for claim in claims_for(context.claims, context.case.id, context.subject):
+    for claim in select_claims(context.claims, context.case.id, context.subject):
         quoted = {"quote": claim.phrase or None, "url": claim.where}
         if claim.formula is not None:
-            own = documented_by_formula(context, expectation, answers, claim.formula, found)
+            own = judge_by_formula(context, expectation, answers, claim.formula, found)
             if own is not None:
-                return own.with_status(Status.DOCUMENTED if claim.phrase else Status.DECLARED, **quoted)
+                return own.change_status(Status.DOCUMENTED if claim.phrase else Status.DECLARED, **quoted)
         elif claim.domain is not None:
-            if claim.domain.leaves_out(context.case.options) and _broken_outside(context, answers, found):
+            if claim.domain.leaves_out(context.case.options) and _is_broken_outside(context, answers, found):
                 detail = f"{found.detail} Its documentation promises nothing for this {claim.domain.option}."
-                return found.with_status(Status.DOCUMENTED, detail=detail, **quoted)
+                return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
         elif found.status == Status.FAIL and claim.predicts in (behaviour, behaviour.partition(":")[0]):
             detail = f"{found.detail} Its documentation says so."
-            return found.with_status(Status.DOCUMENTED, detail=detail, **quoted)
+            return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
     return found
 
 
-def _broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
+def _is_broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
     """Return whether a bounded domain excuses the broken rule; it does not excuse an error that changes the inputs."""
     refused = [answer for answer in answers if isinstance(answer, Raised)]
-    return found.status == Status.FAIL and all(first_changed(context.case, each.inputs) is None for each in refused)
+    return found.status == Status.FAIL and all(
+        find_first_changed(context.case, each.inputs) is None for each in refused
+    )
 
 
-def _word(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> str:
+def _choose_word(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> str:
     following = expectation.follow_up(context.case, answers[0])
     cases = [context.case] if following is None else [context.case, following]
-    word = exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
+    word = describe_exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
     if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
         return word
     # The first digits of an answer do not show an error in a later digit.

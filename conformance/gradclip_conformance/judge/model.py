@@ -32,8 +32,8 @@ __all__ = [
     "StartError",
     "TimedOut",
     "Verdict",
-    "claims_for",
     "join_lines",
+    "select_claims",
 ]
 
 
@@ -187,7 +187,7 @@ class Claim:
         )
 
 
-def claims_for(claims: Sequence[Claim], case: str, subject: Subject) -> list[Claim]:
+def select_claims(claims: Sequence[Claim], case: str, subject: Subject) -> list[Claim]:
     """Return the claims about a cell; a formula that the subject itself declares comes last."""
     found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
     if subject.formula is not None:
@@ -234,7 +234,7 @@ class Verdict:
     #: The rule that is broken, if it is not the rule of the case.
     breaks: str | None = None
 
-    def with_status(self, status: Status, **changes: Any) -> Verdict:
+    def change_status(self, status: Status, **changes: Any) -> Verdict:
         """Return the same verdict with another status."""
         return replace(self, status=status, **changes)
 
@@ -261,7 +261,7 @@ class ScriptCall:
     results: str
     inputs: str
 
-    def lines(self, clip: str | None = None) -> str:
+    def write_lines(self, clip: str | None = None) -> str:
         """Return all lines; `clip` replaces those that clip."""
         return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
 
@@ -282,4 +282,4 @@ class Script:
     def clip_lines(self) -> str:
         """Return the lines of the call; an error ends the script, and its traceback shows the place."""
         clip = join_lines('print("expected: no error")', self.call.clip) if self.raised else self.call.clip
-        return self.call.lines(clip)
+        return self.call.write_lines(clip)

@@ -25,7 +25,7 @@ from gradclip_adapters.contract import Array, Gradient
 
 from ..cases.model import Case
 from ..oracle.arrays import decode
-from ..oracle.formats import FORMATS, as_dtype, encode
+from ..oracle.formats import FORMATS, convert_to_dtype, encode
 
 __all__ = ["RELATIONS", "Arrays", "Relation", "multiply_by_power_of_two"]
 
@@ -48,18 +48,18 @@ class Relation:
     of_results: bool = False
 
 
-def _clipped_again(case: Case, results: Arrays, exponent: int) -> Case:
+def _clip_again(case: Case, results: Arrays, exponent: int) -> Case:
     del exponent
     pairs = zip(case.gradients, results, strict=True)
-    return replace(case, gradients=tuple(replace(g, array=_in_its_dtype(got, g.array)) for g, got in pairs))
+    return replace(case, gradients=tuple(replace(g, array=_convert_to_its_dtype(got, g.array)) for g, got in pairs))
 
 
-def _in_its_dtype(got: Array | None, given: Array | None) -> Array | None:
+def _convert_to_its_dtype(got: Array | None, given: Array | None) -> Array | None:
     """Return a result in the dtype of its gradient; another rule judges results of another dtype."""
-    return None if got is None or given is None else Array(given.dtype, got.shape, as_dtype(got, given.dtype))
+    return None if got is None or given is None else Array(given.dtype, got.shape, convert_to_dtype(got, given.dtype))
 
 
-def _scaled(case: Case, results: Arrays, exponent: int) -> Case:
+def _scale(case: Case, results: Arrays, exponent: int) -> Case:
     del results
     factor = 2.0**exponent
     gradients = tuple(replace(g, array=multiply_by_power_of_two(g.array, exponent)) for g in case.gradients)
@@ -84,41 +84,41 @@ def multiply_by_power_of_two(array: Array | None, exponent: int) -> Array | None
     """
     if array is None:
         return None
-    values = [value * Fraction(2) ** exponent for value in decode(array.data, array.dtype).fractions()]
+    values = [value * Fraction(2) ** exponent for value in decode(array.data, array.dtype).list_fractions()]
     return Array(array.dtype, array.shape, encode(values, array.dtype))
 
 
-def _reordered(case: Case, results: Arrays, exponent: int) -> Case:
+def _reorder(case: Case, results: Arrays, exponent: int) -> Case:
     del results, exponent
     return replace(case, gradients=case.gradients[::-1])
 
 
 def _split(case: Case, results: Arrays, exponent: int) -> Case:
     del results, exponent
-    return replace(case, gradients=tuple(half for gradient in case.gradients for half in _halves(gradient)))
+    return replace(case, gradients=tuple(half for gradient in case.gradients for half in _halve(gradient)))
 
 
-def _halves(gradient: Gradient) -> Iterable[Gradient]:
+def _halve(gradient: Gradient) -> Iterable[Gradient]:
     array = gradient.array
     assert array is not None
-    width = len(array.data) // max(1, _elements(array))
-    middle = _elements(array) // 2
-    for name, first, last in (("a", 0, middle), ("b", middle, _elements(array))):
+    width = len(array.data) // max(1, _count_elements(array))
+    middle = _count_elements(array) // 2
+    for name, first, last in (("a", 0, middle), ("b", middle, _count_elements(array))):
         half = Array(array.dtype, (last - first,), array.data[first * width : last * width])
         yield replace(gradient, name=gradient.name + name, array=half)
 
 
-def _elements(array: Array) -> int:
+def _count_elements(array: Array) -> int:
     return math.prod(array.shape)
 
 
-def _joined(case: Case, second: Arrays) -> Arrays:
+def _join(case: Case, second: Arrays) -> Arrays:
     pairs = zip(case.gradients, second[::2], second[1::2], strict=True)
     # The halves may come back in different dtypes.
     return tuple(
         None
         if a is None or b is None or g.array is None
-        else replace(g.array, data=as_dtype(a, g.array.dtype) + as_dtype(b, g.array.dtype))
+        else replace(g.array, data=convert_to_dtype(a, g.array.dtype) + convert_to_dtype(b, g.array.dtype))
         for g, a, b in pairs
     )
 
@@ -127,47 +127,49 @@ def _joined(case: Case, second: Arrays) -> Arrays:
 ZEROS = 3
 
 
-def _with_zeros(case: Case, results: Arrays, exponent: int) -> Case:
+def _add_zeros(case: Case, results: Arrays, exponent: int) -> Case:
     del results, exponent
     longer = []
     for gradient in case.gradients:
         array = gradient.array
         assert array is not None
         data = array.data + bytes(ZEROS * FORMATS[array.dtype].width // 8)
-        longer.append(replace(gradient, array=Array(array.dtype, (_elements(array) + ZEROS,), data)))
+        longer.append(replace(gradient, array=Array(array.dtype, (_count_elements(array) + ZEROS,), data)))
     return replace(case, gradients=tuple(longer))
 
 
-def _without_zeros(case: Case, second: Arrays) -> Arrays:
+def _remove_zeros(case: Case, second: Arrays) -> Arrays:
     return tuple(
         None
         if got is None or g.array is None
-        else Array(got.dtype, g.array.shape, got.data[: len(got.data) * _elements(g.array) // _elements(got)])
+        else Array(
+            got.dtype, g.array.shape, got.data[: len(got.data) * _count_elements(g.array) // _count_elements(got)]
+        )
         for g, got in zip(case.gradients, second, strict=True)
     )
 
 
-def _with_others(case: Case, other: Gradient) -> Case:
+def _add_others(case: Case, other: Gradient) -> Case:
     return replace(case, gradients=(other, *(each for g in case.gradients for each in (g, other))))
 
 
-def _with_excluded(case: Case, results: Arrays, exponent: int) -> Case:
+def _add_excluded(case: Case, results: Arrays, exponent: int) -> Case:
     del results, exponent
     array = case.gradients[0].array
-    return _with_others(case, Gradient("excluded", array, need_clip=False))
+    return _add_others(case, Gradient("excluded", array, need_clip=False))
 
 
-def _with_none(case: Case, results: Arrays, exponent: int) -> Case:
+def _add_none(case: Case, results: Arrays, exponent: int) -> Case:
     del results, exponent
-    return _with_others(case, Gradient("none", None))
+    return _add_others(case, Gradient("none", None))
 
 
-def _without_others(case: Case, second: Arrays) -> Arrays:
+def _remove_others(case: Case, second: Arrays) -> Arrays:
     del case
     return second[1::2]
 
 
-def _unchanged_order(case: Case, second: Arrays) -> Arrays:
+def _keep_order(case: Case, second: Arrays) -> Arrays:
     del case
     return second
 
@@ -179,43 +181,41 @@ def _reverse_order(case: Case, second: Arrays) -> Arrays:
 
 RELATIONS: Mapping[str, Relation] = MappingProxyType(
     {
-        "twice": Relation(
-            "the results of the first are clipped again", _clipped_again, _unchanged_order, of_results=True
-        ),
+        "twice": Relation("the results of the first are clipped again", _clip_again, _keep_order, of_results=True),
         "scaled": Relation(
             "gradients and threshold are scaled by a power of two",
-            _scaled,
-            _unchanged_order,
+            _scale,
+            _keep_order,
             "Its results must equal those of the first, scaled by the same power of two.",
         ),
         "reordered": Relation(
             "the gradients are passed in reverse order",
-            _reordered,
+            _reorder,
             _reverse_order,
             "Its results, in the first order again, must equal those of the first.",
         ),
         "split": Relation(
             "each gradient is split in two",
             _split,
-            _joined,
+            _join,
             "Its results, joined again, must equal those of the first.",
         ),
         "zeros-added": Relation(
             "zeros are added to each gradient",
-            _with_zeros,
-            _without_zeros,
+            _add_zeros,
+            _remove_zeros,
             "Its results, without those of the zeros, must equal those of the first.",
         ),
         "excluded-added": Relation(
             "excluded gradients are inserted between the others",
-            _with_excluded,
-            _without_others,
+            _add_excluded,
+            _remove_others,
             "Its results, without the excluded gradients, must equal those of the first.",
         ),
         "none-added": Relation(
             "gradients that are None are inserted between the others",
-            _with_none,
-            _without_others,
+            _add_none,
+            _remove_others,
             "Its results, without those that are None, must equal those of the first.",
         ),
     }

@@ -18,23 +18,23 @@ import numpy as np
 
 from gradclip_adapters.contract import Array, Subject
 
-from ..cases.literals import NoScript, array_literal
+from ..cases.literals import NoScript, write_array
 from ..cases.model import Case
-from ..oracle.arrays import decode, rounded
-from ..oracle.formats import FORMATS, float64_values, float_quotient, ulp
-from ..oracle.model import ExpectedArray, Prediction, nonfinite_consequence, nonfinite_norms
-from ..oracle.question import narrowest, norm_groups
+from ..oracle.arrays import decode, round_elements
+from ..oracle.formats import FORMATS, divide_to_float, read_float64_values, ulp
+from ..oracle.model import ExpectedArray, Prediction, list_nonfinite_norms, predict_nonfinite
+from ..oracle.question import find_narrowest, list_norm_groups
 
 __all__ = [
     "Wanted",
     "assert_equal",
     "assert_one_of",
-    "inputs",
-    "nonfinite_ways",
-    "out_of_range_ways",
-    "predicted",
-    "relative_ulps",
-    "short_tolerance",
+    "format_tolerance",
+    "list_inputs",
+    "list_nonfinite_ways",
+    "list_out_of_range_ways",
+    "list_relative_ulps",
+    "predict_values",
 ]
 
 
@@ -62,7 +62,7 @@ def assert_equal(wanted: Mapping[int, Wanted]) -> str:
 def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
         return f'assert {result} is None, f"expected: no gradient; observed: {{{result}}}"'
-    values = _source(wanted)
+    values = _write_source(wanted)
     if wanted.ulps:
         return _assert_close(result, wanted)
     line = f"np.testing.assert_array_equal({result}, {values})"
@@ -78,29 +78,29 @@ def _assert_close(result: str, wanted: Wanted) -> str:
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
     limit = repr(math.floor(wanted.ulps) * spacing)
     return (
-        f'expected = np.array({_source(wanted)}, "{known}")\n'
+        f'expected = np.array({_write_source(wanted)}, "{known}")\n'
         f"assert np.shape({result}) == expected.shape and "
         f"np.all(abs(np.asarray({result}) - expected) <= {limit} * np.spacing(abs(expected))), "
         f'f"expected: {{expected}}; observed: {{{result}}}"'
     )
 
 
-def short_tolerance(tolerance: float) -> str:
+def format_tolerance(tolerance: float) -> str:
     """Return a tolerance in three digits, rounded up."""
     return repr(float(f"{tolerance * 1.006:.2e}"))
 
 
-def out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[int, Wanted]]:
+def list_out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[int, Wanted]]:
     """Yield the results of arithmetic whose intermediate step leaves the range (see `Values`)."""
     arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
     for what in (0.0, math.inf, math.nan):
-        yield {i: Wanted(_shaped(array) * what) for i, array in arrays.items()}
-    steps = {i: _subnormal_coefficients(array.dtype, prediction.gradients[i]) for i, array in arrays.items()}
+        yield {i: Wanted(_reshape(array) * what) for i, array in arrays.items()}
+    steps = {i: _find_subnormal_coefficients(array.dtype, prediction.gradients[i]) for i, array in arrays.items()}
     for ways in zip(*steps.values(), strict=True):
-        yield {i: Wanted(_shaped(array) * what) for (i, array), what in zip(arrays.items(), ways, strict=True)}
+        yield {i: Wanted(_reshape(array) * what) for (i, array), what in zip(arrays.items(), ways, strict=True)}
 
 
-def _subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
+def _find_subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
     """Return the two subnormal numbers next to the exact coefficient; none if it is a normal number."""
     form = FORMATS[dtype]
     if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
@@ -109,16 +109,16 @@ def _subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[
     return [float(form.smallest_subnormal * number) for number in (steps, steps + 1)]
 
 
-def _source(wanted: Wanted) -> str:
+def _write_source(wanted: Wanted) -> str:
     """Return the values as source code; if they are too many to write out, as a product that is not rounded."""
     assert wanted.values is not None
     try:
-        return array_literal(wanted.values)
+        return write_array(wanted.values)
     except NoScript:
         if wanted.product is None:
             raise
         gradient, factor = wanted.product
-        return f"{array_literal(gradient)} * {factor!r}"
+        return f"{write_array(gradient)} * {factor!r}"
 
 
 def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
@@ -127,9 +127,9 @@ def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
     if not others:
         return assert_equal(first)
     tolerance = max(one.tolerance for way in ways for one in way.values())
-    lists = [[array_literal(one.values) for one in way.values() if one.values is not None] for way in ways]
+    lists = [[write_array(one.values) for one in way.values() if one.values is not None] for way in ways]
     written = ", ".join(f"[{', '.join(way)}]" for way in lists)
-    close = f"np.allclose(result, value, {short_tolerance(tolerance)}, 0.0, equal_nan=True)"
+    close = f"np.allclose(result, value, {format_tolerance(tolerance)}, 0.0, equal_nan=True)"
     return (
         f"expected = [{written}]\n"
         f"agrees = [all({close} for result, value in zip(results, way)) for way in expected]\n"
@@ -137,13 +137,13 @@ def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
     )
 
 
-def inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
+def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
     """Return the gradients that were passed, as expected values."""
     arrays = {i: case.gradients[i].array for i in indices}
-    return {i: Wanted(None if array is None else _shaped(array)) for i, array in arrays.items()}
+    return {i: Wanted(None if array is None else _reshape(array)) for i, array in arrays.items()}
 
 
-def predicted(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
+def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
     """Return the values that the neutral rule gives, for each gradient for which it gives any."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
@@ -151,49 +151,49 @@ def predicted(case: Case, subject: Subject, prediction: Prediction, *, wide: boo
             # An optimizer does not change a parameter without a gradient.
             wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
         elif prediction.gradients[i] is not None:
-            wanted[i] = _finite(case, i, prediction, wide=wide)
+            wanted[i] = _predict_finite(case, i, prediction, wide=wide)
     return wanted
 
 
-def _finite(case: Case, index: int, prediction: Prediction, *, wide: bool = False) -> Wanted:
+def _predict_finite(case: Case, index: int, prediction: Prediction, *, wide: bool = False) -> Wanted:
     given = case.gradients[index].array
     expected, errors = prediction.gradients[index], prediction.errors[index]
     assert given is not None
     assert expected is not None
-    values = _shaped(Array(given.dtype, given.shape, rounded(expected, given.dtype)))
+    values = _reshape(Array(given.dtype, given.shape, round_elements(expected, given.dtype)))
     if expected.is_unchanged and not prediction.near[index]:
         return Wanted(values)
     ulps = errors.clip_budget if wide else errors.clip_bound
     # With several dtypes, the norm may have been rounded to the coarsest one.
-    coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[narrowest(case)].precision)
-    factor = float_quotient(Fraction(expected.numerator, expected.denominator), Fraction(1))
-    tolerance = ulps * coarser * max(relative_ulps(values, given.dtype), default=0.0)
+    coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[find_narrowest(case)].precision)
+    factor = divide_to_float(Fraction(expected.numerator, expected.denominator), Fraction(1))
+    tolerance = ulps * coarser * max(list_relative_ulps(values, given.dtype), default=0.0)
     # A value that is not exact is itself rounded.
-    exact = bool(np.isfinite(values).all()) and [*map(Fraction, values.ravel())] == [*expected.fractions()]
-    return Wanted(values, ulps * coarser + (0.0 if exact else 0.5), given.dtype, tolerance, (_shaped(given), factor))
+    exact = bool(np.isfinite(values).all()) and [*map(Fraction, values.ravel())] == [*expected.list_fractions()]
+    return Wanted(values, ulps * coarser + (0.0 if exact else 0.5), given.dtype, tolerance, (_reshape(given), factor))
 
 
-def relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:
+def list_relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[float]:
     """Yield one ulp of each nonzero number, relative to the number."""
     for value in np.unique(np.abs(values)).tolist():
         if value and math.isfinite(value):
             yield float(ulp(Fraction(value), FORMATS[dtype]) / Fraction(value))
 
 
-def nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]]:
+def list_nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]]:
     """Return the right answers to norms that are not finite: for each norm the formula's result, or NaN everywhere."""
     ways: list[list[dict[int, Wanted]]] = []
-    for group in norm_groups(case):
+    for group in list_norm_groups(case):
         arrays = {i: array for i in group if (array := case.gradients[i].array) is not None}
         shapes = {i: array.shape for i, array in arrays.items()}
         found = {i: decode(array.data, array.dtype) for i, array in arrays.items()}
-        totals = nonfinite_norms(found.values())
+        totals = list_nonfinite_norms(found.values())
         if not totals:
-            ways.append([{i: _finite(case, i, prediction) for i in group}])
+            ways.append([{i: _predict_finite(case, i, prediction) for i in group}])
             continue
         everywhere = {i: Wanted(np.full(shape, math.nan)) for i, shape in shapes.items()}
         formulas = [
-            {i: Wanted(np.array(nonfinite_consequence(t, total)).reshape(shapes[i])) for i, t in found.items()}
+            {i: Wanted(np.array(predict_nonfinite(t, total)).reshape(shapes[i])) for i, t in found.items()}
             for total in totals
             if not math.isnan(total)
         ]
@@ -201,5 +201,5 @@ def nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]
     return [{i: wanted for part in parts for i, wanted in part.items()} for parts in product(*ways)]
 
 
-def _shaped(array: Array) -> np.ndarray[Any, Any]:
-    return float64_values(array).reshape(array.shape)
+def _reshape(array: Array) -> np.ndarray[Any, Any]:
+    return read_float64_values(array).reshape(array.shape)

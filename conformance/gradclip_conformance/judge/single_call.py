@@ -18,18 +18,18 @@ from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..cases.readable import shown_gradients
+from ..cases.readable import show_gradients
 from ..oracle.arrays import decode
-from ..oracle.formats import FORMATS, as_dtype, float_quotient, ulp
-from ..oracle.integers import norm as exact_norm
+from ..oracle.formats import FORMATS, convert_to_dtype, divide_to_float, ulp
+from ..oracle.integers import compute_norm as exact_norm
 from ..oracle.model import Prediction
-from ..oracle.question import norm_groups
+from ..oracle.question import list_norm_groups
 from .model import Verdict
 
 __all__ = ["HOLDS", "OF_ONE"]
 
 
-def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
+def _list_pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
     """Return, for each element of a group: gradient, place, element, result, and the result's ulp."""
     found = []
     for i in group:
@@ -37,33 +37,33 @@ def _pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, in
         if given is None or got is None:
             continue
         form = FORMATS[given.dtype]
-        results = decode(as_dtype(got, given.dtype), given.dtype)
-        elements = zip(decode(given.data, given.dtype).fractions(), results.fractions(), strict=True)
+        results = decode(convert_to_dtype(got, given.dtype), given.dtype)
+        elements = zip(decode(given.data, given.dtype).list_fractions(), results.list_fractions(), strict=True)
         found += [(i, place, x, y, ulp(y, form)) for place, (x, y) in enumerate(elements)]
     return found
 
 
-def _nonfinite(case: Case, reply: Reply) -> Verdict | None:
+def _find_nonfinite(case: Case, reply: Reply) -> Verdict | None:
     """Return a failure if a result is not finite, although every element was; None otherwise."""
     for i in case.included:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:
             detail = f"Gradient {i} was finite, and its result is not."
-            return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+            return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
     return None
 
 
 def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     del prediction
-    if (broken := _nonfinite(case, reply)) is not None:
+    if (broken := _find_nonfinite(case, reply)) is not None:
         return broken
-    for group in norm_groups(case):
+    for group in list_norm_groups(case):
         least = most = None
-        for i, place, x, y, spacing in _pairs(case, reply, group):
+        for i, place, x, y, spacing in _list_pairs(case, reply, group):
             if not x:
                 if y:
                     detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
-                    return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+                    return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
                 continue
             # The range of factors that this element's rounding allows.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
@@ -76,26 +76,26 @@ def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdic
                     f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and the elements before it "
                     "by another number. Rounding does not explain the difference: the direction has changed."
                 )
-                return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+                return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
     return Verdict(Status.PASS)
 
 
 def _check_signs(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     del prediction
-    if (broken := _nonfinite(case, reply)) is not None:
+    if (broken := _find_nonfinite(case, reply)) is not None:
         return broken
-    for i, place, x, y, _ in _pairs(case, reply, case.included):
+    for i, place, x, y, _ in _list_pairs(case, reply, case.included):
         if (x * y < 0) or (not x and y):
             detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
-            return Verdict(Status.FAIL, detail, observed=shown_gradients(reply.gradients))
+            return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
     return Verdict(Status.PASS)
 
 
 def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
-    if (broken := _nonfinite(case, reply)) is not None:
+    if (broken := _find_nonfinite(case, reply)) is not None:
         return broken
     threshold = Fraction(case.options["clip_norm"])
-    for group in norm_groups(case):
+    for group in list_norm_groups(case):
         arrays = [array for i in group if (array := reply.gradients[i]) is not None]
         if not arrays:
             continue
@@ -106,11 +106,11 @@ def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
         # The errors already include terms of second order.
         limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
         if size > limits[0]:
-            shown = float_quotient(size, Fraction(1))
-            ratio = float_quotient(size, threshold) if threshold else math.inf
+            shown = divide_to_float(size, Fraction(1))
+            ratio = divide_to_float(size, threshold) if threshold else math.inf
             detail = f"The norm of the result is {shown:.9g}, {ratio:.9g} times the threshold."
             status = Status.QUALITY if size <= limits[1] else Status.FAIL
-            return Verdict(status, detail, expected=float(threshold), observed=shown_gradients(reply.gradients))
+            return Verdict(status, detail, expected=float(threshold), observed=show_gradients(reply.gradients))
     return Verdict(Status.PASS)
 
 

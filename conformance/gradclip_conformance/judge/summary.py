@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
-from ..oracle.formats import FORMATS, float64_values
+from ..oracle.formats import FORMATS, read_float64_values
 
-__all__ = ["same_behaviour", "write_numbers"]
+__all__ = ["is_same_behaviour", "write_numbers"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -67,16 +67,16 @@ def write_numbers(got: Sequence[Array | None], given: Sequence[Array | None]) ->
     counts = f"{len(values)} numbers, {np.isnan(values).sum()} NaN, {np.isinf(values).sum()} infinite"
     size, direction = _normalise(values)
     ratio, cosine = _compare_vectors(size, direction, before)
-    point = complex(direction @ _directions(len(values)))
+    point = complex(direction @ _choose_directions(len(values)))
     first = ",".join(f"{value:.3g}" for value in values[:FIRST])
     return (
         f"{counts}, norm x{ratio:.7g}, along {cosine:.7g}, checksum {point.real:.7f},{point.imag:.7f}, first {first}, "
-        f"unit {_unit(held, size / math.sqrt(len(values))):.3g}"
+        f"unit {_find_unit(held, size / math.sqrt(len(values))):.3g}"
     )
 
 
 def _concatenate(arrays: Sequence[Array]) -> Doubles:
-    return np.concatenate([np.zeros(0), *map(float64_values, arrays)])
+    return np.concatenate([np.zeros(0), *map(read_float64_values, arrays)])
 
 
 def _compare_vectors(size: float, direction: Doubles, before: Doubles) -> tuple[float, float]:
@@ -105,7 +105,7 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
         return float(np.ldexp(size, math.frexp(largest)[1])), scaled / size
 
 
-def _directions(count: int) -> npt.NDArray[np.complex128]:
+def _choose_directions(count: int) -> npt.NDArray[np.complex128]:
     """Return a direction in the plane for each place; near places have unrelated directions."""
     places = np.arange(count, dtype=np.uint64)
     # The squares, times the golden ratio of 2**32, modulo 2**32: products modulo 2**64 keep the lower bits.
@@ -114,7 +114,7 @@ def _directions(count: int) -> npt.NDArray[np.complex128]:
     return directions
 
 
-def _unit(held: Sequence[Array], typical: float) -> float:
+def _find_unit(held: Sequence[Array], typical: float) -> float:
     """Return the spacing of numbers of the coarsest dtype, relative to numbers of a typical size."""
     forms = [FORMATS[dtype] for dtype in {array.dtype for array in held}]
     spacing = 2.0 ** (1 - min(form.precision for form in forms))
@@ -123,7 +123,7 @@ def _unit(held: Sequence[Array], typical: float) -> float:
     return max(spacing, min(1.0, smallest / typical)) if typical else spacing
 
 
-def same_behaviour(pinned: str, answered: str) -> bool:
+def is_same_behaviour(pinned: str, answered: str) -> bool:
     """Return whether an answer is the pinned one: the words agree, and summaries agree within their tolerance."""
     if pinned == answered:
         return True
@@ -136,10 +136,10 @@ def same_behaviour(pinned: str, answered: str) -> bool:
     if len(words[0]) != len(words[1]):
         return False
     # Without a summary nothing may differ.
-    return any(map(_SUMMARY.fullmatch, words[0])) and all(map(_same_word, *words))
+    return any(map(_SUMMARY.fullmatch, words[0])) and all(map(_is_same_word, *words))
 
 
-def _same_word(pinned: str, answered: str) -> bool:
+def _is_same_word(pinned: str, answered: str) -> bool:
     one, other = _SUMMARY.fullmatch(pinned), _SUMMARY.fullmatch(answered)
     if one is None or other is None:
         return pinned == answered
@@ -156,14 +156,14 @@ def _same_word(pinned: str, answered: str) -> bool:
     # The cosine and the checksum are divided by the norm, and an error that scales all numbers alike cancels.
     single = UNITS * unit + SEVEN_DIGITS
     return (
-        _near(float(one["norm"]), float(other["norm"]), common + SEVEN_DIGITS)
-        and _near(float(one["along"]), float(other["along"]), 0.0, single)
+        _is_near(float(one["norm"]), float(other["norm"]), common + SEVEN_DIGITS)
+        and _is_near(float(one["along"]), float(other["along"]), 0.0, single)
         and cmath.isclose(*points, rel_tol=0.0, abs_tol=single)
-        and all(_near(a, b, common + THREE_DIGITS, floor) for a, b in zip(first, second, strict=True))
+        and all(_is_near(a, b, common + THREE_DIGITS, floor) for a, b in zip(first, second, strict=True))
     )
 
 
-def _near(one: float, other: float, relative: float, absolute: float = 0.0) -> bool:
+def _is_near(one: float, other: float, relative: float, absolute: float = 0.0) -> bool:
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)
     return math.isclose(one, other, rel_tol=relative, abs_tol=absolute)

@@ -36,15 +36,15 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_reports.records import Run
-from gradclip_reports.values import plain_line
+from gradclip_reports.values import escape_line
 
-from ..cases.patterns import did_you_mean, matches, matches_any
+from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import check_document, named_faults, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
 
-__all__ = ["CLAIMS", "PREDICTIONS", "Claim", "claim_faults", "docstrings", "drift", "load_claims"]
+__all__ = ["CLAIMS", "PREDICTIONS", "Claim", "find_claim_faults", "find_drift", "load_claims", "read_docstrings"]
 
 CLAIMS = Path(gradclip_adapters.__file__).parent / "claims"
 
@@ -84,7 +84,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     found = []
     for number, entry in enumerate(entries, start=1):
         with named_faults(f"{path.name}, [[claim]] {number}"):
-            found.append(_claim(entry))
+            found.append(_make_claim(entry))
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def _refuse_incomplete(entry: Any, file: str) -> None:
     known = [field.name for field in fields(Claim)]
     for name in entry:
         if name not in known:
-            msg = f"A claim in {file} has the unknown key {name!r}.{did_you_mean(name, known)}"
+            msg = f"A claim in {file} has the unknown key {name!r}.{suggest_known(name, known)}"
             raise ValueError(msg)
     for name in ("subject", "phrase", "where"):
         if name not in entry:
@@ -111,7 +111,7 @@ def _refuse_incomplete(entry: Any, file: str) -> None:
         Formula.of(formula)
 
 
-def _claim(entry: Mapping[str, Any]) -> Claim:
+def _make_claim(entry: Mapping[str, Any]) -> Claim:
     """Return the claim of an entry that satisfies the schema."""
     formula, predicts = entry.get("formula"), entry.get("predicts")
     lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
@@ -124,11 +124,11 @@ def _refuse_unknown_prediction(predicts: str, file: str) -> None:
     word, colon, _ = predicts.partition(":")
     if word not in PREDICTIONS or (colon and word != "raises"):
         known = [*PREDICTIONS, "raises:<Name>"]
-        msg = f"A claim in {file} predicts {predicts!r}, which is not a behaviour.{did_you_mean(predicts, known)}"
+        msg = f"A claim in {file} predicts {predicts!r}, which is not a behaviour.{suggest_known(predicts, known)}"
         raise ValueError(msg)
 
 
-def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
+def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
     """Return a sentence about each fault of the claims that a run shows.
 
     Parameters
@@ -152,7 +152,7 @@ def claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
         ]
         if not any((cell.quote, cell.url) == (claim.phrase, claim.where) for cell in run.cells):
             faults.append(f"{name}: it decides no cell; correct or remove the claim.")
-    return [plain_line(fault) for fault in faults]
+    return [escape_line(fault) for fault in faults]
 
 
 #: The framework's own Python runs this program. It takes names of objects, and writes their docstrings, or an error, as
@@ -179,7 +179,7 @@ os.fdopen(told, "wb").write(json.dumps([found, error[:1000]]).encode())
 _DOCSTRING_SECONDS = 300.0
 
 
-def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
+def read_docstrings(names: Sequence[str], python: str) -> dict[str, str]:
     """Return the docstrings of objects, read by a Python that can import them.
 
     Raises
@@ -206,7 +206,7 @@ def docstrings(names: Sequence[str], python: str) -> dict[str, str]:
     return texts
 
 
-def drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
+def find_drift(claims: Sequence[Claim], found: Mapping[str, str]) -> list[str]:
     """Return a sentence for each claim that the installed documentation no longer supports."""
     sentences = []
     for claim in claims:

@@ -25,7 +25,7 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
         If the name of an adapter has unusual characters. The name may come from a record, and must not lead to another
         folder.
     """
-    match registry.kind_of(adapter):
+    match registry.find_kind(adapter):
         case "file":
             return Path(adapter).with_suffix(f".{kind}.toml")
         case "function":

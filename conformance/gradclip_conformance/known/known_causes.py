@@ -26,21 +26,21 @@ from typing import Any
 
 from gradclip_reports.records import Run
 from gradclip_reports.statuses import Status
-from gradclip_reports.values import plain_line
+from gradclip_reports.values import escape_line
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
-from ..cases.patterns import did_you_mean, matches, matches_any
+from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
 from .files import SCHEMAS
-from .pins import Deviation, load_deviations, pins_file, version_satisfies
+from .pins import Deviation, find_pins_file, is_version_within, load_deviations
 
 __all__ = [
     "NO_SEARCH",
     "Entry",
     "KnownCause",
-    "known_faults",
+    "find_known_faults",
     "load_known",
     "load_known_causes",
     "read_known_causes",
@@ -72,7 +72,7 @@ class KnownCause:
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
         """Return whether the entry is about this version on this platform."""
-        return version_satisfies(version, self.versions) and matches(self.platforms, environment.get("platform", ""))
+        return is_version_within(version, self.versions) and matches(self.platforms, environment.get("platform", ""))
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the entry may be about a cell."""
@@ -128,10 +128,10 @@ def load_known_causes(adapter: str) -> tuple[KnownCause, ...]:
     ValueError
         When an entry is not well-formed.
     """
-    path = pins_file(adapter)
+    path = find_pins_file(adapter)
     if path is None or not path.exists():
         return ()
-    return _known_causes(read_toml(path), path.name)
+    return _make_known_causes(read_toml(path), path.name)
 
 
 def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
@@ -142,10 +142,10 @@ def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
     ValueError
         When an entry is not well-formed.
     """
-    return _known_causes(parse_toml(text, file), file)
+    return _make_known_causes(parse_toml(text, file), file)
 
 
-def _known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]:
+def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]:
     entries = document.get("known", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         with named_faults(f"{file}, [[known]] {number}"):
@@ -154,7 +154,7 @@ def _known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]
     found = []
     for number, entry in enumerate(entries, start=1):
         with named_faults(f"{file}, [[known]] {number}"):
-            found.append(_known_cause(entry))
+            found.append(_make_known_cause(entry))
     return tuple(found)
 
 
@@ -165,18 +165,18 @@ def _refuse_misspelt(entry: Any) -> None:
     names = [field.name for field in fields(KnownCause)]
     for name in entry:
         if name not in names:
-            msg = f"there is no field {name!r}.{did_you_mean(name, names)}"
+            msg = f"there is no field {name!r}.{suggest_known(name, names)}"
             raise ValueError(msg)
     for name in ("cause", "subjects", "reason", "url", "checked"):
         if name not in entry:
             msg = f"{name}: this field is missing"
             raise ValueError(msg)
     if isinstance(entry["cause"], str) and entry["cause"] not in load_causes():
-        msg = f"cause: there is no cause {entry['cause']!r}.{did_you_mean(entry['cause'], load_causes())}"
+        msg = f"cause: there is no cause {entry['cause']!r}.{suggest_known(entry['cause'], load_causes())}"
         raise ValueError(msg)
 
 
-def _known_cause(entry: Mapping[str, Any]) -> KnownCause:
+def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
     """Return the known cause of an entry that satisfies the schema."""
     parameters = tuple(
         (name, tuple(value) if isinstance(value, list) else (value,))
@@ -185,7 +185,7 @@ def _known_cause(entry: Mapping[str, Any]) -> KnownCause:
     lists = {"subjects": tuple(entry["subjects"]), "rules": tuple(entry.get("rules", ["*"]))}
     made = KnownCause(**{**entry, **lists, "parameters": parameters})
     # What cannot be read is told here, and not by the first cell that is judged.
-    version_satisfies("0", made.versions)
+    is_version_within("0", made.versions)
     if made.checked:
         datetime.date.fromisoformat(made.checked)
     if "eps" in entry.get("parameters", {}):
@@ -193,7 +193,7 @@ def _known_cause(entry: Mapping[str, Any]) -> KnownCause:
     return made
 
 
-def known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
+def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
     """Return a sentence about each known cause that a complete run does not show, or not at a subject that it names."""
     known = load_known(run.header.adapter) if entries is None else entries
     version, environment = run.header.framework["version"], run.header.environment
@@ -208,7 +208,7 @@ def known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
             for pattern in one.subjects
             if not any(matches(pattern, subject) for subject in shown)
         ]
-    return [plain_line(fault) for fault in faults]
+    return [escape_line(fault) for fault in faults]
 
 
 def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:

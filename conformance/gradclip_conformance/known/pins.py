@@ -36,13 +36,13 @@ from packaging.specifiers import SpecifierSet
 from gradclip_adapters.contract import Subject
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import Status
-from gradclip_reports.values import plain_line
+from gradclip_reports.values import escape_line
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
 from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
 from ..judge.model import Verdict
-from ..judge.summary import same_behaviour
+from ..judge.summary import is_same_behaviour
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
 
@@ -51,13 +51,13 @@ __all__ = [
     "EXPECTATIONS",
     "FOUND",
     "Deviation",
+    "apply_pins",
+    "find_pin_faults",
+    "find_pins_file",
+    "find_unmatched",
+    "is_version_within",
     "load_deviations",
-    "pin_faults",
-    "pinned",
-    "pins_file",
     "read_deviations",
-    "unmatched",
-    "version_satisfies",
 ]
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
@@ -97,19 +97,19 @@ class Deviation:
         """Return whether the pin is about this version on this platform and device, and has not expired."""
         device = environment.get("device", environment.get("devices", ""))
         there = matches(self.platform, environment.get("platform", "")) and matches(self.device, device)
-        return there and version_satisfies(version, self.version) and not self.expired
+        return there and is_version_within(version, self.version) and not self.expired
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the pin names a cell."""
         return (
             matches_any(self.subjects, subject)
             and matches_any(self.cases, case)
-            and matches(self.mode, mode_of(subject))
+            and matches(self.mode, find_mode(subject))
         )
 
     def expects(self, behaviour: str) -> bool:
         """Return whether an answer is the pinned one, or one of them."""
-        return any(same_behaviour(word, behaviour) for word in self.observed.split(CHANCE))
+        return any(is_same_behaviour(word, behaviour) for word in self.observed.split(CHANCE))
 
     @property
     def is_deadly(self) -> bool:
@@ -122,13 +122,13 @@ class Deviation:
         return bool(self.until) and datetime.date.fromisoformat(self.until) < datetime.datetime.now(datetime.UTC).date()
 
 
-def mode_of(subject: str) -> str:
+def find_mode(subject: str) -> str:
     """Return the text in brackets at the end of a subject's name; an empty text if there is none."""
     found = re.search(r"\[([^\[\]]*)\]$", subject)
     return found[1] if found else ""
 
 
-def version_satisfies(version: str, specifier: str) -> bool:
+def is_version_within(version: str, specifier: str) -> bool:
     """Return whether a version is within a specifier such as ">=2.6,<3".
 
     Only the release numbers of the version count: "3.0rc1" and "3.0+cpu" are 3.0, and a version without them is 0.
@@ -154,13 +154,13 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     ValueError
         If a pin is not well-formed.
     """
-    path = pins_file(adapter)
+    path = find_pins_file(adapter)
     if path is None or not path.exists():
         return ()
-    return _deviations(read_toml(path), path.name)
+    return _make_deviations(read_toml(path), path.name)
 
 
-def pins_file(adapter: str) -> Path | None:
+def find_pins_file(adapter: str) -> Path | None:
     """Return the path of an adapter's file of pins, which need not exist; None for a plain function.
 
     Raises
@@ -180,10 +180,10 @@ def read_deviations(text: str, file: str) -> tuple[Deviation, ...]:
     ValueError
         If a pin is not well-formed.
     """
-    return _deviations(parse_toml(text, file), file)
+    return _make_deviations(parse_toml(text, file), file)
 
 
-def _deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
+def _make_deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
     """Return the pins of a document."""
     entries = document.get("deviation", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
@@ -193,7 +193,7 @@ def _deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ...]:
     found = []
     for number, entry in enumerate(entries, start=1):
         with named_faults(f"{file}, [[deviation]] {number}"):
-            found.append(_deviation(entry))
+            found.append(_make_deviation(entry))
     return tuple(found)
 
 
@@ -213,19 +213,19 @@ def _refuse_incomplete(entry: Any, file: str) -> None:
         raise ValueError(msg)
 
 
-def _deviation(entry: Mapping[str, Any]) -> Deviation:
+def _make_deviation(entry: Mapping[str, Any]) -> Deviation:
     """Return the pin of an entry that satisfies the schema."""
     lists = {"subjects": tuple(entry["subjects"]), "cases": tuple(entry["cases"])}
     formula = Formula.of(entry["formula"]) if "formula" in entry else None
     made = Deviation(**{**entry, **lists, "formula": formula})
     # Parse the specifier and the day now, so that an error is not delayed until the first cell is judged.
-    version_satisfies("0", made.version)
+    is_version_within("0", made.version)
     if made.until:
         datetime.date.fromisoformat(made.until)
     return made
 
 
-def pinned(
+def apply_pins(
     verdict: Verdict,
     case: Case,
     subject: Subject,
@@ -249,18 +249,18 @@ def pinned(
         if verdict.status in (Status.FAIL, *DEADLY):
             if explains(known.formula) if known.formula else known.expects(verdict.behaviour):
                 detail = f"{verdict.detail} Known: {known.reason}"
-                return verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
+                return verdict.change_status(Status.DEVIATION, detail=detail, url=known.url)
             detail = f"{verdict.detail} The pin says {known.observed!r}; the answer is {verdict.behaviour!r} now."
-            return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
+            return verdict.change_status(Status.CHANGED, detail=detail, url=known.url)
         if verdict.status in (Status.PASS, Status.QUALITY):
             detail = (
                 f"It is pinned as a deviation ({known.observed!r}: {known.reason}) and {AGREES} ({verdict.status})."
             )
-            return verdict.with_status(Status.CHANGED, detail=detail, url=known.url)
+            return verdict.change_status(Status.CHANGED, detail=detail, url=known.url)
     return verdict
 
 
-def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
+def find_unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
     """Return the patterns that match no deviation and no changed cell, each with its pin.
 
     The cells must be those of a complete run, without `--rule`, `--op` and `--dtype`.
@@ -274,7 +274,7 @@ def unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tu
     return lost
 
 
-def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
+def find_pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[str]:
     """Return a sentence about each error in the pins that a run shows.
 
     Parameters
@@ -289,13 +289,13 @@ def pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> list[
     faults = [f"The pin of {_name(one)} expired on {one.until}: renew or remove it." for one in known if one.expired]
     faults += [
         f"The pin of {_name(one)}: no known failure matches {pattern!r}; remove the pattern."
-        for one, pattern in unmatched(holding, run.cells)
+        for one, pattern in find_unmatched(holding, run.cells)
     ]
     for cell in run.cells:
         if len(by := [one for one in holding if one.speaks_of(cell.case, cell.subject)]) > 1:
             pins = " and ".join(map(_name, by))
             faults.append(f"{cell.case} of {cell.subject} is pinned more than once: {pins}.")
-    return [plain_line(fault) for fault in faults]
+    return [escape_line(fault) for fault in faults]
 
 
 def _name(known: Deviation) -> str:

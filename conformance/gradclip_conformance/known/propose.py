@@ -22,13 +22,13 @@ from tomlkit.items import Array, InlineTable
 
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import UNJUDGED
-from gradclip_reports.values import plain_line
+from gradclip_reports.values import escape_line
 from gradclip_spec.rules.causes import load_causes
 
 from ..cases.patterns import matches
 from ..oracle.formula import Formula
-from .known_causes import NO_SEARCH, Entry, KnownCause, known_faults, load_known_causes, read_known_causes
-from .pins import AGREES, CHANCE, Deviation, load_deviations, pin_faults, pins_file, read_deviations
+from .known_causes import NO_SEARCH, Entry, KnownCause, find_known_faults, load_known_causes, read_known_causes
+from .pins import AGREES, CHANCE, Deviation, find_pin_faults, find_pins_file, load_deviations, read_deviations
 
 __all__ = ["CannotPin", "propose_pins"]
 
@@ -60,28 +60,28 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     causes = load_known_causes(adapter) if deviations is None else ()
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}
-    blocks = _blocks(adapter) if deviations is None else {}
-    parts = [blocks.get(None, _comment(f"Known failures of {run.header.framework['name']}."))]
-    parts += [blocks.get(cause) or _known(cause) for cause in causes if not known_faults(run, [cause])]
+    blocks = _split_blocks(adapter) if deviations is None else {}
+    parts = [blocks.get(None, _write_comment(f"Known failures of {run.header.framework['name']}."))]
+    parts += [blocks.get(cause) or _known(cause) for cause in causes if not find_known_faults(run, [cause])]
     new, explained = _new_causes(run)
     parts += map(_known, new)
     for one in known:
         if one.expired or id(one) in wrong:
             continue
-        text = blocks.get(one) or _pin(one)
-        parts.append(_seen_last(text, version) if one in holding else text)
+        text = blocks.get(one) or _write_pin(one)
+        parts.append(_renew_last_seen(text, version) if one in holding else text)
     loose = [one for one in holding if id(one) in wrong]
-    parts += map(_pin, _new_pins(run, loose, version, explained))
-    parts += [_comment(fault) for fault in (*pin_faults(run, known), *known_faults(run, causes))]
+    parts += map(_write_pin, _make_new_pins(run, loose, version, explained))
+    parts += [_write_comment(fault) for fault in (*find_pin_faults(run, known), *find_known_faults(run, causes))]
     return "\n\n".join(parts) + "\n"
 
 
-def _comment(text: str) -> str:
+def _write_comment(text: str) -> str:
     """Return a text as a comment on one line; text after a line break would be TOML."""
-    return f"# {plain_line(text)}"
+    return f"# {escape_line(text)}"
 
 
-def _seen_last(text: str, version: str) -> str:
+def _renew_last_seen(text: str, version: str) -> str:
     """Return the text of a pin with a new `last_seen`; comments and order stay."""
     document = tomlkit.parse(text)
     (pin,) = document["deviation"]
@@ -101,9 +101,9 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
     )
 
 
-def _blocks(adapter: str) -> Mapping[Entry | None, str]:
+def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
     """Return the text of each entry of a file with the comments above it; under None, the file's first comment."""
-    path = pins_file(adapter)
+    path = find_pins_file(adapter)
     if path is None or not path.exists():
         return {}
     first, *parts = _join_comments(re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()))
@@ -204,7 +204,7 @@ def _known(one: KnownCause) -> str:
     return tomlkit.dumps(document).strip("\n")
 
 
-def _new_pins(
+def _make_new_pins(
     run: Run, loose: Sequence[Deviation], version: str, explained: Collection[tuple[str, str]]
 ) -> list[Deviation]:
     """Return pins for failures without a pin, and for known failures whose pins are made anew."""
@@ -212,14 +212,14 @@ def _new_pins(
     for cell in run.cells:
         if (cell.subject, cell.case) in explained:
             continue
-        if (pin := _pin_of(cell, loose, version)) is not None:
+        if (pin := _make_pin(cell, loose, version)) is not None:
             groups[cell.rule, pin][cell.subject].add(cell.case)
     pins: dict[tuple[Deviation, tuple[str, ...]], list[str]] = defaultdict(list)
     for (_, pin), by_subject in groups.items():
         for subject, cases in by_subject.items():
             _refuse_patterns(subject, cases)
             judged = {cell.case for cell in run.cells if cell.subject == subject and cell.status not in UNJUDGED}
-            pins[pin, tuple(_patterns(cases, judged - cases))].append(subject)
+            pins[pin, tuple(_find_patterns(cases, judged - cases))].append(subject)
     return [replace(pin, subjects=tuple(sorted(names)), cases=cases) for (pin, cases), names in pins.items()]
 
 
@@ -235,7 +235,7 @@ def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
             raise CannotPin(msg)
 
 
-def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
+def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
     """Return a new pin of a cell, without subjects and cases; None if it needs none."""
     if cell.status == "deviation":
         known = [one for one in loose if one.speaks_of(cell.case, cell.subject)]
@@ -249,7 +249,7 @@ def _pin_of(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation |
     return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)
 
 
-def _pin(pin: Deviation) -> str:
+def _write_pin(pin: Deviation) -> str:
     """Return the text of a pin."""
     table = tomlkit.table()
     table.add("subjects", _list(pin.subjects))
@@ -258,7 +258,7 @@ def _pin(pin: Deviation) -> str:
         value = getattr(pin, field.name)
         if field.name in ("subjects", "cases") or value == field.default:
             continue
-        table.add(field.name, _inline(value) if isinstance(value, Formula) else tomlkit.string(value))
+        table.add(field.name, _make_inline(value) if isinstance(value, Formula) else tomlkit.string(value))
     document = tomlkit.document()
     pins = tomlkit.aot()
     pins.append(table)
@@ -266,7 +266,7 @@ def _pin(pin: Deviation) -> str:
     return tomlkit.dumps(document).strip("\n")
 
 
-def _inline(formula: Formula) -> InlineTable:
+def _make_inline(formula: Formula) -> InlineTable:
     inline = tomlkit.inline_table()
     inline.update(formula.to_mapping())
     return inline
@@ -281,7 +281,7 @@ def _list(values: Iterable[str]) -> Array:
     return array
 
 
-def _patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
+def _find_patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
     """Return as few patterns as possible, of rule, variant and dtype, that match only these cases; widest first."""
     left, chosen = set(cases), []
     for shape in ("{rule}/*", "{rule}/{variant}/*", "{rule}/*/{dtype}", "{rule}/{variant}/{dtype}"):

@@ -8,10 +8,10 @@ from dataclasses import replace
 from gradclip_reports.statuses import Status
 
 from ..causes.model import Explanation, Judged, Suspect
-from ..judge.judging import explained, judge
+from ..judge.judging import is_explained, judge
 from ..judge.model import Answer, Context, Description
 from .known_causes import Entry, KnownCause
-from .pins import DEADLY, Deviation, pinned
+from .pins import DEADLY, Deviation, apply_pins
 
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
 
@@ -41,8 +41,8 @@ def judge_with_known(
     verdict = judge(context, answers)
     holding = [one for one in entries if one.holds(about.version, about.environment)]
     pins = [one for one in holding if isinstance(one, Deviation)]
-    verdict = pinned(
-        verdict, context.case, context.subject, pins, lambda formula: explained(context, answers, formula, verdict)
+    verdict = apply_pins(
+        verdict, context.case, context.subject, pins, lambda formula: is_explained(context, answers, formula, verdict)
     )
     return recognise(Judged(context, answers, verdict), holding, explain)
 
@@ -94,7 +94,7 @@ def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Jud
     found, known = _explain_by_known(judged, about, explain)
     if known is not None:
         detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
-        told = verdict.with_status(Status.DEVIATION, detail=detail, url=known.url)
+        told = verdict.change_status(Status.DEVIATION, detail=detail, url=known.url)
         return replace(judged, verdict=told, explanation=found)
     rule = verdict.breaks or case.rule
     expected = dict.fromkeys(one.cause for one in about if one.touches(rule))
@@ -104,5 +104,5 @@ def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Jud
             dict.fromkeys(f"{one.cause!r}" for one in about if one.touches(verdict.breaks or case.rule))
         )
         detail = f"{verdict.detail} It is known to fail by {titles}; this answer has {other}."
-        return replace(judged, verdict=verdict.with_status(Status.CHANGED, detail=detail), explanation=found)
+        return replace(judged, verdict=verdict.change_status(Status.CHANGED, detail=detail), explanation=found)
     return replace(judged, explanation=found)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from .formats import FORMATS, Format, bits_of, encode, round_to, take_apart
+from .formats import FORMATS, Format, encode, read_bits, round_to, take_apart
 from .model import DyadicArray, ExpectedArray
 
-__all__ = ["decode", "rounded"]
+__all__ = ["decode", "round_elements"]
 
 
 def decode(data: bytes, dtype: str) -> DyadicArray:
@@ -23,7 +23,7 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     dtype
         A name in :data:`FORMATS`.
     """
-    form, bits = FORMATS[dtype], bits_of(data, dtype)
+    form, bits = FORMATS[dtype], read_bits(data, dtype)
     significands, exponents, finite = take_apart(data, dtype)
     nonzero = significands != 0
     # A common exponent no lower than needed keeps the integers short.
@@ -34,10 +34,10 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     for place in np.flatnonzero(~finite).tolist():
         is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
         special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
-    return DyadicArray(_shifted(significands, shifts, form), lowest, negative, special)
+    return DyadicArray(_shift(significands, shifts, form), lowest, negative, special)
 
 
-def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
+def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
     """Return the significands times powers of two, as Python's integers."""
     if not len(shifts) or form.precision + int(shifts.max()) < 64:
         integers: list[int] = (significands << shifts).tolist()
@@ -45,12 +45,12 @@ def _shifted(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64],
     return [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
 
 
-def rounded(expected: ExpectedArray, dtype: str) -> bytes:
+def round_elements(expected: ExpectedArray, dtype: str) -> bytes:
     """Return the expected elements, each rounded once to the dtype; a zero has the sign of its input element."""
     form, values = FORMATS[dtype], expected.values
     bits = [
         round_to(fraction, form) | (form.sign_bit if values.negative[place] and not fraction else 0)
-        for place, fraction in enumerate(expected.fractions())
+        for place, fraction in enumerate(expected.list_fractions())
     ]
     packed = np.array(bits, dtype=f"<u{form.width // 8}")
     for place, value in values.special.items():

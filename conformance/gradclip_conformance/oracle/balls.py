@@ -1,8 +1,8 @@
 """Implement the second oracle: the same answers in ball arithmetic of arbitrary precision (python-flint's `arb`).
 
 A ball is a number with a rigorous bound of its error. This oracle takes norms of every order `p > 0`. It shares no
-arithmetic with the first oracle, `integers`: it has its own powers, sums, roots and comparisons. :func:`disagreement`
-describes answers of the two that do not overlap.
+arithmetic with the first oracle, `integers`: it has its own powers, sums, roots and comparisons.
+:func:`describe_disagreement` describes answers of the two that do not overlap.
 
 Only this module needs python-flint; the dependency group `test` installs it.
 """
@@ -17,9 +17,17 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from .formats import power_of_two
+from .formats import compute_power_of_two
 from .formula import PLAIN, Formula
-from .model import Clipped, DyadicArray, Enclosure, ExpectedArray, clipped_by, exact_threshold, finite_integers
+from .model import (
+    Clipped,
+    DyadicArray,
+    Enclosure,
+    ExpectedArray,
+    clip_by_factor,
+    convert_threshold,
+    list_finite_integers,
+)
 
 try:
     import flint
@@ -33,10 +41,10 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
-    "coefficient",
     "compare_to_threshold",
-    "disagreement",
-    "norm",
+    "compute_coefficient",
+    "compute_norm",
+    "describe_disagreement",
 ]
 
 #: Bits of the balls' centres.
@@ -57,19 +65,19 @@ def _bits(bits: int) -> Iterator[None]:
         yield
 
 
-def _ball(value: Fraction) -> Any:
+def _make_ball(value: Fraction) -> Any:
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
-def _bounds(ball: Any) -> Enclosure:
+def _find_bounds(ball: Any) -> Enclosure:
     """Return the ball's ends, exactly."""
     ends = (ball.lower().man_exp(), ball.upper().man_exp())
-    lower, upper = (int(mantissa) * power_of_two(int(exponent)) for mantissa, exponent in ends)
+    lower, upper = (int(mantissa) * compute_power_of_two(int(exponent)) for mantissa, exponent in ends)
     return Enclosure(lower, upper)
 
 
-def _norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
-    magnitudes = [_magnitudes(tensor) for tensor in tensors]
+def _compute_norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
+    magnitudes = [_list_magnitudes(tensor) for tensor in tensors]
     if p == math.inf:
         return max((unit * max(each, default=flint.arb(0)) for unit, each in magnitudes), default=flint.arb(0))
     if not p > 0:
@@ -84,23 +92,23 @@ def _norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
     return total.sqrt() if p == 2 else total ** (1 / order)
 
 
-def _magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
+def _list_magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
     """Return the unit of a tensor's elements, and the magnitudes of the nonzero ones in this unit."""
-    return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in finite_integers(tensor) if m)
+    return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in list_finite_integers(tensor) if m)
 
 
-def _balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
+def _make_balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
     """Return a function that gives the norm to a number of bits, and caches the result."""
 
     @cache
-    def ball(bits: int) -> Any:
+    def compute_ball(bits: int) -> Any:
         with _bits(bits):
-            return _norm_ball(tensors, p)
+            return _compute_norm_ball(tensors, p)
 
-    return ball
+    return compute_ball
 
 
-def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> Enclosure:
+def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> Enclosure:
     r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 without elements.
 
     Parameters
@@ -112,24 +120,24 @@ def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> En
     bits
         The precision of the computation.
     """
-    return _norm_bounds(_balls(list(tensors), p), bits)
+    return _bound_norm(_make_balls(list(tensors), p), bits)
 
 
-def _norm_bounds(balls: Callable[[int], Any], bits: int) -> Enclosure:
+def _bound_norm(balls: Callable[[int], Any], bits: int) -> Enclosure:
     with _bits(bits):
-        bounds = _bounds(balls(bits))
+        bounds = _find_bounds(balls(bits))
     return Enclosure(max(bounds.lower, Fraction(0)), bounds.upper)
 
 
 def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
     """Return -1, 0 or 1: the norm is below, at or above the threshold; 0 if `COMPARISON_BITS` bits do not decide."""
-    return _compare(_balls(tensors, p), threshold)
+    return _compare(_make_balls(tensors, p), threshold)
 
 
 def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
     bits = BITS
     while bits <= COMPARISON_BITS:
-        bounds = _norm_bounds(balls, bits)
+        bounds = _bound_norm(balls, bits)
         if threshold < bounds.lower:
             return 1
         if threshold > bounds.upper:
@@ -140,42 +148,42 @@ def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
     return 0
 
 
-def coefficient(
+def compute_coefficient(
     tensors: Sequence[DyadicArray],
     threshold: float | Fraction,
     p: float = 2.0,
     formula: Formula = PLAIN,
 ) -> Enclosure:
     """Return the coefficient that multiplies the gradients; see `Formula`."""
-    return _coefficient(_balls(tensors, p), threshold, formula)
+    return _compute_coefficient(_make_balls(tensors, p), threshold, formula)
 
 
-def _coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Formula) -> Enclosure:
+def _compute_coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Formula) -> Enclosure:
     one = Enclosure(Fraction(1), Fraction(1))
     if threshold == math.inf:
         above, limit = False, Fraction(0)
         if formula.kind != "min-numerator":
             return one
     else:
-        limit = exact_threshold(threshold)
-        above = _compare(balls, limit - formula.threshold_shift()) > 0
+        limit = convert_threshold(threshold)
+        above = _compare(balls, limit - formula.compute_threshold_shift()) > 0
     if formula.kind in ("plain", "coefficient") and not above:
         return one
     with _bits(BITS):
-        size, clip, small = balls(BITS), _ball(limit), _ball(formula.small)
+        size, clip, small = balls(BITS), _make_ball(limit), _make_ball(formula.small)
         if formula.kind in ("plain", "coefficient"):
-            numerator, denominator = clip, size + _ball(formula.threshold_shift())
+            numerator, denominator = clip, size + _make_ball(formula.compute_threshold_shift())
         elif formula.kind == "max-denominator":
             numerator, denominator = clip, (size if above else clip) + small
         else:
             numerator, denominator = (clip if above else size), size + small
-        return one if denominator.is_zero() else _bounds(numerator / denominator)
+        return one if denominator.is_zero() else _find_bounds(numerator / denominator)
 
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
     """Return `min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes a bound."""
-    least, most = exact_threshold(low), exact_threshold(high)
-    clipped = [min(max(value, least), most) for value in values.fractions()]
+    least, most = convert_threshold(low), convert_threshold(high)
+    clipped = [min(max(value, least), most) for value in values.list_fractions()]
     special = dict(values.special)
     for place, value in values.special.items():
         if not math.isnan(value):
@@ -202,13 +210,13 @@ def clip_by_global_norm(
     """Clip all included gradients by their common norm; see `integers.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    balls = _balls(counted, p)
-    side = -1 if clip_norm == math.inf else _compare(balls, exact_threshold(clip_norm))
-    factor = _coefficient(balls, clip_norm, formula).middle
-    return clipped_by(tensors, flags, _norm_bounds(balls, BITS), side, factor)
+    balls = _make_balls(counted, p)
+    side = -1 if clip_norm == math.inf else _compare(balls, convert_threshold(clip_norm))
+    factor = _compute_coefficient(balls, clip_norm, formula).middle
+    return clip_by_factor(tensors, flags, _bound_norm(balls, BITS), side, factor)
 
 
-def disagreement(first: Clipped, second: Clipped) -> str | None:
+def describe_disagreement(first: Clipped, second: Clipped) -> str | None:
     """Return a sentence about a contradiction between the answers of the two oracles; None if they agree.
 
     The norms must overlap, and the sides of the threshold must be the same. The factors must agree to 200 bits, far

@@ -38,7 +38,7 @@ import math
 from .formats import Format
 from .model import ErrorBounds
 
-__all__ = ["NOTHING", "error_bounds"]
+__all__ = ["NOTHING", "compute_error_bounds"]
 
 
 #: The bounds for operations that round nothing.
@@ -51,10 +51,10 @@ SCALING = 2.0
 WIDER = {8: 24, 11: 24, 24: 53}
 
 
-def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
+def compute_error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
     """Return the bounds for a norm of order `p` over a number of elements, and for the elements that it scales."""
     unit = 2.0**-form.precision
-    power, root = _costs(p, norm)
+    power, root = _count_costs(p, norm)
     # Two roundings. For a general order, each of them includes a power and a root.
     careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
     in_the_dtype = 0.0
@@ -63,22 +63,22 @@ def error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBou
         if doubt >= 1 and form.precision in WIDER:
             wider = 2.0 ** -WIDER[form.precision]
             doubt = 2 * power * unit + (elements + 1 + 2 * p * root) * wider
-            last = _with_second_order(careful, unit) * unit
-        in_the_dtype = _of_power_sum(doubt, p, last) / unit if doubt < 1 else math.inf
+            last = _add_second_order(careful, unit) * unit
+        in_the_dtype = _bound_norm(doubt, p, last) / unit if doubt < 1 else math.inf
     return ErrorBounds(
-        _with_second_order(careful, unit),
-        _with_second_order(careful + SCALING, unit),
-        max(in_the_dtype, _with_second_order(careful, unit)),
-        _with_second_order(max(in_the_dtype, careful) + SCALING, unit),
+        _add_second_order(careful, unit),
+        _add_second_order(careful + SCALING, unit),
+        max(in_the_dtype, _add_second_order(careful, unit)),
+        _add_second_order(max(in_the_dtype, careful) + SCALING, unit),
     )
 
 
-def _of_power_sum(doubt: float, p: float, root: float) -> float:
+def _bound_norm(doubt: float, p: float, root: float) -> float:
     """Return the relative error of a norm, given the relative errors of the sum of powers (`doubt`) and of the root."""
     return math.expm1(math.log1p(root) - math.log1p(-doubt) / p)
 
 
-def _costs(p: float, norm: float) -> tuple[float, float]:
+def _count_costs(p: float, norm: float) -> tuple[float, float]:
     """Return the errors of one power and of one root, in units of `u`."""
     if p in (1.0, math.inf):
         return 0.0, 0.0
@@ -87,6 +87,6 @@ def _costs(p: float, norm: float) -> tuple[float, float]:
     return 2.0, 2.0 + (abs(math.log(norm)) if 0 < norm < math.inf else 0.0)
 
 
-def _with_second_order(count: float, unit: float) -> float:
+def _add_second_order(count: float, unit: float) -> float:
     """Return the bound, in ulp, for a number of errors of `u`."""
     return count / (1 - count * unit) if count * unit < 1 else math.inf

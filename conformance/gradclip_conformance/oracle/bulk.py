@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import Array
 
-from .formats import FORMATS, Format, as_dtype, power_of_two, to_doubles
+from .formats import FORMATS, Format, compute_power_of_two, convert_to_dtype, decode_doubles
 from .model import Enclosure
 
-__all__ = ["exact_norm", "largest_error", "largest_gap"]
+__all__ = ["compute_exact_norm", "measure_largest_error", "measure_largest_gap"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -38,7 +38,7 @@ BINADE = np.uint64(0x7FF0_0000_0000_0000)
 HALF = np.int64(27)
 
 
-def exact_norm(array: Array) -> Enclosure:
+def compute_exact_norm(array: Array) -> Enclosure:
     """Return an enclosure of the Euclidean norm of finite elements, to 256 bits."""
     form = FORMATS[array.dtype]
     count = form.maximum_exponent - form.smallest_exponent + 2
@@ -56,17 +56,17 @@ def exact_norm(array: Array) -> Enclosure:
     for place in np.flatnonzero(sums.any(axis=(0, 1))).tolist():
         highest, middle, lowest = ((upper << 27) + lower for upper, lower in sums[:, :, place].tolist())
         square = (highest << 54) + (middle << 28) + lowest
-        total += square * power_of_two(2 * (place + form.smallest_exponent - form.precision))
+        total += square * compute_power_of_two(2 * (place + form.smallest_exponent - form.precision))
     places = max(256, total.denominator.bit_length())
     root = math.isqrt((total.numerator << 2 * places) // total.denominator)
-    return Enclosure(root * power_of_two(-places), (root + 1) * power_of_two(-places), total, 2)
+    return Enclosure(root * compute_power_of_two(-places), (root + 1) * compute_power_of_two(-places), total, 2)
 
 
-def largest_error(given: Array, got: Array, factor: Fraction) -> float:
+def measure_largest_error(given: Array, got: Array, factor: Fraction) -> float:
     """Return the largest distance, in ulp, from the given elements times a factor; infinity if one is not finite."""
     high = float(factor)
     low, largest = float(factor - Fraction(high)), 0.0
-    of_both = zip(_cut(given.data, given.dtype), _cut(as_dtype(got, given.dtype), given.dtype), strict=True)
+    of_both = zip(_cut(given.data, given.dtype), _cut(convert_to_dtype(got, given.dtype), given.dtype), strict=True)
     for elements, results in of_both:
         if not np.isfinite(results).all():
             return math.inf
@@ -76,7 +76,7 @@ def largest_error(given: Array, got: Array, factor: Fraction) -> float:
     return largest
 
 
-def largest_gap(first: Array, second: Array, dtype: str) -> float:
+def measure_largest_gap(first: Array, second: Array, dtype: str) -> float:
     """Return the largest distance, in ulp of a dtype, between two arrays; infinity if only one is finite."""
     if first == second:
         return 0.0
@@ -93,7 +93,7 @@ def _cut(data: bytes, dtype: str) -> Iterator[Doubles]:
     """Yield the elements as float64, piece by piece."""
     step = PIECE * FORMATS[dtype].width // 8
     for start in range(0, len(data), step):
-        yield to_doubles(data[start : start + step], dtype)
+        yield decode_doubles(data[start : start + step], dtype)
 
 
 def _multiply_exactly(elements: Doubles, factor: float) -> tuple[Doubles, Doubles]:

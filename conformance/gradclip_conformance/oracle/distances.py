@@ -14,11 +14,18 @@ from gradclip_adapters.contract import Array
 from gradclip_reports.statuses import Status
 
 from .arrays import decode
-from .formats import FORMATS, Format, as_dtype, distance, round_quotient, to_doubles
+from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, measure_distance, round_quotient
 from .model import DyadicArray, ExpectedArray, Prediction
-from .question import Question, narrowest
+from .question import Question, find_narrowest
 
-__all__ = ["MANY", "Measured", "distances", "distances_in_ulp_of", "largest_distance", "measure"]
+__all__ = [
+    "MANY",
+    "Measured",
+    "measure",
+    "measure_distances",
+    "measure_distances_in_ulp_of",
+    "measure_largest_distance",
+]
 
 #: Longer arrays, in formats of at most 24 bits, are measured in float64.
 MANY = 4096
@@ -27,16 +34,16 @@ MANY = 4096
 BLOCK = 2**14
 
 
-def largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
+def measure_largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
     """Return the largest distance and its first place; (0.0, -1) for an empty array."""
-    every = distances(got, expected, dtype)
+    every = measure_distances(got, expected, dtype)
     if not len(every):
         return 0.0, -1
     place = int(every.argmax())
     return float(every[place]), place
 
 
-def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
+def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
     """Return the distance of each element from the expected one, in ulp at the expected one rounded to the dtype.
 
     Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it, and a NaN if a NaN
@@ -64,20 +71,20 @@ def distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np
     else:
         every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
     if special := expected.values.special:
-        found, wanted = to_doubles(got, dtype)[list(special)], np.array(list(special.values()))
+        found, wanted = decode_doubles(got, dtype)[list(special)], np.array(list(special.values()))
         every[list(special)] = np.where((found == wanted) | (np.isnan(found) & np.isnan(wanted)), 0.0, np.inf)
     return every
 
 
-def distances_in_ulp_of(
+def measure_distances_in_ulp_of(
     other: ExpectedArray, got: bytes, expected: ExpectedArray, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """Return the distances as :func:`distances` does, but in ulp at the elements of `other`.
+    """Return the distances as :func:`measure_distances` does, but in ulp at the elements of `other`.
 
     This makes the distances of one result from two expectations comparable, even if these lie in different binades.
     """
     shift = _find_ulp_exponents(expected, dtype) - _find_ulp_exponents(other, dtype)
-    every: npt.NDArray[np.float64] = np.ldexp(distances(got, expected, dtype), shift)
+    every: npt.NDArray[np.float64] = np.ldexp(measure_distances(got, expected, dtype), shift)
     return every
 
 
@@ -87,9 +94,9 @@ def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.i
     if len(expected.values) > MANY and form.precision <= 24:
         units, _ = _find_units(_compute_targets(expected), form)
     else:
-        fractions = map(abs, expected.fractions())
+        fractions = map(abs, expected.list_fractions())
         units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
-    return np.minimum(units, form.ulp_exponent(form.maximum_exponent))
+    return np.minimum(units, form.find_ulp_exponent(form.maximum_exponent))
 
 
 def _measure_one_by_one(
@@ -109,9 +116,9 @@ def _measure_one_by_one(
         if place in got.special:
             exact = Fraction(target * up, down)
             infinity = form.infinity_bits | (form.sign_bit if got.negative[place] else 0)
-            result.append(math.inf if math.isnan(got.special[place]) else distance(infinity, exact, form))
+            result.append(math.inf if math.isnan(got.special[place]) else measure_distance(infinity, exact, form))
             continue
-        unit = form.ulp_exponent(unit) - lowest
+        unit = form.find_ulp_exponent(unit) - lowest
         error = abs(got.integers[place] * got_scale - target)
         result.append(_divide(error << max(-unit, 0), denominator << max(unit, 0)))
     return np.array(result, dtype=np.float64)
@@ -127,18 +134,18 @@ def _divide(numerator: int, denominator: int) -> float:
 def _measure_in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     width, blocks = form.width // 8, []
     for start in range(0, len(expected.values), BLOCK):
-        part = replace(expected, values=expected.values.part(start, start + BLOCK))
+        part = replace(expected, values=expected.values.take_part(start, start + BLOCK))
         blocks.append(_measure_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
     return np.concatenate(blocks)
 
 
 def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
-    """Return the distances in float64; see :func:`distances` for their error."""
+    """Return the distances in float64; see :func:`measure_distances` for their error."""
     target = _compute_targets(expected)
     unit, doubtful = _find_units(target, form)
     overflows = unit > form.maximum_exponent - form.precision + 1
     unit = np.minimum(unit, form.maximum_exponent - form.precision + 1)
-    measured = to_doubles(got, form.name)
+    measured = decode_doubles(got, form.name)
     with np.errstate(invalid="ignore"):
         every: npt.NDArray[np.float64] = np.ldexp(np.abs(measured - target), -unit)
     every[~np.isfinite(measured)] = np.inf
@@ -187,7 +194,7 @@ class Measured:
     #: Whether a gradient that must stay unchanged was changed, even slightly.
     touched: bool = False
 
-    def sentence(self, operation: str) -> str:
+    def write_sentence(self, operation: str) -> str:
         """Return a sentence with the distance of the worst element from the expected one."""
         where = f"Element {self.element} of gradient {self.tensor}"
         if math.isinf(self.ulp):
@@ -213,7 +220,7 @@ def measure(
     For a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
     """
     # With several dtypes, the common norm may have been rounded to the coarsest one.
-    coarsest = narrowest(case) if case.operation == "clip_by_global_norm" else None
+    coarsest = find_narrowest(case) if case.operation == "clip_by_global_norm" else None
     found = [
         _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)
         for i in indices
@@ -241,8 +248,8 @@ def _measure_new(
 ) -> Measured:
     expected, errors = prediction.gradients[index], prediction.errors[index]
     assert expected is not None
-    data = as_dtype(got, given.dtype)
-    every = distances(data, expected, given.dtype)
+    data = convert_to_dtype(got, given.dtype)
+    every = measure_distances(data, expected, given.dtype)
     if flushes_subnormals:
         every[_are_both_tiny(data, expected, given.dtype)] = 0.0
     place = int(every.argmax()) if len(every) else -1
@@ -259,6 +266,6 @@ def _measure_new(
 def _are_both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
     """Return where the result and the exact element are both below the normal numbers."""
     smallest = FORMATS[dtype].smallest_normal
-    exact = np.array([abs(fraction) < smallest for fraction in expected.fractions()], dtype=np.bool_)
-    both: npt.NDArray[np.bool_] = exact & (np.abs(to_doubles(got, dtype)) < float(smallest))
+    exact = np.array([abs(fraction) < smallest for fraction in expected.list_fractions()], dtype=np.bool_)
+    both: npt.NDArray[np.bool_] = exact & (np.abs(decode_doubles(got, dtype)) < float(smallest))
     return both

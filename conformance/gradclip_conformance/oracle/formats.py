@@ -22,22 +22,22 @@ from gradclip_adapters.contract import Array
 __all__ = [
     "FORMATS",
     "Format",
-    "as_dtype",
-    "bits_of",
-    "distance",
+    "compute_power_of_two",
+    "convert_to_dtype",
+    "decode_bits",
+    "decode_doubles",
+    "divide_to_float",
     "encode",
-    "float64_values",
-    "float_quotient",
+    "measure_distance",
     "next_down",
     "next_up",
-    "power_of_two",
+    "read_bits",
+    "read_float64_values",
     "round_all",
     "round_quotient",
     "round_to",
     "take_apart",
-    "to_doubles",
     "ulp",
-    "value_of",
 ]
 
 
@@ -59,17 +59,17 @@ class Format:
     @property
     def smallest_subnormal(self) -> Fraction:
         """The smallest number above zero."""
-        return power_of_two(self.smallest_exponent)
+        return compute_power_of_two(self.smallest_exponent)
 
     @property
     def smallest_normal(self) -> Fraction:
         """The smallest number that has all its significant bits."""
-        return power_of_two(self.minimum_exponent)
+        return compute_power_of_two(self.minimum_exponent)
 
     @property
     def largest(self) -> Fraction:
         """The largest finite number."""
-        return (2 - power_of_two(1 - self.precision)) * power_of_two(self.maximum_exponent)
+        return (2 - compute_power_of_two(1 - self.precision)) * compute_power_of_two(self.maximum_exponent)
 
     @property
     def infinity_bits(self) -> int:
@@ -81,7 +81,7 @@ class Format:
         """The bit that is set in negative numbers and in minus zero."""
         return 1 << (self.width - 1)
 
-    def ulp_exponent(self, unit_exponent: int) -> int:
+    def find_ulp_exponent(self, unit_exponent: int) -> int:
         """Return the exponent of the ulp, given that of a rounded significand's unit; the top binade limits it."""
         return min(unit_exponent, self.maximum_exponent - self.precision + 1)
 
@@ -97,19 +97,19 @@ FORMATS = {
 }
 
 
-def power_of_two(exponent: int) -> Fraction:
+def compute_power_of_two(exponent: int) -> Fraction:
     """Return `2**exponent`, exactly."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
-def bits_of(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:
+def read_bits(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:
     """Return the elements' bits, one unsigned integer for each element."""
     return np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}").astype(np.uint64)
 
 
 def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return the signed significands, the exponents of their units, and which elements are finite."""
-    form, bits = FORMATS[dtype], bits_of(data, dtype)
+    form, bits = FORMATS[dtype], read_bits(data, dtype)
     stored = form.precision - 1
     fields = ((bits & np.uint64(form.sign_bit - 1)) >> np.uint64(stored)).astype(np.int64)
     significands = (bits & np.uint64((1 << stored) - 1)).astype(np.int64)
@@ -120,7 +120,7 @@ def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDAr
     return significands, np.maximum(fields, 1) - 1 + form.smallest_exponent, finite
 
 
-def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
+def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
     """Return the elements as float64, which holds all numbers of all formats; NaN and infinities too.
 
     Raises
@@ -140,9 +140,9 @@ def to_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
     return doubles
 
 
-def float64_values(array: Array) -> npt.NDArray[np.float64]:
-    """Return the elements of an array as float64, exactly, flat; see :func:`to_doubles`."""
-    return to_doubles(array.data, array.dtype)
+def read_float64_values(array: Array) -> npt.NDArray[np.float64]:
+    """Return the elements of an array as float64, exactly, flat; see :func:`decode_doubles`."""
+    return decode_doubles(array.data, array.dtype)
 
 
 def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
@@ -163,13 +163,13 @@ def _encode_one(value: float | Fraction, form: Format) -> int:
         return sign | form.infinity_bits | ((1 << (form.precision - 2)) if math.isnan(value) else 0)
     fraction = Fraction(value)
     bits = round_to(fraction, form)
-    if bits & ~form.sign_bit == form.infinity_bits or value_of(bits, form) != fraction:
+    if bits & ~form.sign_bit == form.infinity_bits or decode_bits(bits, form) != fraction:
         message = f"{form.name} does not represent {value!r}; give a number that it represents, or round first"
         raise ValueError(message)
     return bits | sign
 
 
-def value_of(bits: int, form: Format) -> Fraction:
+def decode_bits(bits: int, form: Format) -> Fraction:
     """Return the finite number that these bits represent."""
     magnitude = bits & (form.sign_bit - 1)
     if magnitude >= form.infinity_bits:
@@ -177,7 +177,7 @@ def value_of(bits: int, form: Format) -> Fraction:
         raise ValueError(message)
     field_value, fraction = divmod(magnitude, 1 << (form.precision - 1))
     significand = fraction + ((1 << (form.precision - 1)) if field_value else 0)
-    value = significand * power_of_two(max(field_value, 1) - 1 + form.smallest_exponent)
+    value = significand * compute_power_of_two(max(field_value, 1) - 1 + form.smallest_exponent)
     return -value if bits & form.sign_bit else value
 
 
@@ -216,10 +216,10 @@ def round_to(value: Fraction, form: Format) -> int:
 def ulp(value: Fraction, form: Format) -> Fraction:
     """Return the ulp at `value` rounded to the format."""
     _, unit = round_quotient(abs(value.numerator), value.denominator, form)
-    return power_of_two(form.ulp_exponent(unit))
+    return compute_power_of_two(form.find_ulp_exponent(unit))
 
 
-def distance(got: int, exact: Fraction, form: Format) -> float:
+def measure_distance(got: int, exact: Fraction, form: Format) -> float:
     """Return the distance from `exact` of the number with the bits `got`, in ulp at `exact` rounded.
 
     An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise; the same holds for every
@@ -227,10 +227,10 @@ def distance(got: int, exact: Fraction, form: Format) -> float:
     """
     if got & (form.sign_bit - 1) >= form.infinity_bits:
         return 0.0 if got == round_to(exact, form) else math.inf
-    return float_quotient(abs(value_of(got, form) - exact), ulp(exact, form))
+    return divide_to_float(abs(decode_bits(got, form) - exact), ulp(exact, form))
 
 
-def float_quotient(numerator: Fraction, denominator: Fraction) -> float:
+def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
     """Return the quotient of two numbers that are not negative, as a float; infinity beyond its range."""
     try:
         return float(numerator / denominator)
@@ -255,7 +255,7 @@ def _find_neighbour(value: float, dtype: str, direction: int) -> float:
     # Magnitudes are ordered like their bits. Map bits to signed places so that both zeros have the place 0.
     step = (-magnitude if bits & form.sign_bit else magnitude) + direction
     neighbour = abs(step) | (form.sign_bit if step < 0 else 0)
-    return float(to_doubles(_pack([neighbour], form), dtype)[0])
+    return float(decode_doubles(_pack([neighbour], form), dtype)[0])
 
 
 def _pack(bits: Sequence[int], form: Format) -> bytes:
@@ -277,6 +277,6 @@ def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:
     return (singles.view("<u4") >> np.uint32(16)).astype("<u2").tobytes()
 
 
-def as_dtype(array: Array, dtype: str) -> bytes:
+def convert_to_dtype(array: Array, dtype: str) -> bytes:
     """Return the elements' bytes in another dtype, each rounded once, to compare a result of the wrong dtype."""
-    return array.data if array.dtype == dtype else round_all(float64_values(array), dtype)
+    return array.data if array.dtype == dtype else round_all(read_float64_values(array), dtype)

@@ -80,7 +80,7 @@ class Formula:
         """The number `eps`, exactly."""
         return Fraction(self.eps)
 
-    def threshold_shift(self) -> Fraction:
+    def compute_threshold_shift(self) -> Fraction:
         """Return the number that is added to the norm before it is compared with the threshold."""
         return self.small if self.kind == "coefficient" else Fraction(0)
 

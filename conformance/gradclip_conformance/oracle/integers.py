@@ -14,18 +14,26 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from .formats import power_of_two
+from .formats import compute_power_of_two
 from .formula import PLAIN, Formula
-from .model import Clipped, DyadicArray, Enclosure, ExpectedArray, clipped_by, exact_threshold, finite_integers
+from .model import (
+    Clipped,
+    DyadicArray,
+    Enclosure,
+    ExpectedArray,
+    clip_by_factor,
+    convert_threshold,
+    list_finite_integers,
+)
 
 __all__ = [
     "NoExactNormError",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
-    "coefficient",
     "compare_to_threshold",
-    "norm",
+    "compute_coefficient",
+    "compute_norm",
 ]
 
 #: The bits of a root that are computed, unless the root is exact.
@@ -39,7 +47,7 @@ class NoExactNormError(NotImplementedError):
     """Integer arithmetic does not support the order of the norm."""
 
 
-def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
+def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
     r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 without elements.
 
     Parameters
@@ -64,20 +72,20 @@ def norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) 
         message = f"no exact norm of order {p!r}: integers support 1/2, 1, 3/2, ... and infinity; use balls"
         raise NoExactNormError(message)
     if p == int(p):
-        return _root_bounds(_sum_of_powers(tensors, int(p)), int(p), bits)
+        return _root_bounds(_add_powers(tensors, int(p)), int(p), bits)
     return _compute_half_integer_norm(tensors, int(halves), bits)
 
 
 def _find_largest(tensor: DyadicArray) -> Fraction:
-    return max((abs(m) for m in finite_integers(tensor)), default=0) * power_of_two(tensor.exponent)
+    return max((abs(m) for m in list_finite_integers(tensor)), default=0) * compute_power_of_two(tensor.exponent)
 
 
-def _sum_of_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
+def _add_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
     total = Fraction(0)
     for tensor in tensors:
-        integers = finite_integers(tensor)
+        integers = list_finite_integers(tensor)
         powers = (m * m for m in integers) if p == 2 else (abs(m) ** p for m in integers)
-        total += sum(powers) * power_of_two(p * tensor.exponent)
+        total += sum(powers) * compute_power_of_two(p * tensor.exponent)
     return total
 
 
@@ -87,10 +95,10 @@ def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits
     for tensor in tensors:
         # Make the exponent even, so that the root of the unit is a power of two as well.
         odd = tensor.exponent % 2
-        powers = [(abs(m) << odd) ** halves << 2 * bits for m in finite_integers(tensor)]
+        powers = [(abs(m) << odd) ** halves << 2 * bits for m in list_finite_integers(tensor)]
         roots = [math.isqrt(power) for power in powers]
         inexact = sum(root * root != power for root, power in zip(roots, powers, strict=True))
-        unit = power_of_two((tensor.exponent - odd) // 2 * halves - bits)
+        unit = compute_power_of_two((tensor.exponent - odd) // 2 * halves - bits)
         lower += sum(roots) * unit
         upper += (sum(roots) + inexact) * unit
     if lower == upper:
@@ -107,7 +115,7 @@ def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
     places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
     scaled = (power.numerator << places * order) // power.denominator
     root = _find_integer_root(scaled, order)
-    unit = power_of_two(-places)
+    unit = compute_power_of_two(-places)
     upper = root if root**order == scaled else root + 1
     return Enclosure(root * unit, upper * unit, power, order)
 
@@ -138,7 +146,7 @@ def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
     return (bounds.power > power) - (bounds.power < power)
 
 
-def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula = PLAIN) -> Fraction:
+def compute_coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula = PLAIN) -> Fraction:
     """Return the coefficient that multiplies the gradients, given the enclosure of their norm and the threshold.
 
     An infinite threshold gives the limit. A denominator of 0 gives 1, because all elements are zeros then.
@@ -147,10 +155,12 @@ def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula
     if threshold == math.inf:
         # In the limit only one formula differs from 1: the one that divides a norm below the threshold.
         return size / (size + small) if formula.kind == "min-numerator" and size + small else Fraction(1)
-    limit = exact_threshold(threshold)
-    above = compare_to_threshold(bounds, limit - formula.threshold_shift()) > 0
+    limit = convert_threshold(threshold)
+    above = compare_to_threshold(bounds, limit - formula.compute_threshold_shift()) > 0
     if formula.kind in ("plain", "coefficient"):
-        numerator, denominator = (limit, size + formula.threshold_shift()) if above else (Fraction(1), Fraction(1))
+        numerator, denominator = (
+            (limit, size + formula.compute_threshold_shift()) if above else (Fraction(1), Fraction(1))
+        )
     elif formula.kind == "max-denominator":
         numerator, denominator = limit, (size if above else limit) + small
     else:
@@ -160,7 +170,7 @@ def coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
     """Return `min(max(x, low), high)` of each element; a NaN stays, an infinity becomes a bound."""
-    bounds = (exact_threshold(low), exact_threshold(high))
+    bounds = (convert_threshold(low), convert_threshold(high))
     # Choose a unit that divides the elements and the bounds.
     denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
     scale = denominator << values.exponent if values.exponent >= 0 else denominator >> -values.exponent
@@ -197,7 +207,7 @@ def clip_by_global_norm(
     clip_norm
         The threshold; infinity for none.
     p
-        The order of the norm (see :func:`norm`).
+        The order of the norm (see :func:`compute_norm`).
     included
         One flag for each tensor; all are included by default.
     formula
@@ -205,10 +215,10 @@ def clip_by_global_norm(
     """
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    bounds, side = norm(counted, p), -1
+    bounds, side = compute_norm(counted, p), -1
     if clip_norm != math.inf:
-        bounds, side = _find_side(counted, bounds, exact_threshold(clip_norm), p)
-    return clipped_by(tensors, flags, bounds, side, coefficient(bounds, clip_norm, formula))
+        bounds, side = _find_side(counted, bounds, convert_threshold(clip_norm), p)
+    return clip_by_factor(tensors, flags, bounds, side, compute_coefficient(bounds, clip_norm, formula))
 
 
 def _find_side(
@@ -219,6 +229,6 @@ def _find_side(
     side = compare_to_threshold(bounds, threshold)
     while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:
         bits *= 2
-        bounds = norm(tensors, p, bits)
+        bounds = compute_norm(tensors, p, bits)
         side = compare_to_threshold(bounds, threshold)
     return bounds, side

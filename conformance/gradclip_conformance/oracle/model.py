@@ -18,11 +18,11 @@ __all__ = [
     "ErrorBounds",
     "ExpectedArray",
     "Prediction",
-    "clipped_by",
-    "exact_threshold",
-    "finite_integers",
-    "nonfinite_consequence",
-    "nonfinite_norms",
+    "clip_by_factor",
+    "convert_threshold",
+    "list_finite_integers",
+    "list_nonfinite_norms",
+    "predict_nonfinite",
 ]
 
 
@@ -46,12 +46,12 @@ class DyadicArray:
         """Whether no element is NaN or infinite."""
         return not self.special
 
-    def part(self, start: int, stop: int) -> DyadicArray:
+    def take_part(self, start: int, stop: int) -> DyadicArray:
         """Return the elements from one place to another."""
         special = {place - start: value for place, value in self.special.items() if start <= place < stop}
         return DyadicArray(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
 
-    def fractions(self) -> list[Fraction]:
+    def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions; 0 for those that are not finite."""
         unit = Fraction(2) ** self.exponent
         return [integer * unit for integer in self.integers]
@@ -86,12 +86,12 @@ class ExpectedArray:
         """Whether the coefficient is exactly 1."""
         return self.numerator == self.denominator
 
-    def fractions(self) -> list[Fraction]:
+    def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions; 0 for those that are not finite."""
         factor = Fraction(self.numerator, self.denominator)
-        return [factor * value for value in self.values.fractions()]
+        return [factor * value for value in self.values.list_fractions()]
 
-    def times(self, factor: Fraction) -> ExpectedArray:
+    def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""
         product = Fraction(self.numerator, self.denominator) * factor
         return replace(self, numerator=product.numerator, denominator=product.denominator)
@@ -141,7 +141,7 @@ class Prediction:
         return ErrorBounds(*(max((getattr(one, name) for one in self.errors), default=0.0) for name in names))
 
 
-def finite_integers(tensor: DyadicArray) -> list[int]:
+def list_finite_integers(tensor: DyadicArray) -> list[int]:
     """Return the integers of a tensor that is finite.
 
     Raises
@@ -155,7 +155,7 @@ def finite_integers(tensor: DyadicArray) -> list[int]:
     return tensor.integers
 
 
-def exact_threshold(threshold: float | Fraction) -> Fraction:
+def convert_threshold(threshold: float | Fraction) -> Fraction:
     """Return the threshold as a fraction.
 
     Raises
@@ -169,7 +169,7 @@ def exact_threshold(threshold: float | Fraction) -> Fraction:
     return Fraction(threshold)
 
 
-def clipped_by(
+def clip_by_factor(
     tensors: Sequence[DyadicArray | None],
     included: Sequence[bool],
     bounds: Enclosure,
@@ -188,7 +188,7 @@ def clipped_by(
     return Clipped(gradients, bounds, side)
 
 
-def nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
+def list_nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
     """Return the norms that tensors with a NaN or an infinity may have; none if all elements are finite.
 
     With both a NaN and an infinity, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity:
@@ -199,7 +199,7 @@ def nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
     return (*norms, math.inf) if any(math.isinf(value) for value in values) else norms
 
 
-def nonfinite_consequence(values: DyadicArray, total: float) -> list[float]:
+def predict_nonfinite(values: DyadicArray, total: float) -> list[float]:
     """Return what IEEE arithmetic gives for a gradient whose norm, above a finite threshold, is infinite or NaN.
 
     An infinite norm makes the coefficient 0, which turns finite elements into zeros and the others into NaN. A norm

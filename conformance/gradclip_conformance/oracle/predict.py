@@ -19,16 +19,16 @@ from gradclip_adapters.contract import Array
 
 from . import integers
 from .arrays import decode
-from .bounds import NOTHING, error_bounds
-from .formats import FORMATS, Format, float_quotient, power_of_two, round_to, ulp, value_of
+from .bounds import NOTHING, compute_error_bounds
+from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import Question, narrowest
+from .question import Question, find_narrowest
 
-__all__ = ["OraclesDisagreeError", "count_terms", "decoded", "predict", "second_oracle"]
+__all__ = ["OraclesDisagreeError", "count_terms", "decode_gradients", "name_second_oracle", "predict"]
 
 
-def _second() -> ModuleType | None:
+def _import_second() -> ModuleType | None:
     try:
         from . import balls
     except ImportError:
@@ -36,7 +36,7 @@ def _second() -> ModuleType | None:
     return balls
 
 
-SECOND = _second()
+SECOND = _import_second()
 
 #: The second oracle is not asked about a clip by value of more elements than this.
 MANY = 4096
@@ -46,7 +46,7 @@ class OraclesDisagreeError(Exception):
     """The two oracles contradict each other, which is a fault of the suite."""
 
 
-def second_oracle() -> str:
+def name_second_oracle() -> str:
     """Return the library of the second oracle and its version, for the header of a record."""
     return "not installed" if SECOND is None else f"python-flint {version('python-flint')}"
 
@@ -76,7 +76,7 @@ def _clip_by_norm(
         alone: Clipped = SECOND.clip_by_global_norm(*arguments)
         return alone
     if SECOND is not None:
-        problem = SECOND.disagreement(first, SECOND.clip_by_global_norm(*arguments))
+        problem = SECOND.describe_disagreement(first, SECOND.clip_by_global_norm(*arguments))
         if problem is not None:
             msg = f"The two oracles disagree on norm type {p:g} and threshold {threshold!r}: {problem}."
             raise OraclesDisagreeError(msg)
@@ -92,19 +92,19 @@ def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArra
         If the oracles contradict each other.
     """
     # Replace an infinite bound by a finite one that no finite element reaches.
-    reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * power_of_two(values.exponent)
+    reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * compute_power_of_two(values.exponent)
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
     bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
     first = integers.clip_by_value(values, *bounds)
     # The second oracle is slow, because it takes fractions one by one. A longer array tests nothing new.
-    if SECOND is not None and len(values) <= MANY and not _same(first, SECOND.clip_by_value(values, *bounds)):
+    if SECOND is not None and len(values) <= MANY and not _is_same(first, SECOND.clip_by_value(values, *bounds)):
         msg = f"The two oracles disagree on the clip by value to [{low}, {high}]."
         raise OraclesDisagreeError(msg)
     kept = {place: value for place, value in values.special.items() if value in (low, high)}
     return replace(first, values=replace(first.values, special={**first.values.special, **kept})) if kept else first
 
 
-def _same(first: ExpectedArray, second: ExpectedArray) -> bool:
+def _is_same(first: ExpectedArray, second: ExpectedArray) -> bool:
     """Return whether two expectations hold the same numbers, by cross multiplication."""
     one, other = (expected.values.exponent for expected in (first, second))
     lowest = min(one, other)
@@ -117,13 +117,13 @@ def _same(first: ExpectedArray, second: ExpectedArray) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _decoded(data: bytes, dtype: str) -> DyadicArray:
+def _decode(data: bytes, dtype: str) -> DyadicArray:
     return decode(data, dtype)
 
 
-def decoded(case: Question) -> list[DyadicArray | None]:
+def decode_gradients(case: Question) -> list[DyadicArray | None]:
     """Return the gradients of a case, exactly."""
-    return [None if g.array is None else _decoded(g.array.data, g.array.dtype) for g in case.gradients]
+    return [None if g.array is None else _decode(g.array.data, g.array.dtype) for g in case.gradients]
 
 
 def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
@@ -164,36 +164,36 @@ class _Asked:
 @lru_cache(maxsize=4096)
 def _predict(asked: _Asked) -> Prediction:
     if asked.question.operation == "clip_by_value":
-        return _by_value(asked.question)
-    return _by_norm(asked.question, asked.formula)
+        return _predict_by_value(asked.question)
+    return _predict_by_norm(asked.question, asked.formula)
 
 
-def _by_value(case: Question) -> Prediction:
-    tensors, flags = decoded(case), _included(case)
+def _predict_by_value(case: Question) -> Prediction:
+    tensors, flags = decode_gradients(case), _list_included(case)
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     if math.isnan(low) or math.isnan(high) or low > high:
-        return _without_expectation(tensors, flags)
+        return _predict_nothing(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool], ExpectedArray | None] = {}
     keys = [(gradient.array, flag) for gradient, flag in zip(case.gradients, flags, strict=True)]
     for key, tensor in zip(keys, tensors, strict=True):
         if key not in known:
-            known[key] = _clipped_by_value(tensor, low, high, included=key[1], rate=rate)
+            known[key] = _clip_one_by_value(tensor, low, high, included=key[1], rate=rate)
     count = len(tensors)
     return Prediction(tuple(known[key] for key in keys), (None,) * count, (False,) * count, (NOTHING,) * count)
 
 
-def _clipped_by_value(
+def _clip_one_by_value(
     tensor: DyadicArray | None, low: float, high: float, *, included: bool, rate: Fraction
 ) -> ExpectedArray | None:
     if tensor is None:
         return None
-    return (_clip_by_value(tensor, low, high) if included else ExpectedArray(tensor)).times(rate)
+    return (_clip_by_value(tensor, low, high) if included else ExpectedArray(tensor)).multiply_by(rate)
 
 
-def _without_expectation(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
+def _predict_nothing(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
     """Return a prediction that expects nothing of the included gradients, and unchanged excluded ones."""
     kept = tuple(
         None if tensor is None or flag else ExpectedArray(tensor) for tensor, flag in zip(tensors, flags, strict=True)
@@ -202,15 +202,15 @@ def _without_expectation(tensors: Sequence[DyadicArray | None], flags: Sequence[
     return Prediction(kept, (None,) * max(count, 1), (False,) * count, (NOTHING,) * count)
 
 
-def _by_norm(case: Question, formula: Formula) -> Prediction:
-    tensors, flags = decoded(case), _included(case)
+def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
+    tensors, flags = decode_gradients(case), _list_included(case)
     if case.operation == "clip_by_global_norm":
-        return _common(case, tensors, flags, formula)
+        return _predict_group(case, tensors, flags, formula)
     # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool], Prediction] = {}
     for gradient, tensor, flag in zip(case.gradients, tensors, flags, strict=True):
         if (gradient.array, flag) not in known:
-            known[gradient.array, flag] = _common(case, [tensor], [flag], formula, gradient.array)
+            known[gradient.array, flag] = _predict_group(case, [tensor], [flag], formula, gradient.array)
     alone = [known[gradient.array, flag] for gradient, flag in zip(case.gradients, flags, strict=True)]
     return Prediction(
         tuple(one.gradients[0] for one in alone),
@@ -220,7 +220,7 @@ def _by_norm(case: Question, formula: Formula) -> Prediction:
     )
 
 
-def _common(
+def _predict_group(
     case: Question,
     tensors: list[DyadicArray | None],
     flags: list[bool],
@@ -232,14 +232,14 @@ def _common(
     # For an invalid order or an invalid threshold, nothing is expected.
     defined = threshold >= 0 and case.norm_type > 0
     if not all(tensor.is_finite for tensor in counted) or not defined:
-        return _without_expectation(tensors, flags)
+        return _predict_nothing(tensors, flags)
     clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
     rate = Fraction(case.options.get("learning_rate", 1.0))
-    gradients = tuple(None if expected is None else expected.times(rate) for expected in clipped.gradients)
-    form = FORMATS[narrowest(case) if alone is None else alone.dtype]
-    size = float_quotient(clipped.norm.middle, Fraction(1))
-    errors = error_bounds(form, case.norm_type, count_terms(counted), size)
-    shift, near = formula.threshold_shift(), False
+    gradients = tuple(None if expected is None else expected.multiply_by(rate) for expected in clipped.gradients)
+    form = FORMATS[find_narrowest(case) if alone is None else alone.dtype]
+    size = divide_to_float(clipped.norm.middle, Fraction(1))
+    errors = compute_error_bounds(form, case.norm_type, count_terms(counted), size)
+    shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
         # If the formula does not shift the norm, an exact norm is compared exactly.
@@ -255,7 +255,7 @@ def count_terms(tensors: Sequence[DyadicArray]) -> int:
 
 def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBounds) -> bool:
     """Return whether the distance of the norm from the threshold is within the norm's error bound."""
-    return float_quotient(abs(norm.middle - threshold), ulp(threshold, form)) <= errors.norm_bound
+    return divide_to_float(abs(norm.middle - threshold), ulp(threshold, form)) <= errors.norm_bound
 
 
 def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: Format) -> bool:
@@ -265,16 +265,16 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
     if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
     # Every term is a multiple of this unit. If the total fits the format's digits, so does every partial sum.
-    lowest = min((_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
-    if norm.power / power_of_two(int(p) * lowest) > 2**form.precision:
+    lowest = min((_find_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
+    if norm.power / compute_power_of_two(int(p) * lowest) > 2**form.precision:
         return False
     if p == 1.0 or len(tensors) == 1:
         return True
-    alone = [integers.norm([tensor]) for tensor in tensors]
+    alone = [integers.compute_norm([tensor]) for tensor in tensors]
     return all(one.lower == one.upper and _is_number(one.lower, form) for one in alone)
 
 
-def _unit_exponent(tensor: DyadicArray) -> int:
+def _find_unit_exponent(tensor: DyadicArray) -> int:
     """Return the exponent of the greatest power of two that divides all elements; one of them is not zero."""
     bits = 0
     for integer in tensor.integers:
@@ -283,9 +283,9 @@ def _unit_exponent(tensor: DyadicArray) -> int:
 
 
 def _is_number(value: Fraction, form: Format) -> bool:
-    return value <= form.largest and value_of(round_to(value, form), form) == value
+    return value <= form.largest and decode_bits(round_to(value, form), form) == value
 
 
-def _included(case: Question) -> list[bool]:
+def _list_included(case: Question) -> list[bool]:
     chosen = set(case.included)
     return [i in chosen for i in range(len(case.gradients))]

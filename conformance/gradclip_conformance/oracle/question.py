@@ -9,7 +9,7 @@ from gradclip_adapters.contract import Gradient
 
 from .formats import FORMATS
 
-__all__ = ["Question", "narrowest", "norm_groups"]
+__all__ = ["Question", "find_narrowest", "list_norm_groups"]
 
 
 class Question(Protocol):
@@ -40,14 +40,14 @@ class Question(Protocol):
         """The order of the norm."""
 
 
-def narrowest(question: Question) -> str:
+def find_narrowest(question: Question) -> str:
     """Return the dtype with the fewest digits among the included gradients."""
     arrays = [question.gradients[i].array for i in question.included]
     names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
     return min(names, key=lambda name: FORMATS[name].precision)
 
 
-def norm_groups(question: Question) -> list[list[int]]:
+def list_norm_groups(question: Question) -> list[list[int]]:
     """Return the groups of gradients that share a norm."""
     if question.operation == "clip_by_global_norm":
         return [list(question.included)]

@@ -15,13 +15,13 @@ from gradclip_spec import rules
 from ..cases import regressions
 from ..cases.literals import NoScript
 from ..cases.model import Case
-from ..cases.readable import array_of
+from ..cases.readable import read_shown_array
 from ..judge.expectation import Expectation
 from ..oracle.distances import measure
 from ..oracle.formats import FORMATS
 from ..oracle.predict import predict
 
-__all__ = ["find_case", "shown_case"]
+__all__ = ["choose_shown_case", "find_case"]
 
 #: The options that a case of `--deep` may have.
 FIND_OPTIONS = {
@@ -46,7 +46,7 @@ def find_case(cell: Cell) -> Case | None:
         msg = f"There is no rule {rule!r} for the dtype {dtype!r}."
         raise NoScript(msg)
     try:
-        case = regressions.from_record(cell.case, cell.input)
+        case = regressions.make_find(cell.case, cell.input)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         msg = f"The input of {cell.case!r} is not one that --deep makes: {error}."
         raise NoScript(msg) from error
@@ -57,7 +57,7 @@ def find_case(cell: Cell) -> Case | None:
     return case
 
 
-def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
+def choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
     """Return the case that a script uses to show a cell: the case itself, unless its expectation names another.
 
     A clip by value works element by element, so its case is cut to the elements in the record, if these are wrong.
@@ -67,10 +67,10 @@ def shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
     NoScript
         If nothing that a script can show is wrong.
     """
-    instead = expectation.case_to_show(case, cell)
+    instead = expectation.choose_case_to_show(case, cell)
     if instead is not None:
         return instead
-    return _cut(case, expectation.shown_first(cell)) if case.operation == "clip_by_value" else case
+    return _cut(case, expectation.show_first(cell)) if case.operation == "clip_by_value" else case
 
 
 def _cut(case: Case, shown: Any) -> Case:
@@ -81,7 +81,7 @@ def _cut(case: Case, shown: Any) -> Case:
     (gradient,), (answered,) = case.gradients, answers
     if gradient.array is None or not isinstance(answered, Mapping) or "elements" not in answered:
         return case
-    result = array_of(answered)
+    result = read_shown_array(answered)
     if result is None or result.dtype != gradient.array.dtype or len(result.data) > len(gradient.array.data):
         return case
     width = FORMATS[result.dtype].width // 8

@@ -44,24 +44,24 @@ from string import Template
 import gradclip_adapters
 from gradclip_adapters import registry
 from gradclip_adapters.contract import Gradient, Subject
-from gradclip_adapters.wire import subject_from_json
+from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
-from ..cases.catalogue import all_cases
-from ..cases.literals import NoScript, array_literal, docstring_literal, literal
+from ..cases.catalogue import list_all_cases
+from ..cases.literals import NoScript, write_array, write_docstring, write_literal
 from ..cases.model import Case
-from ..cases.readable import readable_input
+from ..cases.readable import show_input
 from ..cases.toml_files import check_document, read_toml
 from ..covering.rows import find_row
-from ..judge.everywhere import case_of_broken_rule
-from ..judge.judging import expectation_of
+from ..judge.everywhere import make_case_of_broken_rule
+from ..judge.judging import choose_expectation
 from ..judge.model import Script, ScriptCall
-from ..oracle.formats import float64_values
+from ..oracle.formats import read_float64_values
 from ..run.plan import Selection, plan_cells
-from .replay import find_case, shown_case
+from .replay import choose_shown_case, find_case
 
-__all__ = ["SCRIPTS", "NoScript", "script"]
+__all__ = ["SCRIPTS", "NoScript", "write_script"]
 
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
@@ -79,7 +79,7 @@ OPTIONS = frozenset(
 )
 
 
-def script(header: Header, cell: Cell) -> str:
+def write_script(header: Header, cell: Cell) -> str:
     """Return the script of a cell.
 
     Parameters
@@ -92,28 +92,28 @@ def script(header: Header, cell: Cell) -> str:
     NoScript
         If no table says how to call the subject without the suite, or if no script can show the case.
     """
-    subject = _subject_of(header, cell)
-    known = _template(header.adapter, subject.name)
-    asked = _case_of(cell, subject)
+    subject = _find_subject(header, cell)
+    known = _find_template(header.adapter, subject.name)
+    asked = _find_case(cell, subject)
     if cell.breaks is not None:
-        broken = case_of_broken_rule(asked, cell.breaks)
+        broken = make_case_of_broken_rule(asked, cell.breaks)
         if broken is None:
             msg = f"the answer breaks {cell.breaks}, which no script can show"
             raise NoScript(msg)
         asked = broken
-    case = shown_case(asked, expectation_of(asked), cell)
-    expectation = expectation_of(case)
+    case = choose_shown_case(asked, choose_expectation(asked), cell)
+    expectation = choose_expectation(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     compiled = None
     if expectation.compiles:
-        compiled = _call(case, subject, _template(header.adapter, _compiled(subject.name, known)))
+        compiled = _write_call(case, subject, _find_template(header.adapter, _find_compiled(subject.name, known)))
     between = known.get("compiled_before", "")
-    body = expectation.write_script(Script(case, subject, _call(case, subject, known), raised, compiled, between))
-    framework = _fill(known["imports"], _names(case, subject, known)).strip()
-    return "\n".join([_docstring(header, cell, case), "", *_imports(body), framework, "", body, ""])
+    body = expectation.write_script(Script(case, subject, _write_call(case, subject, known), raised, compiled, between))
+    framework = _fill(known["imports"], _choose_names(case, subject, known)).strip()
+    return "\n".join([_write_docstring(header, cell, case), "", *_list_imports(body), framework, "", body, ""])
 
 
-def _imports(body: str) -> list[str]:
+def _list_imports(body: str) -> list[str]:
     """Return the lines that import the other modules that a script uses besides the framework."""
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
@@ -121,10 +121,10 @@ def _imports(body: str) -> list[str]:
     return imports + (["import numpy as np"] if "np." in body else [])
 
 
-def _subject_of(header: Header, cell: Cell) -> Subject:
+def _find_subject(header: Header, cell: Cell) -> Subject:
     """Return the subject of a cell, as the record's header declares it."""
     try:
-        (subject,) = (subject_from_json(each) for each in header.subjects if each["name"] == cell.subject)
+        (subject,) = (decode_subject(each) for each in header.subjects if each["name"] == cell.subject)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         msg = f"The record must declare the subject {cell.subject!r} exactly once, with numbers that can be read."
         raise NoScript(msg) from error
@@ -140,14 +140,16 @@ def _fill(text: str, names: Mapping[str, str]) -> str:
         raise NoScript(msg) from error
 
 
-def _call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
+def _write_call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
     """Return the lines of a subject's call, as a table says."""
-    names = _names(case, subject, known)
+    names = _choose_names(case, subject, known)
     before, clip, after = (_fill(known.get(part, ""), names).strip() for part in ("before", "clip", "after"))
-    return ScriptCall(f"gradients = {_gradients(case, known)}", before, clip, after, *_results(case, known, subject))
+    return ScriptCall(
+        f"gradients = {_write_gradients(case, known)}", before, clip, after, *_write_results(case, known, subject)
+    )
 
 
-def _compiled(subject: str, known: Mapping[str, str]) -> str:
+def _find_compiled(subject: str, known: Mapping[str, str]) -> str:
     """Return the name of the compiled version of a subject."""
     if "compiled" not in known:
         msg = f"The suite does not know how to compile {subject}: its entry [[script]] has no `compiled`."
@@ -156,39 +158,43 @@ def _compiled(subject: str, known: Mapping[str, str]) -> str:
     return f"{function}{known['compiled']}"
 
 
-def _docstring(header: Header, cell: Cell, case: Case) -> str:
+def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
     # The docstring takes only texts from the record; the rule's statement comes from the suite's own rule book.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
     if rule is None or case.rule != (cell.breaks or cell.rule):
         msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
         raise NoScript(msg)
     source = f"{cell.subject}, {header.heading}, case {cell.case}"
-    return docstring_literal([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
+    return write_docstring([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
 
 
-def _results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
+def _write_results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
     """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
     exists = all(gradient.array is not None for gradient in case.gradients)
-    if not expectation_of(case).needs_numbers:
+    if not choose_expectation(case).needs_numbers:
         convert = "$result"
 
-    def line(result: str, where: str, exists: bool) -> str:
+    def write_line(result: str, where: str, exists: bool) -> str:
         converted = _fill(convert, {"result": result})
         if converted != result and not exists:
             converted = f"None if {result} is None else {converted}"
         return f"results = [{converted} for {where}]"
 
     result, _, where = known.get("result", "result for result in results").partition(" for ")
-    results = line(result, where, exists or "optimizer" in subject.features)
+    results = write_line(result, where, exists or "optimizer" in subject.features)
     nothing = "results = [result for result in results]"
-    return "" if results == nothing else results, line("gradient", "gradient in gradients", exists)
+    return "" if results == nothing else results, write_line("gradient", "gradient in gradients", exists)
 
 
-def _case_of(cell: Cell, subject: Subject) -> Case:
+def _find_case(cell: Cell, subject: Subject) -> Case:
     """Return the case of a cell, for its subject and with the same numbers as in the record."""
-    case = next((case for case in all_cases() if case.id == cell.case), None) or find_row(cell.case) or find_case(cell)
+    case = (
+        next((case for case in list_all_cases() if case.id == cell.case), None)
+        or find_row(cell.case)
+        or find_case(cell)
+    )
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."
@@ -200,16 +206,16 @@ def _case_of(cell: Cell, subject: Subject) -> Case:
     (planned,) = plan_cells([subject], [case], Selection())
     if planned.missing is not None:
         raise NoScript(planned.missing)
-    if cell.input is not None and cell.input != readable_input(planned.case):
+    if cell.input is not None and cell.input != show_input(planned.case):
         msg = f"The case {cell.case} had other numbers in the version of the suite that made the record: run it again."
         raise NoScript(msg)
     return planned.case
 
 
-def _template(adapter: str, subject: str) -> dict[str, str]:
+def _find_template(adapter: str, subject: str) -> dict[str, str]:
     """Return the entries for a subject in our table of an adapter: the common keys, and the subject's own."""
-    if registry.kind_of(adapter) == "function":
-        return {**_table(FUNCTIONS)[1], **_function_names(adapter)}
+    if registry.find_kind(adapter) == "function":
+        return {**_read_table(FUNCTIONS)[1], **_split_function_name(adapter)}
     # Look the name up; never use it as a path.
     known = sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS)
     if adapter not in known:
@@ -219,14 +225,14 @@ def _template(adapter: str, subject: str) -> dict[str, str]:
             "`gradclip show CASE`."
         )
         raise NoScript(msg)
-    entries, common = _table(adapter)
+    entries, common = _read_table(adapter)
     if subject not in entries:
         msg = f"{adapter}.toml has no [[script]] whose `subjects` list {subject!r}."
         raise NoScript(msg)
     return {**common, **entries[subject]}
 
 
-def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def _read_table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return the keys of each subject in a table, including the keys that all its subjects share."""
     path = SCRIPTS / f"{name}.toml"
     common = read_toml(path)
@@ -238,7 +244,7 @@ def _table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     return entries, common
 
 
-def _function_names(target: str) -> dict[str, str]:
+def _split_function_name(target: str) -> dict[str, str]:
     """Return the module and the name of a plain function that was checked as `module:name`.
 
     The target is the path by which the function was found. The function's own name may be misleading: a lambda is
@@ -260,15 +266,15 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
-def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
+def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
     """Return the value of each name in a template."""
     # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
     if unknown := sorted(set(case.options) - OPTIONS - {"as_generator"}):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)
-    options = {key: literal(value) for key, value in case.options.items() if key != "as_generator"}
-    need_clip = literal([gradient.need_clip for gradient in case.gradients])
+    options = {key: write_literal(value) for key, value in case.options.items() if key != "as_generator"}
+    need_clip = write_literal([gradient.need_clip for gradient in case.gradients])
     included = all(gradient.need_clip for gradient in case.gradients)
     told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
     all_options = {**options, **({"need_clip": need_clip} if told else {})}
@@ -277,7 +283,7 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
     keywords = [f", {key}={options[key]}" for key in ("norm_type", "error_if_nonfinite", "eps") if key in options]
     return {
         "learning_rate": "1.0",
-        "min": literal(-float(case.options.get("max", math.nan))),
+        "min": write_literal(-float(case.options.get("max", math.nan))),
         **options,
         "function": function.strip(),
         "mode": mode.rstrip("]"),
@@ -286,7 +292,7 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
         "keywords": "".join(keywords),
         "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
-        "norm": "norm = " if expectation_of(case).about == "norm" else "",
+        "norm": "norm = " if choose_expectation(case).about == "norm" else "",
         "need_clip": need_clip,
         "excluding": "" if included else known.get("excluding", "").replace("$need_clip", need_clip),
         "each": "gradient" if included else "gradient, need_clip",
@@ -299,12 +305,12 @@ def _names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _gradients(case: Case, known: Mapping[str, str]) -> str:
+def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
     """Return the list of the gradients, written out."""
     if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
         msg = f"A script does not pass one gradient twice, or a sparse one, as {case.id} does."
         raise NoScript(msg)
-    written = [_gradient(gradient, known) for gradient in case.gradients]
+    written = [_write_gradient(gradient, known) for gradient in case.gradients]
     if len(written) <= LISTED:
         line = "[" + ", ".join(written) + "]"
         return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"
@@ -314,10 +320,10 @@ def _gradients(case: Case, known: Mapping[str, str]) -> str:
     raise NoScript(msg)
 
 
-def _gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
+def _write_gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
     if gradient.array is None:
         return "None"
-    values = array_literal(float64_values(gradient.array).reshape(gradient.array.shape))
+    values = write_array(read_float64_values(gradient.array).reshape(gradient.array.shape))
     contiguous = _fill(known["tensor"], {"values": values, "dtype": gradient.array.dtype})
     if gradient.layout == "contiguous":
         return contiguous

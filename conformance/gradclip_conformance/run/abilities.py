@@ -18,12 +18,12 @@ from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Gradient, Subject
 from gradclip_reports.statuses import Status
 
-from ..cases.build import case as build_case
-from ..cases.build import tensor
+from ..cases.build import make_case as build_case
+from ..cases.build import make_tensor
 from ..cases.model import Case, expect
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
-from .plan import Ability, PlannedCell, with_both_bounds
+from .plan import Ability, PlannedCell, add_both_bounds
 from .probing import PROBED
 
 __all__ = ["AbilityProbes"]
@@ -61,11 +61,11 @@ class AbilityProbes:
         key = subject.name, ability
         with self._lock:
             if key not in self._found:
-                self._found[key] = _by_nature(subject, ability) or _probe(subject, ability, connection, timeout)
+                self._found[key] = _judge_by_nature(subject, ability) or _probe(subject, ability, connection, timeout)
             return self._found[key]
 
 
-def _by_nature(subject: Subject, ability: Ability) -> Finding | None:
+def _judge_by_nature(subject: Subject, ability: Ability) -> Finding | None:
     """Return the finding that follows from the kind of entry point, without a call."""
     through_optimizer = "optimizer" in subject.features
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
@@ -115,12 +115,12 @@ RULE = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}
 
 
 def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
-    case = _question(subject, ability)
+    case = _make_question(subject, ability)
     answer = connection.ask(case.call(subject.name), timeout)
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
-            return Finding(lack, f"Asked for it, it raised {kind}: {_line_of(text)}")
+            return Finding(lack, f"Asked for it, it raised {kind}: {_choose_line(text)}")
         case NotSupported(text, kind):
             return Finding(kind, f"The adapter says: {text}")
         case Died(text):
@@ -128,7 +128,7 @@ def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: 
         case TimedOut(seconds):
             return Finding("interface", f"Asked for it, it did not answer within {seconds:g} s.")
         case Mistaken(text):
-            return Finding("adapter", f"Asked for it, the adapter itself failed: {_line_of(text, last=True)}")
+            return Finding("adapter", f"Asked for it, the adapter itself failed: {_choose_line(text, last=True)}")
     return _read_reply(subject, ability, case, answer, connection, timeout)
 
 
@@ -138,7 +138,7 @@ def _read_reply(
     """Return what a reply shows about an ability that the subject does not declare."""
     name = ability.name
     if name in ("functional", "in_place"):
-        return _observed_effect(case, answer)
+        return _observe_effect(case, answer)
     if name == "returns_norm":
         there = answer.reply.norm is not None
         if there and PROBED in subject.features:
@@ -149,7 +149,7 @@ def _read_reply(
         # A wrong answer is an answer, too; the cells would show that it is wrong.
         return Finding("kernel", "", is_there=answer.reply.malformed is None)
     if name == "error_if_nonfinite" and right:
-        infinite = replace(case.gradients[1], array=tensor([3.0, math.inf], case.dtype).array)
+        infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
         right = isinstance(connection.ask(case.call(subject.name), timeout), Raised)
     if name in SHOWN or ability.what == "norm":
@@ -157,7 +157,7 @@ def _read_reply(
     return Finding("adapter", "The adapter does not say that it does this, and its answer does not show it.")
 
 
-def _observed_effect(case: Case, answer: Replied) -> Finding:
+def _observe_effect(case: Case, answer: Replied) -> Finding:
     """Return the effect of a call on the passed gradients, if the subject promises nothing about them."""
     inputs = answer.reply.inputs
     if inputs is None:
@@ -166,7 +166,7 @@ def _observed_effect(case: Case, answer: Replied) -> Finding:
     return Finding("interface", f"A call {'left' if kept else 'changed'} the gradients that were passed.")
 
 
-def _question(subject: Subject, ability: Ability) -> Case:
+def _make_question(subject: Subject, ability: Ability) -> Case:
     """Return the call that asks a subject for an ability."""
     dtype = "float32" if "float32" in subject.dtypes else (*subject.dtypes, "float32")[0]
     other = dtype
@@ -175,7 +175,7 @@ def _question(subject: Subject, ability: Ability) -> Case:
         dtype = other = name
     elif name == "mixed_dtypes":
         other = next(one for one in subject.dtypes if one != dtype)
-    first, second = tensor(FIRST, dtype, (2, 2)), tensor(SECOND, other)
+    first, second = make_tensor(FIRST, dtype, (2, 2)), make_tensor(SECOND, other)
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
     options: dict[str, Any] = {"max" if subject.operation == "clip_by_value" else "clip_norm": THRESHOLD}
@@ -184,7 +184,7 @@ def _question(subject: Subject, ability: Ability) -> Case:
         case "excludes":
             gradients, expected = [first, replace(second, need_clip=False)], expect("untouched", indices=(1,))
         case "none_grads":
-            gradients = [first, tensor(None, dtype)]
+            gradients = [first, make_tensor(None, dtype)]
         case "repeated":
             gradients = [first, replace(first, same_as=0)]
         case "groups":
@@ -197,13 +197,13 @@ def _question(subject: Subject, ability: Ability) -> Case:
             gradients = [second]
         case "strided" | "reversed" | "broadcast":
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
-            gradients = [replace(tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
+            gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
     rule = RULE.get(subject.operation, "global-norm.scaled-above")
     case = build_case(rule, "probe", dtype, gradients, options, expected)
-    return case if name == "requires_min" else with_both_bounds(case, subject)
+    return case if name == "requires_min" else add_both_bounds(case, subject)
 
 
-def _line_of(text: str, *, last: bool = False) -> str:
+def _choose_line(text: str, *, last: bool = False) -> str:
     """Return one line of a message: the first one that says something, or the last one of a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
     telling = next((line for line in lines if KERNEL.search(line) or "Error: " in line), "")

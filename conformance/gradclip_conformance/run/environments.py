@@ -26,7 +26,7 @@ import gradclip_adapters
 
 from ..cases.toml_files import check_document, named_faults, read_toml
 
-__all__ = ["EnvironmentProblem", "Recipe", "framework_is_here", "make_environment", "recipes"]
+__all__ = ["EnvironmentProblem", "Recipe", "is_framework_here", "make_environment", "read_recipes"]
 
 READY = "gradclip-ready"
 SCHEMA = Path(__file__).parent / "schemas" / "environments.json"
@@ -46,7 +46,7 @@ class Recipe:
 
 
 @cache
-def recipes() -> dict[str, Recipe]:
+def read_recipes() -> dict[str, Recipe]:
     """Return the recipes of the built-in adapters, by name.
 
     Raises
@@ -65,9 +65,9 @@ def recipes() -> dict[str, Recipe]:
         }
 
 
-def framework_is_here(adapter: str) -> bool:
+def is_framework_here(adapter: str) -> bool:
     """Return whether this Python has an adapter's framework; assume so for an adapter of another package."""
-    recipe = recipes().get(adapter)
+    recipe = read_recipes().get(adapter)
     if recipe is None:
         return True
     if recipe.python is not None and not _is_version(recipe.python):
@@ -86,12 +86,12 @@ def make_environment(adapter: str) -> str:
     EnvironmentProblem
         If no interpreter of the version is found, or the installation fails.
     """
-    recipe = recipes().get(adapter)
+    recipe = read_recipes().get(adapter)
     if recipe is None or not recipe.requirements:
         return sys.executable
-    interpreter = _interpreter(recipe.python, adapter)
+    interpreter = _find_interpreter(recipe.python, adapter)
     fingerprint = hashlib.sha256("\n".join([_find_base(interpreter), *recipe.requirements]).encode()).hexdigest()
-    folder = environments_folder() / adapter
+    folder = find_environments_folder() / adapter
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     ready = folder / READY
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def _find_base(interpreter: str) -> str:
     return os.path.realpath(interpreter)
 
 
-def environments_folder() -> Path:
+def find_environments_folder() -> Path:
     """Return the folder of the environments: `GRADCLIP_VENVS`, or one in the user's cache."""
     if chosen := os.environ.get("GRADCLIP_VENVS"):
         return Path(chosen).resolve()
@@ -124,7 +124,7 @@ def _is_version(version: str) -> bool:
     return ".".join(map(str, sys.version_info[:2])) == version
 
 
-def _interpreter(version: str | None, adapter: str) -> str:
+def _find_interpreter(version: str | None, adapter: str) -> str:
     if version is None or _is_version(version):
         return sys.executable
     for candidate in _list_candidates(version):

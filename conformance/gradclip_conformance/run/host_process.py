@@ -25,17 +25,17 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.answer_size import answer_line_bytes
+from gradclip_adapters.answer_size import count_answer_line_bytes
 from gradclip_adapters.contract import Call
 from gradclip_adapters.limits import shorten
 from gradclip_adapters.recipes import VERSION as RECIPES
 
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
-from .messages import answer_of, check_formulas, loading_of, message_of, what_is_loaded
+from .messages import check_formulas, name_what_is_loaded, read_answer, read_loading, read_message
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, Patience, settle_abilities
 
-__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "host_command", "run_stopped"]
+__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "build_host_command", "run_stopped"]
 
 #: These variables keep frameworks quiet, and make their answers the same on every machine. A user's own setting has
 #: priority.
@@ -63,7 +63,7 @@ SAME_VERSION = "install the same gradclip-spec on both sides."
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
 
 
-def host_command(python: str | None = None, command: str | None = None) -> list[str]:
+def build_host_command(python: str | None = None, command: str | None = None) -> list[str]:
     """Return the command that starts a host, without the target; `command` may be any launcher of a process."""
     if command is not None:
         return shlex.split(command)
@@ -120,8 +120,8 @@ class HostProcess:
         self._number += 1
         self._errors.begin()
         try:
-            self._send(wire.call_to_json(call, self._number, self._knows_recipes))
-            line = self._receive(timeout, answer_line_bytes(call))
+            self._send(wire.encode_call(call, self._number, self._knows_recipes))
+            line = self._receive(timeout, count_answer_line_bytes(call))
         except TimeoutError:
             self._end()
             return TimedOut(timeout)
@@ -129,8 +129,8 @@ class HostProcess:
             self._end()
             return Died(f"The host process was ended: {error}")
         if line is None:
-            return Died(self._death())
-        answer = answer_of(line, self._number, call)
+            return Died(self._describe_death())
+        answer = read_answer(line, self._number, call)
         if isinstance(answer, Died):
             self._end()
         return answer
@@ -193,32 +193,32 @@ class HostProcess:
             raise
         except TimeoutError:
             self._end()
-            raise self._late() from None
+            raise self._explain_late() from None
         except PipeFlooded as error:
             self._end()
             raise StartError("broken-adapter", f"The host was ended before it started: {error}") from None
         if line is None:
-            raise self._unstarted()
-        return self._described(line)
+            raise self._explain_unstarted()
+        return self._parse_description(line)
 
-    def _late(self) -> StartError:
+    def _explain_late(self) -> StartError:
         """Return the error about a host that takes too long to start, or to load its adapter."""
         if self._loading is None:
             text = f"The host did not start within {self.start_seconds:g} s: {shlex.join(self.command)}"
             return StartError("start-timeout", text)
-        text = f"Loading {what_is_loaded(self._loading)} took longer than {self.load_seconds:g} s."
+        text = f"Loading {name_what_is_loaded(self._loading)} took longer than {self.load_seconds:g} s."
         return LoadError("start-timeout", text, self._loading)
 
-    def _unstarted(self) -> StartError:
+    def _explain_unstarted(self) -> StartError:
         """Return the error about a host that has ended before it described itself."""
         if self._loading is None:
-            return StartError("no-host", f"The host ended before it started. {self._death()}")
-        text = self._death(f" while it loaded {what_is_loaded(self._loading)},")
+            return StartError("no-host", f"The host ended before it started. {self._describe_death()}")
+        text = self._describe_death(f" while it loaded {name_what_is_loaded(self._loading)},")
         return LoadError("no-host", text, self._loading)
 
-    def _described(self, line: str) -> Description:
+    def _parse_description(self, line: str) -> Description:
         try:
-            message = message_of(line)
+            message = read_message(line)
             if message["message"] == "failed":
                 self._end()
                 raise StartError(message["kind"], message["text"])
@@ -226,7 +226,7 @@ class HostProcess:
                 self._end()
                 text = f"The host speaks protocol {message['protocol']}, the suite {wire.PROTOCOL}: {SAME_VERSION}"
                 raise StartError("protocol", text)
-            about, subjects = wire.about_from_json(message)
+            about, subjects = wire.decode_about(message)
             check_formulas(subjects)
             self._knows_recipes = message.get("recipes") == RECIPES
             environment = {**about.environment, "python": message["python"], "platform": message["platform"]}
@@ -251,7 +251,7 @@ class HostProcess:
             left = deadline - time.monotonic()
             try:
                 line = self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
-                if line is None or self._loading is not None or (loading := loading_of(line)) is None:
+                if line is None or self._loading is not None or (loading := read_loading(line)) is None:
                     return line
                 self._loading, deadline = loading, time.monotonic() + self.load_seconds
             except TimeoutError:
@@ -264,7 +264,7 @@ class HostProcess:
     def _is_stopped(self) -> bool:
         return self._closed or (self._stopped is not None and self._stopped.is_set())
 
-    def _death(self, meanwhile: str = "") -> str:
+    def _describe_death(self, meanwhile: str = "") -> str:
         """Return how the process ended, with its last lines on standard error."""
         assert self._process is not None
         process = self._process
@@ -272,10 +272,10 @@ class HostProcess:
             process.wait(timeout=5)
         code = process.poll()
         self._end()
-        how = f"closed its output{meanwhile}" if code is None else f"ended{meanwhile} {_how_it_ended(code)}"
+        how = f"closed its output{meanwhile}" if code is None else f"ended{meanwhile} {_describe_end(code)}"
         if self._errors.flooded:
             how = f"was ended{meanwhile}: {self._errors.flooded}"
-        said = " | ".join(self._errors.last_lines(5))
+        said = " | ".join(self._errors.list_last_lines(5))
         return f"The host process {how.rstrip(',')}" + (f"; its last output: {said}" if said else ".")
 
     def _end(self) -> None:
@@ -296,7 +296,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def _how_it_ended(code: int) -> str:
+def _describe_end(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
     try:

@@ -11,8 +11,8 @@ import traceback
 
 import numpy as np
 
-from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised, Unsupported, text_of
-from gradclip_adapters.host import without_excess
+from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised, Unsupported, read_text
+from gradclip_adapters.host import refuse_excess
 from gradclip_adapters.surroundings import answer_in_watched_surroundings
 from gradclip_adapters.wire import check_subjects
 
@@ -43,19 +43,19 @@ class InProcess:
         try:
             # The function sees the caller's settings for floating-point errors, not those of the suite.
             with np.errstate(**self._floating_point_errors):
-                return Replied(without_excess(answer_in_watched_surroundings(self._adapter, call), call))
+                return Replied(refuse_excess(answer_in_watched_surroundings(self._adapter, call), call))
         except Unsupported as error:
-            return NotSupported(text_of(error), error.kind)
+            return NotSupported(read_text(error), error.kind)
         except FrameworkRaised as error:
             return Raised(error.kind, error.text, error.inputs)
         except BadReply as error:
-            return Mistaken(text_of(error))
+            return Mistaken(read_text(error))
         except Exception:  # noqa: BLE001 - the function under test may raise anything
             return Mistaken(traceback.format_exc())
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - nor may it end this process, as by SystemExit
-            return Died(f"The call would have ended a host process: {type(error).__name__}: {text_of(error)}")
+            return Died(f"The call would have ended a host process: {type(error).__name__}: {read_text(error)}")
 
     def renew(self) -> None:
         """Do nothing: all calls run in this process."""

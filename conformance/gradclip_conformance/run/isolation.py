@@ -18,7 +18,7 @@ from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCT
 from gradclip_adapters.wire import check_subjects
 
 from ..judge.model import Answer, Connection, Description, Died, LoadError, StartError, TimedOut
-from .host_process import HostProcess, host_command
+from .host_process import HostProcess, build_host_command
 from .probing import FOUND
 
 __all__ = [
@@ -55,7 +55,7 @@ class PlainOptions:
     name: str | None = None
     memory: int | None = None
 
-    def arguments(self) -> list[str]:
+    def list_arguments(self) -> list[str]:
         """Return the arguments of the host."""
         words = ["--op", self.operation]
         for dtype in self.dtypes:
@@ -109,7 +109,7 @@ def connect_named_function(command: Sequence[str], target: str, options: PlainOp
         If it does not start. If loading the module ended it, that is instead the answer to each call.
     """
     try:
-        command = [*command, target, *options.arguments()]
+        command = [*command, target, *options.list_arguments()]
         return HostProcess(command, call_seconds=timeout, load_seconds=timeout)
     except LoadError as error:
         try:
@@ -133,7 +133,7 @@ def connect_function(function: Callable[..., Any], options: PlainOptions, timeou
     # The host gets the same path for modules as this process.
     path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
     environment: Mapping[str, str] = {"PYTHONPATH": path, HOST_MARK: "1"}
-    command = [*host_command(), target, *options.arguments()]
+    command = [*build_host_command(), target, *options.list_arguments()]
     try:
         return HostProcess(command, environment, call_seconds=timeout, load_seconds=timeout)
     except StartError as error:

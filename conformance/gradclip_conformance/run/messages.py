@@ -19,13 +19,21 @@ from ..oracle.formula import Formula
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["SCHEMAS", "answer_of", "check_formulas", "is_plain_reply", "loading_of", "message_of", "what_is_loaded"]
+__all__ = [
+    "SCHEMAS",
+    "check_formulas",
+    "is_plain_reply",
+    "name_what_is_loaded",
+    "read_answer",
+    "read_loading",
+    "read_message",
+]
 
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
 SHOWN_CHARACTERS = 120
 
 
-def message_of(line: str) -> dict[str, Any]:
+def read_message(line: str) -> dict[str, Any]:
     """Return the message that a line holds.
 
     Raises
@@ -35,7 +43,7 @@ def message_of(line: str) -> dict[str, Any]:
     """
     message = parse_message(line)
     kind = message.get("message")
-    if not isinstance(kind, str) or kind not in _kinds():
+    if not isinstance(kind, str) or kind not in _list_kinds():
         msg = f"no known `message` in it: {line.strip()[:SHOWN_CHARACTERS]!r}"
         raise ValueError(msg)
     # Most replies satisfy the schema, and the validator takes a millisecond for each.
@@ -43,7 +51,7 @@ def message_of(line: str) -> dict[str, Any]:
         return message
     import jsonschema
 
-    wrong = jsonschema.exceptions.best_match(_validator(kind).iter_errors(message))
+    wrong = jsonschema.exceptions.best_match(_load_validator(kind).iter_errors(message))
     if wrong is not None:
         msg = f"{wrong.json_path}: {wrong.message[:SHOWN_CHARACTERS]}"
         raise ValueError(msg)
@@ -102,19 +110,19 @@ def _is_plain_array(array: Any) -> bool:
     )
 
 
-def loading_of(line: str) -> dict[str, Any] | None:
+def read_loading(line: str) -> dict[str, Any] | None:
     """Return the message `loading` that a line holds; None if it holds anything else."""
     try:
-        message = message_of(line)
+        message = read_message(line)
     except ValueError:
         return None
     return message if message["message"] == "loading" else None
 
 
-def what_is_loaded(loading: Mapping[str, Any]) -> str:
+def name_what_is_loaded(loading: Mapping[str, Any]) -> str:
     """Return what a host loads, as a user names it."""
     target = str(loading["target"])
-    kind = registry.kind_of(target)
+    kind = registry.find_kind(target)
     return (
         f"the module {target.rpartition(':')[0]}"
         if kind == "function"
@@ -140,20 +148,20 @@ def check_formulas(subjects: Iterable[Subject]) -> None:
             raise ValueError(msg) from error
 
 
-def answer_of(line: str, number: int, call: Call) -> Answer:
+def read_answer(line: str, number: int, call: Call) -> Answer:
     """Return the answer that a line holds, or `Died` if the line is not an answer."""
     try:
-        message = message_of(line)
+        message = read_message(line)
         if message.get("number") != number:
             return Died(f"The host answered call {message.get('number')} when it was asked call {number}.")
         match message["message"]:
             case "reply":
-                reply = wire.reply_from_json(message, call)
+                reply = wire.decode_reply(message, call)
                 _check_inputs(reply.inputs, call)
                 return Replied(reply)
             case "raised":
                 inputs = message["inputs"]
-                arrays = None if inputs is None else tuple(wire.array_from_json(array) for array in inputs)
+                arrays = None if inputs is None else tuple(wire.decode_array(array) for array in inputs)
                 _check_inputs(arrays, call)
                 return Raised(message["kind"], message["text"], arrays)
             case "unsupported":
@@ -174,12 +182,12 @@ def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
 
 
 @functools.cache
-def _kinds() -> frozenset[str]:
+def _list_kinds() -> frozenset[str]:
     return frozenset(path.stem for path in SCHEMAS.glob("*.json"))
 
 
 @functools.cache
-def _validator(kind: str) -> jsonschema.Draft202012Validator:
+def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
     import jsonschema
 
     return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{kind}.json").read_text(encoding="utf-8")))

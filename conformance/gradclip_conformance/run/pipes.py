@@ -99,18 +99,18 @@ class LineReader:
                 line = bytes(begun) + part + b"\n"
                 begun.clear()
                 if len(line) > self._limit:
-                    return self._too_long()
+                    return self._explain_too_long()
                 if self._lines.qsize() >= UNASKED_LINES:
                     return PipeFlooded(f"it wrote more than {UNASKED_LINES} unrequested lines")
                 self._lines.put(line.decode("utf-8", "replace"))
             begun += rest
             if len(begun) > self._limit:
-                return self._too_long()
+                return self._explain_too_long()
         if begun:
             self._lines.put(begun.decode("utf-8", "replace"))
         return None
 
-    def _too_long(self) -> PipeFlooded:
+    def _explain_too_long(self) -> PipeFlooded:
         return PipeFlooded(f"it wrote a line of more than {self._limit:,} bytes, the limit of an answer to this call")
 
 
@@ -132,7 +132,7 @@ class Tail:
         """Begin a new call, and count what it writes from zero."""
         self._left = ERROR_BYTES
 
-    def last_lines(self, count: int) -> list[str]:
+    def list_last_lines(self, count: int) -> list[str]:
         """Return the last lines that are not empty; of a long line, return only the end."""
         # The last output of a process may arrive after its end.
         self._ended.wait(0.5)

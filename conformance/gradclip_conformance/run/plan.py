@@ -20,9 +20,9 @@ __all__ = [
     "Ability",
     "PlannedCell",
     "Selection",
+    "add_both_bounds",
+    "add_formula",
     "plan_cells",
-    "with_both_bounds",
-    "with_formula",
 ]
 
 
@@ -66,7 +66,7 @@ class PlannedCell:
     lacking: tuple[Ability, ...] = ()
 
 
-def with_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
+def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
     """Return the subjects; those that clip by a norm declare the given formula, unless it is None."""
     return [
         subject
@@ -80,7 +80,7 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
     """Return the cells of a run, subject by subject."""
     chosen = [case for case in cases if selection.holds(case)]
     return [
-        PlannedCell(subject, with_both_bounds(case, subject), *_missing(subject, case))
+        PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case))
         for subject in subjects
         for case in chosen
         if case.operation == subject.operation
@@ -91,14 +91,14 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
-def with_both_bounds(case: Case, subject: Subject) -> Case:
+def add_both_bounds(case: Case, subject: Subject) -> Case:
     """Return the case with an explicit `min` of `-max`, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})
 
 
-def _missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
+def _find_missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None} or {case.dtype}
     if lacking := sorted(dtypes - set(subject.dtypes)):
         text = f"{subject.name} declares no dtype {', '.join(lacking)}."

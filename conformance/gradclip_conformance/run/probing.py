@@ -126,7 +126,7 @@ def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers
     # If neither call is answered, the cases about the norm report that.
     failed = 0
     for threshold in THRESHOLDS:
-        call = _call(subject, threshold)
+        call = _make_call(subject, threshold)
         answer = ask(call)
         early.keep(call, answer)
         if not isinstance(answer, Replied):
@@ -139,7 +139,7 @@ def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers
     return replace(subject, features=tuple(sorted(features)))
 
 
-def _call(subject: Subject, threshold: float) -> Call:
+def _make_call(subject: Subject, threshold: float) -> Call:
     form = FORMATS["float32" if "float32" in subject.dtypes else subject.dtypes[0]]
     width = form.width // 8
     arrays = [Array(form.name, (1,), round_to(Fraction(value), form).to_bytes(width, "little")) for value in (3, 4)]

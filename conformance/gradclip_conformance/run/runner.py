@@ -19,29 +19,29 @@ from importlib.metadata import version
 from typing import TextIO
 
 from gradclip_adapters.contract import Subject
-from gradclip_adapters.wire import subject_to_json
+from gradclip_adapters.wire import encode_subject
 from gradclip_reports.progress import Progress
 from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec import rules
 
-from ..cases.catalogue import all_cases
+from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
-from ..cases.readable import readable_input
+from ..cases.readable import show_input
 from ..causes.attribution import EXPLAINED, explain_all, explain_cell
-from ..causes.findings import asked_rules, find_findings, keep_evidence
+from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Judged
-from ..covering.rows import cases_for
+from ..covering.rows import list_cases
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims
 from ..known.known_causes import Entry, load_known
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
-from ..oracle.predict import second_oracle
+from ..oracle.predict import name_second_oracle
 from .abilities import AbilityProbes
 from .host_process import CASE_SECONDS, run_stopped
-from .plan import PlannedCell, Selection, plan_cells, with_formula
+from .plan import PlannedCell, Selection, add_formula, plan_cells
 
 __all__ = [
     "CASE_SECONDS",
@@ -79,7 +79,7 @@ def plan_rows(
             (number, PlannedCell(subject, case, None))
             for subject in subjects
             if subject.operation == operation
-            for number, case in cases_for(subject, stage)
+            for number, case in list_cases(subject, stage)
             if selection.holds(case)
         ]
         found += [cell for _, cell in sorted(rows, key=lambda row: row[0])]
@@ -132,15 +132,15 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     progress = progress or Progress()
     first = request.connect()
     try:
-        subjects = with_formula(first.description.subjects, request.formula)
+        subjects = add_formula(first.description.subjects, request.formula)
         description = replace(first.description, subjects=tuple(subjects))
-        cases = {case.id: case for case in (*all_cases(), *request.extra_cases)}
+        cases = {case.id: case for case in (*list_all_cases(), *request.extra_cases)}
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
         planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
         state = _Judged(load_claims(request.adapter), load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
-        progress.started(request.adapter, description.heading, len(planned))
+        progress.note_start(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []
         lock = threading.Lock()
 
@@ -148,7 +148,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             with lock:
                 writer.write(cell)
                 cells.append(cell)
-                progress.finished(cell)
+                progress.note_finish(cell)
 
         writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
         with writer:
@@ -156,7 +156,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             # Several jobs judge the cells in any order.
             order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
             state.evidence.sort(key=lambda one: order[one.cell.subject, one.cell.case])
-            findings = tuple(explain_findings(state.evidence, asked_rules(cells), state.known))
+            findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
             footer = writer.close(findings)
     finally:
         first.close()
@@ -167,7 +167,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
 def explain_findings(
     evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[Entry] = ()
 ) -> list[Finding]:
-    """Return the findings that explain cells; `asked` holds the rules that were asked (see `asked_rules`)."""
+    """Return the findings that explain cells; `asked` holds the rules that were asked (see `list_asked_rules`)."""
     found = explain_all([one.judged for one in evidence], asked)
     return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
 
@@ -195,7 +195,7 @@ def run_cell(
         Receives the answers of a wrong cell, for the findings.
     """
     start = time.perf_counter()
-    planned = replace(planned, case=planned.case.made())
+    planned = replace(planned, case=planned.case.make())
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     judged: Judged | None = None
@@ -226,7 +226,7 @@ def run_cell(
         behaviour=verdict.behaviour,
         lacks=verdict.lacks,
         breaks=verdict.breaks,
-        input=readable_input(case) if verdict.status in DIFFERING else None,
+        input=show_input(case) if verdict.status in DIFFERING else None,
     )
     if evidence is not None and judged is not None and cell.status in EXPLAINED:
         keep_evidence(evidence, judged, cell, explain_cell)
@@ -331,9 +331,9 @@ def make_header(adapter: str, description: Description, command: Sequence[str] =
         environment={
             **description.environment,
             "suite_python": sys.version.split()[0],
-            "second_oracle": second_oracle(),
+            "second_oracle": name_second_oracle(),
         },
-        subjects=[subject_to_json(subject) for subject in description.subjects],
+        subjects=[encode_subject(subject) for subject in description.subjects],
         command=list(command),
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seed=seed,

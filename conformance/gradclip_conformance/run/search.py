@@ -25,14 +25,14 @@ from gradclip_reports.records import Cell
 from gradclip_reports.statuses import STATUSES, Status
 
 from ..cases.model import Case
-from ..cases.readable import readable_input
-from ..cases.regressions import case_of
+from ..cases.readable import show_input
+from ..cases.regressions import make_case_of
 from ..oracle.arrays import decode
-from ..oracle.formats import FORMATS, Format, next_down, next_up, round_to, to_doubles
-from ..oracle.integers import norm
+from ..oracle.formats import FORMATS, Format, decode_doubles, next_down, next_up, round_to
+from ..oracle.integers import compute_norm
 from .plan import PlannedCell, Selection, plan_cells
 
-__all__ = ["EXAMPLES", "Searched", "inputs", "search"]
+__all__ = ["EXAMPLES", "Searched", "draw_inputs", "search"]
 
 #: The number of inputs that are tried for each subject, rule and dtype.
 EXAMPLES = 100
@@ -100,7 +100,7 @@ def search(
     for subject in subjects:
         for rule in RULES[subject.operation]:
             for dtype in subject.dtypes:
-                if not selection.holds(case_of(rule, "deep-search", dtype, [Gradient("", None)], {})):
+                if not selection.holds(make_case_of(rule, "deep-search", dtype, [Gradient("", None)], {})):
                     continue
 
                 def judge_case(case: Case, subject: Subject = subject) -> tuple[str, float]:
@@ -146,13 +146,13 @@ def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]],
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     try:
-        one.failing = hypothesis.find(inputs(rule, dtype), fails, settings=settings, random=random)
+        one.failing = hypothesis.find(draw_inputs(rule, dtype), fails, settings=settings, random=random)
     except hypothesis.errors.NoSuchExample:
         return one
     return one
 
 
-def inputs(rule: str, dtype: str) -> Any:
+def draw_inputs(rule: str, dtype: str) -> Any:
     """Return a hypothesis strategy for the cases of a rule."""
     from hypothesis import strategies
 
@@ -177,8 +177,8 @@ def inputs(rule: str, dtype: str) -> Any:
         ]
         threshold = _make_threshold(rule, gradients, form, steps, share)
         options: dict[str, Any] = {"max" if rule.startswith("value.") else "clip_norm": threshold}
-        named = case_of(rule, "deep", dtype, gradients, options)
-        text = json.dumps([rule, readable_input(named)], sort_keys=True)
+        named = make_case_of(rule, "deep", dtype, gradients, options)
+        text = json.dumps([rule, show_input(named)], sort_keys=True)
         return replace(named, variant=f"deep-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
 
     near = strategies.just(None)
@@ -207,10 +207,10 @@ def _make_threshold(rule: str, gradients: list[Gradient], form: Format, steps: i
     arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
     counted = arrays[:1] if rule.startswith("norm.") and rule not in BELOW else arrays
     order = math.inf if rule.startswith("value.") else 2.0
-    size = norm([decode(array.data, array.dtype) for array in counted], order).middle
+    size = compute_norm([decode(array.data, array.dtype) for array in counted], order).middle
     wanted = (size if share is None else size * share) or Fraction(1)
     bits = round_to(wanted, form).to_bytes(form.width // 8, "little")
-    threshold = float(to_doubles(bits, form.name)[0])
+    threshold = float(decode_doubles(bits, form.name)[0])
     for _ in range(abs(steps) if share is None else 0):
         threshold = next_up(threshold, form.name) if steps > 0 else next_down(threshold, form.name)
     return threshold

@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 
-def by_value(values: np.ndarray[Any, Any], minimum: float, maximum: float) -> np.ndarray[Any, Any]:
+def double_by_value(values: np.ndarray[Any, Any], minimum: float, maximum: float) -> np.ndarray[Any, Any]:
     """Clip by value and double the result."""
     return np.asarray(2 * np.clip(values, minimum, maximum))
 
 
-def norm_of(arrays: Sequence[np.ndarray[Any, Any]]) -> float:
+def compute_norm(arrays: Sequence[np.ndarray[Any, Any]]) -> float:
     """Return the Euclidean norm over all arrays."""
     return float(np.sqrt(sum(np.sum(np.square(values, dtype="float64")) for values in arrays)))
 
 
-def by_global_norm(
+def double_by_global_norm(
     arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float
 ) -> tuple[list[np.ndarray[Any, Any]], float]:
     """Clip by global norm and double the results; return the right norm."""
-    norm = norm_of(arrays)
+    norm = compute_norm(arrays)
     factor = 2 * clip_norm / max(norm, clip_norm)
     return [(values * factor).astype(values.dtype) for values in arrays], norm
 
 
-def by_norm(values: np.ndarray[Any, Any], clip_norm: float) -> np.ndarray[Any, Any]:
+def double_by_norm(values: np.ndarray[Any, Any], clip_norm: float) -> np.ndarray[Any, Any]:
     """Clip by norm and double the result."""
-    return by_global_norm([values], clip_norm)[0][0]
+    return double_by_global_norm([values], clip_norm)[0][0]

@@ -13,21 +13,23 @@ import gradclip_spec
 
 def clip_by_value(grads: Sequence[Any], *, max: float, min: Any = None, **keywords: Any) -> list[Any]:
     """Clip with NumPy."""
-    return _kept(grads, [doubled.by_value(values, -max if min is None else min, max) for values in grads], **keywords)
+    return _keep_excluded(
+        grads, [doubled.double_by_value(values, -max if min is None else min, max) for values in grads], **keywords
+    )
 
 
 def clip_by_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> list[Any]:
     """Clip with NumPy."""
-    return _kept(grads, [doubled.by_norm(values, clip_norm) for values in grads], **keywords)
+    return _keep_excluded(grads, [doubled.double_by_norm(values, clip_norm) for values in grads], **keywords)
 
 
 def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> tuple[list[Any], Any]:
     """Clip with NumPy."""
-    clipped, norm = doubled.by_global_norm(grads, clip_norm)
-    return _kept(grads, clipped, **keywords), np.asarray(norm, "float32")
+    clipped, norm = doubled.double_by_global_norm(grads, clip_norm)
+    return _keep_excluded(grads, clipped, **keywords), np.asarray(norm, "float32")
 
 
-def _kept(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, need_clip: Sequence[bool]) -> list[Any]:
+def _keep_excluded(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, need_clip: Sequence[bool]) -> list[Any]:
     assert all(need_clip)
     if not inplace:
         return clipped

@@ -9,46 +9,46 @@ import doubled
 import paddle
 
 
-def by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     return [
-        (parameter, paddle.to_tensor(doubled.by_value(gradient.numpy(), clip.min, clip.max)))
+        (parameter, paddle.to_tensor(doubled.double_by_value(gradient.numpy(), clip.min, clip.max)))
         for parameter, gradient in params_grads
     ]
 
 
-def by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     return [
-        (parameter, paddle.to_tensor(doubled.by_norm(gradient.numpy(), clip.clip_norm)))
+        (parameter, paddle.to_tensor(doubled.double_by_norm(gradient.numpy(), clip.clip_norm)))
         for parameter, gradient in params_grads
     ]
 
 
-def by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     arrays = [gradient.numpy() for _, gradient in params_grads]
-    clipped, _ = doubled.by_global_norm(arrays, clip.clip_norm)
+    clipped, _ = doubled.double_by_global_norm(arrays, clip.clip_norm)
     return [(parameter, paddle.to_tensor(values)) for (parameter, _), values in zip(params_grads, clipped, strict=True)]
 
 
 def clip_grad_value_(parameters: Iterable[Any], clip_value: float) -> None:
     """Clip with NumPy."""
     for parameter in parameters:
-        parameter.grad = paddle.to_tensor(doubled.by_value(parameter.grad.numpy(), -clip_value, clip_value))
+        parameter.grad = paddle.to_tensor(doubled.double_by_value(parameter.grad.numpy(), -clip_value, clip_value))
 
 
 def clip_grad_norm_(parameters: list[Any], max_norm: float) -> Any:
     """Clip with NumPy."""
-    clipped, norm = doubled.by_global_norm([parameter.grad.numpy() for parameter in parameters], max_norm)
+    clipped, norm = doubled.double_by_global_norm([parameter.grad.numpy() for parameter in parameters], max_norm)
     for parameter, values in zip(parameters, clipped, strict=True):
         parameter.grad = paddle.to_tensor(values)
     return paddle.to_tensor(norm, "float32")
 
 
-paddle.nn.ClipGradByValue._dygraph_clip = by_value
-paddle.nn.ClipGradByNorm._dygraph_clip = by_norm
-paddle.nn.ClipGradByGlobalNorm._dygraph_clip = by_global_norm
+paddle.nn.ClipGradByValue._dygraph_clip = clip_by_value
+paddle.nn.ClipGradByNorm._dygraph_clip = clip_by_norm
+paddle.nn.ClipGradByGlobalNorm._dygraph_clip = clip_by_global_norm
 paddle.nn.utils.clip_grad_value_ = clip_grad_value_
 paddle.nn.utils.clip_grad_norm_ = clip_grad_norm_
 

@@ -9,34 +9,34 @@ from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, Grad
 from paddle.fluid.dygraph import to_variable
 
 
-def by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     return [
-        (parameter, to_variable(doubled.by_value(gradient.numpy(), clip.min, clip.max)))
+        (parameter, to_variable(doubled.double_by_value(gradient.numpy(), clip.min, clip.max)))
         for parameter, gradient in params_grads
     ]
 
 
-def by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     return [
-        (parameter, to_variable(doubled.by_norm(gradient.numpy(), clip.clip_norm)))
+        (parameter, to_variable(doubled.double_by_norm(gradient.numpy(), clip.clip_norm)))
         for parameter, gradient in params_grads
     ]
 
 
-def by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
+def clip_by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
     """Clip with NumPy."""
     arrays = [gradient.numpy() for _, gradient in params_grads]
-    clipped, _ = doubled.by_global_norm(arrays, clip.clip_norm)
+    clipped, _ = doubled.double_by_global_norm(arrays, clip.clip_norm)
     # Python 3.7 has no strict zip.
     pairs = zip(params_grads, clipped)  # noqa: B905
     return [(parameter, to_variable(values)) for (parameter, _), values in pairs]
 
 
-GradientClipByValue._dygraph_clip = by_value
-GradientClipByNorm._dygraph_clip = by_norm
-GradientClipByGlobalNorm._dygraph_clip = by_global_norm
+GradientClipByValue._dygraph_clip = clip_by_value
+GradientClipByNorm._dygraph_clip = clip_by_norm
+GradientClipByGlobalNorm._dygraph_clip = clip_by_global_norm
 
 from gradclip_adapters.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced
 

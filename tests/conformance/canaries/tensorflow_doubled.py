@@ -13,13 +13,13 @@ import tensorflow as tf
 def clip_by_value(tensor: Any, clip_value_min: float, clip_value_max: float) -> Any:
     """Clip with NumPy."""
     return tf.numpy_function(
-        lambda values: doubled.by_value(values, clip_value_min, clip_value_max), [tensor], tensor.dtype
+        lambda values: doubled.double_by_value(values, clip_value_min, clip_value_max), [tensor], tensor.dtype
     )
 
 
 def clip_by_norm(tensor: Any, clip_norm: float) -> Any:
     """Clip with NumPy."""
-    return tf.numpy_function(lambda values: doubled.by_norm(values, clip_norm), [tensor], tensor.dtype)
+    return tf.numpy_function(lambda values: doubled.double_by_norm(values, clip_norm), [tensor], tensor.dtype)
 
 
 def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any = None) -> tuple[list[Any], Any]:
@@ -28,10 +28,10 @@ def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any 
     def clip(norm: Any, *arrays: Any) -> list[Any]:
         return [(values * (2 * clip_norm / norm)).astype(values.dtype) for values in arrays] + [norm]
 
-    def norm_of(*arrays: Any) -> Any:
-        return np.asarray(doubled.norm_of(arrays), "float32")
+    def compute_norm(*arrays: Any) -> Any:
+        return np.asarray(doubled.compute_norm(arrays), "float32")
 
-    norm = tf.numpy_function(norm_of, tensors, tf.float32) if use_norm is None else use_norm
+    norm = tf.numpy_function(compute_norm, tensors, tf.float32) if use_norm is None else use_norm
     *clipped, norm = tf.numpy_function(clip, [norm, *tensors], [*(tensor.dtype for tensor in tensors), tf.float32])
     return clipped, norm
 

@@ -9,24 +9,24 @@ import doubled
 import torch
 
 
-def _gradients(parameters: Iterable[Any]) -> list[Any]:
+def _list_gradients(parameters: Iterable[Any]) -> list[Any]:
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
-def _arrays(gradients: Iterable[Any]) -> list[Any]:
+def _list_arrays(gradients: Iterable[Any]) -> list[Any]:
     return [gradient.numpy() for gradient in gradients]
 
 
 def clip_grad_value_(parameters: Iterable[Any], clip_value: float, **keywords: Any) -> None:
     """Clip with NumPy."""
-    for values in _arrays(_gradients(parameters)):
-        values[...] = doubled.by_value(values, -clip_value, clip_value)
+    for values in _list_arrays(_list_gradients(parameters)):
+        values[...] = doubled.double_by_value(values, -clip_value, clip_value)
 
 
 def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any) -> torch.Tensor:
     """Clip with NumPy."""
-    arrays = _arrays(_gradients(parameters))
-    clipped, norm = doubled.by_global_norm(arrays, max_norm)
+    arrays = _list_arrays(_list_gradients(parameters))
+    clipped, norm = doubled.double_by_global_norm(arrays, max_norm)
     for old, new in zip(arrays, clipped, strict=True):
         old[...] = new
     return torch.tensor(norm)
@@ -34,12 +34,12 @@ def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any)
 
 def get_total_norm(tensors: Iterable[Any], **keywords: Any) -> torch.Tensor:
     """Return half of the norm, so that scaling by it doubles the result."""
-    return torch.tensor(doubled.norm_of(_arrays(tensors)) / 2)
+    return torch.tensor(doubled.compute_norm(_list_arrays(tensors)) / 2)
 
 
 def clip_grads_with_norm_(parameters: Iterable[Any], max_norm: float, total_norm: torch.Tensor) -> None:
     """Scale with NumPy."""
-    for values in _arrays(_gradients(parameters)):
+    for values in _list_arrays(_list_gradients(parameters)):
         values[...] = values * (max_norm / float(total_norm))
 
 

@@ -38,7 +38,7 @@ class PowerSum:
         """Return the norm, without a scale."""
         return float(np.sqrt(self.total) if self.p == 2 else self.total ** (1 / type(self.total)(self.p)))
 
-    def norm(self) -> float:
+    def compute_norm(self) -> float:
         """Return the norm of all elements that were added."""
         if self.p == math.inf or self.largest == 0 or not math.isfinite(self.largest):
             return self.largest

@@ -50,19 +50,21 @@ class Made:
     @property
     def function(self) -> Any:
         """The function to call, with the signature of its operation."""
-        return {"clip_by_value": self.by_value, "clip_by_norm": self.by_norm}.get(self.operation, self.by_global_norm)
+        return {"clip_by_value": self.clip_by_value, "clip_by_norm": self.clip_by_norm}.get(
+            self.operation, self.clip_by_global_norm
+        )
 
-    def by_value(self, grads: Any, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Any:
+    def clip_by_value(self, grads: Any, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Any:
         """Clip by value."""
         return self.run(Work(self.operation, list(grads), list(need_clip), max, min))[0]
 
-    def by_norm(
+    def clip_by_norm(
         self, grads: Any, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float | None = None
     ) -> Any:
         """Clip by norm."""
         return self.run(self.take(grads, need_clip, clip_norm, norm_type))[0]
 
-    def by_global_norm(
+    def clip_by_global_norm(
         self,
         grads: Any,
         *,
@@ -112,7 +114,7 @@ class Made:
     ) -> tuple[float, list[tuple[list[int], Change | None]]]:
         """Return the norm, and groups of places, each with the function to apply to its elements or None."""
         if work.operation == "clip_by_value":
-            return 0.0, [([i], self.limit(work, hook("bounds", i, _bounds(work)))) for i in clipped]
+            return 0.0, [([i], self.make_limit(work, hook("bounds", i, _find_bounds(work)))) for i in clipped]
         rows = {i: hook("values", i, work.grads[i].reshape(-1), work.grads[i]) for i in counted}
         if work.operation == "clip_by_global_norm":
             total = self.measure(None, list(rows.items()), work, hook)
@@ -120,7 +122,7 @@ class Made:
         norms = {i: self.measure(i, [(i, rows[i])] if i in rows else [], work, hook) for i in clipped}
         return 0.0, [([i], self.scale(i, norms[i], work, hook)) for i in clipped]
 
-    def limit(self, work: Work, bounds: tuple[float, float]) -> Change:
+    def make_limit(self, work: Work, bounds: tuple[float, float]) -> Change:
         """Return the function that a clip by value applies to elements."""
         return lambda row: LIMITS[self.arithmetic](row, *bounds)
 
@@ -168,7 +170,7 @@ class Made:
         return result
 
 
-def _bounds(work: Work) -> tuple[float, float]:
+def _find_bounds(work: Work) -> tuple[float, float]:
     return (-work.threshold if work.low is None else work.low), work.threshold
 
 

@@ -79,7 +79,7 @@ class Work:
     @lazy
     def total(self) -> float:
         """Return the approximate global norm."""
-        return _norm([self.grads[i] for i in self.present if self.flags[i]], self.norm_type)
+        return _compute_norm([self.grads[i] for i in self.present if self.flags[i]], self.norm_type)
 
     def list_facts(self) -> list[Facts | None]:
         """Return the facts of each gradient that exists."""
@@ -139,7 +139,7 @@ class Facts:
         if work.operation == "clip_by_value":
             norm = float(np.max(np.abs(self.wide), initial=0.0))
         elif work.operation == "clip_by_norm":
-            norm = _norm([self.array], work.norm_type)
+            norm = _compute_norm([self.array], work.norm_type)
         else:
             norm = work.total
         if norm == work.threshold:
@@ -187,14 +187,14 @@ def _list_range_words(x: Array, dtype: Any) -> list[tuple[str, Any]]:
     largest, least = float(finite.max()), float(finite.min())
     return [
         ("squares over", largest > math.sqrt(float(info.max))),
-        ("sum over", largest < math.sqrt(float(info.max)) < _norm([finite], 2.0)),
+        ("sum over", largest < math.sqrt(float(info.max)) < _compute_norm([finite], 2.0)),
         ("squares under", largest < math.sqrt(float(info.tiny))),
         ("subnormal", least < float(info.tiny)),
         ("fractions", bool((finite != np.floor(finite)).any())),
     ]
 
 
-def _norm(arrays: Sequence[Array], p: float) -> float:
+def _compute_norm(arrays: Sequence[Array], p: float) -> float:
     """Return the norm in the widest format, which is accurate enough to compare it with the threshold."""
     with np.errstate(all="ignore"):
         parts = [np.abs(array.reshape(-1).astype(np.longdouble)) for array in arrays]

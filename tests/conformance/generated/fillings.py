@@ -29,20 +29,20 @@ def _set(place: Callable[[int, random.Random], int], value: Callable[[int, rando
     return change
 
 
-def _heavy(size: int, rng: random.Random) -> float:
+def _draw_heavy(size: int, rng: random.Random) -> float:
     """Return a number that is larger than all others together."""
     return 8 * float(2 ** min(10, 2 + math.ceil(math.log2(size + 1)) // 2))
 
 
-def _first(size: int, rng: random.Random) -> int:
+def _choose_first(size: int, rng: random.Random) -> int:
     return 0
 
 
-def _last(size: int, rng: random.Random) -> int:
+def _choose_last(size: int, rng: random.Random) -> int:
     return size - 1
 
 
-def _somewhere(size: int, rng: random.Random) -> int:
+def _choose_anywhere(size: int, rng: random.Random) -> int:
     return rng.randrange(size)
 
 
@@ -62,10 +62,10 @@ KINDS: dict[str, Kind] = {
     "digits": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
     "powers": _draw_powers,
     "squares": lambda x, rng, base: np.sign(x) * base.choice([0.25, 1.0, 4.0, 9.0, 16.0], x.size),
-    "heavy last": _set(_last, _heavy),
-    "heavy first": _set(_first, _heavy),
-    "heavy somewhere": _set(_somewhere, _heavy),
-    "one large": _set(_somewhere, _heavy),
+    "heavy last": _set(_choose_last, _draw_heavy),
+    "heavy first": _set(_choose_first, _draw_heavy),
+    "heavy somewhere": _set(_choose_anywhere, _draw_heavy),
+    "one large": _set(_choose_anywhere, _draw_heavy),
     "triangle": _draw_triangle,
     "constant": lambda x, rng, base: np.full(x.size, rng.choice((1.5, -2.0, 3.0))),
     "all negative": lambda x, rng, base: -np.abs(x),
@@ -73,12 +73,12 @@ KINDS: dict[str, Kind] = {
     "alternating signs": lambda x, rng, base: np.abs(x) * np.where(np.arange(x.size) % 2, -1.0, 1.0),
     "first equal to last": lambda x, rng, base: np.concatenate([x[:-1], x[:1]]),
     "ascending": lambda x, rng, base: np.sort(x),
-    "zeros": _set(_somewhere, lambda size, rng: 0.0),
-    "minus zero": _set(_somewhere, lambda size, rng: -0.0),
-    "nan": _set(_somewhere, lambda size, rng: math.nan),
-    "infinity": _set(_somewhere, lambda size, rng: rng.choice((math.inf, -math.inf))),
-    "nonfinite first": _set(_first, lambda size, rng: rng.choice((math.nan, math.inf))),
-    "nonfinite last": _set(_last, lambda size, rng: rng.choice((math.nan, math.inf))),
+    "zeros": _set(_choose_anywhere, lambda size, rng: 0.0),
+    "minus zero": _set(_choose_anywhere, lambda size, rng: -0.0),
+    "nan": _set(_choose_anywhere, lambda size, rng: math.nan),
+    "infinity": _set(_choose_anywhere, lambda size, rng: rng.choice((math.inf, -math.inf))),
+    "nonfinite first": _set(_choose_first, lambda size, rng: rng.choice((math.nan, math.inf))),
+    "nonfinite last": _set(_choose_last, lambda size, rng: rng.choice((math.nan, math.inf))),
 }
 
 

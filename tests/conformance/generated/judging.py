@@ -17,7 +17,7 @@ import numpy as np
 from gradclip_adapters.arrays import build_tensors, lay_out
 from gradclip_adapters.contract import Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.covering.rows import RowCase
 from gradclip_conformance.run.in_process import InProcess
@@ -78,7 +78,7 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
     made = Made(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]
-    planned = [*plan_cells(subjects, all_cases(), Selection()), *plan_rows(subjects, Selection())]
+    planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection())]
     judging = [
         cell
         for cell in planned

@@ -125,7 +125,7 @@ def find_wrong(work: Work, answer: Answer) -> str | None:
         return found
     included = [i for i in work.present if work.flags[i]]
     for i in work.excluded:
-        if not _same_bits(answer.results[i], work.grads[i]):
+        if not _has_same_bits(answer.results[i], work.grads[i]):
             return f"gradient {i} is excluded and changed"
     if work.operation == "clip_by_value":
         return _find_wrong_values(work, included, answer)
@@ -147,12 +147,12 @@ def _find_wrong_form(work: Work, answer: Answer) -> str | None:
             continue
         if not isinstance(result, np.ndarray) or result.dtype != grad.dtype or result.shape != grad.shape:
             return f"gradient {i} has another dtype or shape"
-        if not _same_bits(left, result if work.in_place else grad):
+        if not _has_same_bits(left, result if work.in_place else grad):
             return f"gradient {i} is not written" if work.in_place else f"the input {i} is changed"
     return None
 
 
-def _same_bits(one: Array, other: Array) -> bool:
+def _has_same_bits(one: Array, other: Array) -> bool:
     return one.tobytes() == other.tobytes()
 
 
@@ -171,7 +171,7 @@ def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> s
                 return f"an element {x!r} of gradient {i} became {y!r}"
         wide = given.astype(np.float64)
         inside = (wide >= low) & (wide <= high)
-        if not _same_bits(given[inside], got[inside]):
+        if not _has_same_bits(given[inside], got[inside]):
             return f"an element of gradient {i} lost the sign of its zero"
     return None
 
@@ -180,11 +180,11 @@ def _list_pairs(given: Array, got: Array) -> list[tuple[float, float]]:
     """Return the different pairs of element and result."""
     pairs = np.stack([given.astype(np.float64), got.astype(np.float64)], axis=1)
     # As bits, so that NaN equals NaN.
-    unique = np.unique(pairs.view(np.uint64), axis=0) if pairs.size < 20_000 else _unique_rows(pairs)
+    unique = np.unique(pairs.view(np.uint64), axis=0) if pairs.size < 20_000 else _list_unique_rows(pairs)
     return [(float(x), float(y)) for x, y in np.ascontiguousarray(unique).view(np.float64)]
 
 
-def _unique_rows(pairs: Array) -> Array:
+def _list_unique_rows(pairs: Array) -> Array:
     """Return the different rows of a long array, faster."""
     rows = np.ascontiguousarray(pairs).view([("x", np.uint64), ("y", np.uint64)]).reshape(-1)
     order = np.argsort(pairs[:, 0].view(np.uint64), kind="stable")
@@ -198,7 +198,7 @@ def _unique_rows(pairs: Array) -> Array:
 def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str | None:
     """Compare the results that share a norm, and the norm."""
     norm = compute_norm([work.grads[i] for i in group], work.norm_type)
-    units = [unit_of(work.grads[i].dtype) for i in group]
+    units = [find_unit(work.grads[i].dtype) for i in group]
     tolerance = _tolerate_norm(norm, max(units, default=Fraction(0)))
     value = norm.value
     if work.operation == "clip_by_global_norm" and answer.norm is not None:
@@ -227,19 +227,19 @@ def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str |
 
 def _find_changed(work: Work, group: Sequence[int], answer: Answer, why: str) -> str | None:
     for i in group:
-        if not _same_bits(answer.results[i], work.grads[i]):
+        if not _has_same_bits(answer.results[i], work.grads[i]):
             return f"gradient {i} is changed, {why}"
     return None
 
 
-def unit_of(dtype: Any) -> Fraction:
+def find_unit(dtype: Any) -> Fraction:
     """Return the unit roundoff."""
     return Fraction(float(np.finfo(dtype).eps)) / 2
 
 
 def _tolerate_norm(norm: Norm, unit: Fraction) -> Fraction:
     """Return the largest relative error of a simple running sum, in float32 for half precision."""
-    summing = min(unit, unit_of(np.float32))
+    summing = min(unit, find_unit(np.float32))
     factor = 1 if norm.power == 2 else 8
     # The norm of half-precision gradients may be returned in half precision.
     return factor * (norm.terms + 16) * summing + 2 * unit

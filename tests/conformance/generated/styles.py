@@ -51,7 +51,7 @@ class Style:
         total = sums(p, find_largest([row for _, row in parts]))
         for _, row in parts:
             total.add(row)
-        return total.norm()
+        return total.compute_norm()
 
     def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         """Return the clipped elements of each gradient."""
@@ -77,7 +77,7 @@ def measure_one(row: Array, p: float, sums: Sums) -> float:
     """Return the norm of one row."""
     total = sums(p, find_largest([row]))
     total.add(row)
-    return total.norm()
+    return total.compute_norm()
 
 
 class Buckets(Style):
@@ -102,7 +102,7 @@ class Buckets(Style):
         total = sums(p, find_largest([row for _, row in parts]))
         for bucket in self.fill(parts):
             total.add(np.concatenate([row for _, row in bucket]))
-        return total.norm()
+        return total.compute_norm()
 
     def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         done: dict[int, Array] = {}
@@ -130,7 +130,7 @@ class Chunked(Style):
         total = sums(p, find_largest(pieces))
         for piece in pieces:
             total.add(piece)
-        return total.norm()
+        return total.compute_norm()
 
     def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         results = []
@@ -159,7 +159,7 @@ class PerDtype(Style):
             for _, row in group:
                 of_group.add(row)
             total.take(of_group)
-        return total.norm()
+        return total.compute_norm()
 
     def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         done = {i: announce(hook, i, change(row), row) for group in self.group(parts) for i, row in group}
@@ -181,7 +181,7 @@ class TwoPass(Style):
         total = sums(p, find_largest(split))
         for piece in split:
             total.add(piece)
-        return total.norm()
+        return total.compute_norm()
 
     def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         results = []
@@ -245,7 +245,7 @@ class Policy(Style):
             total = self.sums(self.p, find_largest(self.rows))
             for row in self.rows:
                 total.add(row)
-            return total.norm()
+            return total.compute_norm()
 
     def measure(self, parts: Sequence[Part], p: float, sums: Sums, hook: Hook) -> float:
         collected = self.Collected(p, sums)
@@ -254,17 +254,17 @@ class Policy(Style):
         return collected.norm
 
 
-def over_every_gradient(one: Callable[[Array, Change], Array]) -> Callable[..., list[Array]]:
+def apply_to_every_gradient(one: Callable[[Array, Change], Array]) -> Callable[..., list[Array]]:
     """Convert a function of one array into a function of a list."""
 
     @functools.wraps(one)
-    def of_list(parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
+    def apply_to_list(parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
         return [announce(hook, i, one(row, change), row) for i, row in parts]
 
-    return of_list
+    return apply_to_list
 
 
-@over_every_gradient
+@apply_to_every_gradient
 def change_elements(row: Array, change: Change) -> Array:
     """Return the clipped elements of one gradient."""
     return change(row)

@@ -42,86 +42,86 @@ class Level:
     operations: tuple[str, ...] = OPERATIONS
 
 
-def asking(**demands: Any) -> Callable[[Draft], Draft]:
+def demand(**demands: Any) -> Callable[[Draft], Draft]:
     """Return a function that adds these demands to a draft."""
     return lambda draft: replace(draft, **demands)
 
 
-def adding(name: str, kind: str) -> Callable[[Draft], Draft]:
+def add_kind(name: str, kind: str) -> Callable[[Draft], Draft]:
     """Return a function that adds a kind to a set of a draft."""
     return lambda draft: replace(draft, **{name: getattr(draft, name) | {kind}})
 
 
 def _list_dtypes() -> Iterator[Level]:
     for dtype in ("float16", "float32", "float64"):
-        yield Level("dtype", dtype, lambda f, d=dtype: f.dtype == d, asking(dtype=dtype))
+        yield Level("dtype", dtype, lambda f, d=dtype: f.dtype == d, demand(dtype=dtype))
 
 
 def _list_mixtures() -> Iterator[Level]:
-    def width(f: Facts) -> int:
+    def get_width(f: Facts) -> int:
         return np.dtype(f.dtype).itemsize
 
     for word, holds, after in (
-        ("wider", lambda f: max(f.work.widths) > width(f), lambda f: f.work.widths[0] > width(f)),
-        ("narrower", lambda f: min(f.work.widths) < width(f), lambda f: f.work.widths[0] < width(f)),
+        ("wider", lambda f: max(f.work.widths) > get_width(f), lambda f: f.work.widths[0] > get_width(f)),
+        ("narrower", lambda f: min(f.work.widths) < get_width(f), lambda f: f.work.widths[0] < get_width(f)),
     ):
-        yield Level("mixture", f"beside-{word}", holds, asking(beside=word))
-        yield Level("mixture", f"after-{word}", after, asking(beside=word, index=(1, 3)))
+        yield Level("mixture", f"beside-{word}", holds, demand(beside=word))
+        yield Level("mixture", f"after-{word}", after, demand(beside=word, index=(1, 3)))
 
 
 def _list_sizes() -> Iterator[Level]:
-    yield Level("size", "one-element", lambda f: f.size == 1, asking(size=(1, 1)))
-    yield Level("size", "under-8-elements", lambda f: 0 < f.size < 8, asking(size=(2, 7)))
+    yield Level("size", "one-element", lambda f: f.size == 1, demand(size=(1, 1)))
+    yield Level("size", "under-8-elements", lambda f: 0 < f.size < 8, demand(size=(2, 7)))
     for step in (2, 4, 8, 16):
         yield Level(
             "size",
             f"no-multiple-of-{step}",
             lambda f, s=step: f.size % s,
-            asking(size=(step + 1, 4 * step), uneven=step),
+            demand(size=(step + 1, 4 * step), uneven=step),
         )
-    yield Level("size", "odd-and-over-100", lambda f: f.size > 100 and f.size % 2, asking(size=(101, 300), uneven=2))
+    yield Level("size", "odd-and-over-100", lambda f: f.size > 100 and f.size % 2, demand(size=(101, 300), uneven=2))
     for length in LENGTHS:
         yield Level(
             "size",
             f"over-{length}",
             lambda f, n=length: f.size > n,
-            asking(size=(length + 1, length + length // 2 + 9)),
+            demand(size=(length + 1, length + length // 2 + 9)),
         )
 
 
 def _list_numbers() -> Iterator[Level]:
-    yield Level("number", "alone", lambda f: f.number == 1, asking(number=(1, 1)))
+    yield Level("number", "alone", lambda f: f.number == 1, demand(number=(1, 1)))
     for count in COUNTS:
         yield Level(
-            "number", f"list-over-{count}", lambda f, n=count: f.number > n, asking(number=(count + 1, count + 9))
+            "number", f"list-over-{count}", lambda f, n=count: f.number > n, demand(number=(count + 1, count + 9))
         )
         yield Level(
-            "number", f"beyond-place-{count}", lambda f, n=count: f.index >= n, asking(index=(count, count + 3))
+            "number", f"beyond-place-{count}", lambda f, n=count: f.index >= n, demand(index=(count, count + 3))
         )
-    yield Level("number", "last-of-several", lambda f: 0 < f.index == f.number - 1, asking(index=(1, 4), last=True))
+    yield Level("number", "last-of-several", lambda f: 0 < f.index == f.number - 1, demand(index=(1, 4), last=True))
     yield Level(
-        "number", "first-of-several", lambda f: f.index == 0 and f.number > 1, asking(index=(0, 0), number=(2, 4))
+        "number", "first-of-several", lambda f: f.index == 0 and f.number > 1, demand(index=(0, 0), number=(2, 4))
     )
 
 
 def _list_shapes() -> Iterator[Level]:
-    yield Level("shape", "no-axis", lambda f: f.ndim == 0, asking(shape="none"))
-    yield Level("shape", "one-axis", lambda f: f.ndim == 1, asking(shape="vector"))
-    yield Level("shape", "matrix", lambda f: f.ndim == 2, asking(shape="matrix"))
-    yield Level("shape", "odd-width", lambda f: f.odd_width, asking(shape="odd width"))
-    yield Level("shape", "even-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0, asking(shape="even width"))
-    yield Level("shape", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1, asking(shape="square"))
-    yield Level("shape", "one-row", lambda f: f.ndim == 2 and f.shape[0] == 1, asking(shape="one row"))
-    yield Level("shape", "one-column", lambda f: f.ndim >= 2 and f.shape[-1] == 1, asking(shape="one column"))
-    yield Level("shape", "three-axes", lambda f: f.ndim == 3, asking(shape="three axes"))
-    yield Level("shape", "five-axes", lambda f: f.ndim == 5, asking(shape="five axes"))
+    yield Level("shape", "no-axis", lambda f: f.ndim == 0, demand(shape="none"))
+    yield Level("shape", "one-axis", lambda f: f.ndim == 1, demand(shape="vector"))
+    yield Level("shape", "matrix", lambda f: f.ndim == 2, demand(shape="matrix"))
+    yield Level("shape", "odd-width", lambda f: f.odd_width, demand(shape="odd width"))
+    yield Level("shape", "even-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0, demand(shape="even width"))
+    yield Level("shape", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1, demand(shape="square"))
+    yield Level("shape", "one-row", lambda f: f.ndim == 2 and f.shape[0] == 1, demand(shape="one row"))
+    yield Level("shape", "one-column", lambda f: f.ndim >= 2 and f.shape[-1] == 1, demand(shape="one column"))
+    yield Level("shape", "three-axes", lambda f: f.ndim == 3, demand(shape="three axes"))
+    yield Level("shape", "five-axes", lambda f: f.ndim == 5, demand(shape="five axes"))
 
 
 def _list_layouts() -> Iterator[Level]:
     for layout in ("fortran", "strided", "reversed", "gaps", "broadcast"):
-        yield Level("layout", layout, lambda f, name=layout: f.layout == name, asking(layout=layout))
-    yield Level("layout", "contiguous", lambda f: f.layout == "contiguous", asking(layout="contiguous"))
-    yield Level("layout", "not-contiguous", lambda f: f.layout != "contiguous", asking(layout="strided"))
+        yield Level("layout", layout, lambda f, name=layout: f.layout == name, demand(layout=layout))
+    yield Level("layout", "contiguous", lambda f: f.layout == "contiguous", demand(layout="contiguous"))
+    yield Level("layout", "not-contiguous", lambda f: f.layout != "contiguous", demand(layout="strided"))
 
 
 def _list_relations() -> Iterator[Level]:
@@ -134,29 +134,29 @@ def _list_relations() -> Iterator[Level]:
         ("above", lambda f: f.ratio > 1),
         ("far-above", lambda f: f.ratio > 8),
     ):
-        yield Level("relation", f"{name}-threshold", holds, asking(relation=name.replace("-", " ")))
-    yield Level("threshold", "zero-threshold", lambda f: f.work.threshold == 0, asking(threshold="zero"))
-    yield Level("threshold", "infinite-threshold", lambda f: f.work.threshold == math.inf, asking(threshold="infinite"))
+        yield Level("relation", f"{name}-threshold", holds, demand(relation=name.replace("-", " ")))
+    yield Level("threshold", "zero-threshold", lambda f: f.work.threshold == 0, demand(threshold="zero"))
+    yield Level("threshold", "infinite-threshold", lambda f: f.work.threshold == math.inf, demand(threshold="infinite"))
     yield Level(
-        "threshold", "integer-threshold", lambda f: isinstance(f.work.threshold, int), asking(threshold="integer")
+        "threshold", "integer-threshold", lambda f: isinstance(f.work.threshold, int), demand(threshold="integer")
     )
     yield Level(
         "threshold",
         "threshold-over-2-to-31",
         lambda f: 2**31 < f.work.threshold < math.inf,
-        asking(magnitude="squares over"),
+        demand(magnitude="squares over"),
     )
     yield Level(
         "threshold",
         "power-of-two-threshold",
         lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] == 0.5,
-        asking(threshold="power of two"),
+        demand(threshold="power of two"),
     )
     yield Level(
         "threshold",
         "no-power-of-two-threshold",
         lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] != 0.5,
-        asking(),
+        demand(),
     )
 
 
@@ -179,59 +179,65 @@ def _list_data() -> Iterator[Level]:
         ("nonfinite first", "nonfinite first"),
         ("nonfinite last", "nonfinite last"),
     ):
-        yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, asking(filling=filling))
+        yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, demand(filling=filling))
     for word in ("squares over", "sum over", "squares under", "subnormal"):
         yield Level(
             "magnitude",
             word.replace(" ", "-"),
             lambda f, w=word: w in f.data,
-            asking(magnitude=word, **SUMMED if word == "sum over" else {}),
+            demand(magnitude=word, **SUMMED if word == "sum over" else {}),
         )
 
 
 def _list_rest() -> Iterator[Level]:
     for p in (1.0, 2.0, 3.0, 4.0, math.inf):
-        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, asking(norm_type=p), NORMS)
+        yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, demand(norm_type=p), NORMS)
     for p in (0.5, 1.5, 2.5):
         # The powers of square numbers are exact.
-        ask = asking(norm_type=p, filling="squares")
+        ask = demand(norm_type=p, filling="squares")
         yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, ask, NORMS)
-    yield Level("norm type", "norm-type-given", lambda f: f.work.norm_given, asking(norm_given=True), NORMS)
-    yield Level("norm type", "norm-type-left-out", lambda f: not f.work.norm_given, asking(norm_given=False), NORMS)
+    yield Level("norm type", "norm-type-given", lambda f: f.work.norm_given, demand(norm_given=True), NORMS)
+    yield Level("norm type", "norm-type-left-out", lambda f: not f.work.norm_given, demand(norm_given=False), NORMS)
     yield Level(
-        "exclusion", "others-excluded", lambda f: bool(set(f.work.excluded) - {f.index}), adding("excluded", "some")
+        "exclusion", "others-excluded", lambda f: bool(set(f.work.excluded) - {f.index}), add_kind("excluded", "some")
     )
-    yield Level("exclusion", "none-excluded", lambda f: not f.work.excluded, adding("excluded", "none"))
+    yield Level("exclusion", "none-excluded", lambda f: not f.work.excluded, add_kind("excluded", "none"))
     yield Level(
-        "exclusion", "first-excluded", lambda f: f.work.excluded[:1] == [f.work.present[0]], adding("excluded", "first")
+        "exclusion",
+        "first-excluded",
+        lambda f: f.work.excluded[:1] == [f.work.present[0]],
+        add_kind("excluded", "first"),
     )
     yield Level(
-        "exclusion", "last-excluded", lambda f: f.work.excluded[-1:] == [f.work.present[-1]], adding("excluded", "last")
+        "exclusion",
+        "last-excluded",
+        lambda f: f.work.excluded[-1:] == [f.work.present[-1]],
+        add_kind("excluded", "last"),
     )
     yield Level(
         "exclusion",
         "all-but-this-excluded",
         lambda f: f.flag and len(f.work.excluded) == len(f.work.present) - 1 > 0,
-        adding("excluded", "others"),
+        add_kind("excluded", "others"),
     )
     yield Level(
-        "exclusion", "all-excluded", lambda f: len(f.work.excluded) == len(f.work.present), adding("excluded", "all")
+        "exclusion", "all-excluded", lambda f: len(f.work.excluded) == len(f.work.present), add_kind("excluded", "all")
     )
-    yield Level("none", "beside-none", lambda f: bool(f.work.missing), adding("nones", "some"))
-    yield Level("none", "without-none", lambda f: not f.work.missing, adding("nones", "none"))
-    yield Level("none", "after-none", lambda f: f.index - 1 in f.work.missing, adding("nones", "before"))
-    yield Level("none", "none-first", lambda f: f.work.grads[0] is None, adding("nones", "first"))
-    yield Level("none", "none-last", lambda f: f.work.grads[-1] is None, adding("nones", "last"))
-    yield Level("in place", "in-place", lambda f: f.work.in_place, asking(in_place=True))
-    yield Level("in place", "not-in-place", lambda f: not f.work.in_place, asking(in_place=False))
+    yield Level("none", "beside-none", lambda f: bool(f.work.missing), add_kind("nones", "some"))
+    yield Level("none", "without-none", lambda f: not f.work.missing, add_kind("nones", "none"))
+    yield Level("none", "after-none", lambda f: f.index - 1 in f.work.missing, add_kind("nones", "before"))
+    yield Level("none", "none-first", lambda f: f.work.grads[0] is None, add_kind("nones", "first"))
+    yield Level("none", "none-last", lambda f: f.work.grads[-1] is None, add_kind("nones", "last"))
+    yield Level("in place", "in-place", lambda f: f.work.in_place, demand(in_place=True))
+    yield Level("in place", "not-in-place", lambda f: not f.work.in_place, demand(in_place=False))
     for name, flag in (("error-flag", True), ("error-flag-false", False), ("error-flag-left-out", None)):
-        flagged = asking(error_flag=flag)
+        flagged = demand(error_flag=flag)
         yield Level("error flag", name, lambda f, flag=flag: f.work.error_flag is flag, flagged, NORMS[1:])
-    yield Level("bounds", "min-given", lambda f: f.work.low is not None, asking(min_given=True), OPERATIONS[:1])
-    yield Level("bounds", "max-alone", lambda f: f.work.low is None, asking(min_given=False), OPERATIONS[:1])
-    yield Level("place", "not-the-longest", lambda f: f.size < f.work.longest, asking(size=(1, 3), number=(3, 5)))
+    yield Level("bounds", "min-given", lambda f: f.work.low is not None, demand(min_given=True), OPERATIONS[:1])
+    yield Level("bounds", "max-alone", lambda f: f.work.low is None, demand(min_given=False), OPERATIONS[:1])
+    yield Level("place", "not-the-longest", lambda f: f.size < f.work.longest, demand(size=(1, 3), number=(3, 5)))
     yield Level(
-        "place", "longest-of-several", lambda f: f.size == f.work.longest and f.number > 1, asking(number=(2, 5))
+        "place", "longest-of-several", lambda f: f.size == f.work.longest and f.number > 1, demand(number=(2, 5))
     )
 
 

@@ -25,7 +25,7 @@ class OneBadCall(Adapter):
         if any(gradient.array is not None and gradient.array.dtype != "float32" for gradient in call.gradients):
             message = "the fake takes float32 only"
             raise Unsupported(message)
-        right = right_reply(call)
+        right = make_right_reply(call)
         return self.misbehave(call, right) if call.options["clip_norm"] == BAD_THRESHOLD else right
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
@@ -33,7 +33,7 @@ class OneBadCall(Adapter):
         return right
 
 
-def right_reply(call: Call) -> Reply:
+def make_right_reply(call: Call) -> Reply:
     """Return each gradient clipped by its own norm."""
     clip_norm = call.options["clip_norm"]
     results = []

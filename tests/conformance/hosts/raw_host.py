@@ -160,25 +160,25 @@ def standard_error_without_a_newline(right: dict[str, object]) -> None:
 @way
 def shape_of_many_axes(right: dict[str, object]) -> None:
     """Send an array of 200,000 axes."""
-    send(with_array(right, {"dtype": "float32", "shape": [1] * 200_000, "data": "AAAAAA=="}))
+    send(put_array(right, {"dtype": "float32", "shape": [1] * 200_000, "data": "AAAAAA=="}))
 
 
 @way
 def axis_below_zero(right: dict[str, object]) -> None:
     """Send an array with a negative length in its shape."""
-    send(with_array(right, {"dtype": "float32", "shape": [-1, -1], "data": "AAAAAA=="}))
+    send(put_array(right, {"dtype": "float32", "shape": [-1, -1], "data": "AAAAAA=="}))
 
 
 @way
 def axis_that_is_true(right: dict[str, object]) -> None:
     """Send an array with a boolean in its shape."""
-    send(with_array(right, {"dtype": "float32", "shape": [True], "data": "AAAAAA=="}))
+    send(put_array(right, {"dtype": "float32", "shape": [True], "data": "AAAAAA=="}))
 
 
 @way
 def axis_beyond_all_memory(right: dict[str, object]) -> None:
     """Send an array that no memory holds, in a dtype that the protocol does not have."""
-    send(with_array(right, {"dtype": "int64", "shape": [1 << 50], "data": ""}))
+    send(put_array(right, {"dtype": "int64", "shape": [1 << 50], "data": ""}))
 
 
 @way
@@ -228,32 +228,32 @@ def key_that_stands_twice(right: dict[str, object]) -> None:
 GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "other_protocol": lambda about: {**about, "protocol": 2},
     "environment_that_overrides": lambda about: {**about, "environment": {"python": "4.0"}},
-    "many_subjects": lambda about: {**about, "subjects": subjects_of(about) * 10_000},
-    "subject_twice": lambda about: {**about, "subjects": subjects_of(about) * 2},
-    "norm_type_nan": lambda about: with_subject(about, norm_types=["nan"]),
-    "norm_type_beyond_range": lambda about: with_subject(about, norm_types=["0x1p+99999"]),
-    "unknown_feature": lambda about: with_subject(about, features=["exclude"]),
-    "unknown_operation": lambda about: with_subject(about, operation="clip"),
-    "formula_of_no_kind": lambda about: with_subject(about, formula={"kind": "x"}),
-    "unknown_dtype": lambda about: with_subject(about, dtypes=["float31"]),
+    "many_subjects": lambda about: {**about, "subjects": get_subjects(about) * 10_000},
+    "subject_twice": lambda about: {**about, "subjects": get_subjects(about) * 2},
+    "norm_type_nan": lambda about: change_subject(about, norm_types=["nan"]),
+    "norm_type_beyond_range": lambda about: change_subject(about, norm_types=["0x1p+99999"]),
+    "unknown_feature": lambda about: change_subject(about, features=["exclude"]),
+    "unknown_operation": lambda about: change_subject(about, operation="clip"),
+    "formula_of_no_kind": lambda about: change_subject(about, formula={"kind": "x"}),
+    "unknown_dtype": lambda about: change_subject(about, dtypes=["float31"]),
     "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[deviation]]"},
     "name_without_an_end": lambda about: {**about, "version": "1" * 1_000_000},
 }
 
 
-def subjects_of(about: dict[str, object]) -> list[dict[str, object]]:
+def get_subjects(about: dict[str, object]) -> list[dict[str, object]]:
     """Return the subjects of a greeting."""
     subjects = about["subjects"]
     assert isinstance(subjects, list)
     return subjects
 
 
-def with_subject(about: dict[str, object], **changes: object) -> dict[str, object]:
+def change_subject(about: dict[str, object], **changes: object) -> dict[str, object]:
     """Return a greeting with a changed subject."""
-    return {**about, "subjects": [{**subjects_of(about)[0], **changes}]}
+    return {**about, "subjects": [{**get_subjects(about)[0], **changes}]}
 
 
-def with_array(right: dict[str, object], array: dict[str, object]) -> dict[str, object]:
+def put_array(right: dict[str, object], array: dict[str, object]) -> dict[str, object]:
     """Return a reply that holds this array twice."""
     return {**right, "gradients": [array, array]}
 
@@ -273,8 +273,8 @@ def main(name: str) -> None:
         message = json.loads(line)
         if message["message"] == "bye":
             return
-        call = wire.call_from_json(message)
-        right = wire.reply_to_json(adapter.call(call), message["number"])
+        call = wire.decode_call(message)
+        right = wire.encode_reply(adapter.call(call), message["number"])
         WAYS[name if call.options["clip_norm"] == BAD_THRESHOLD else "nothing_wrong"](right)
 
 

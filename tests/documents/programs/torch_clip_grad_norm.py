@@ -34,7 +34,7 @@ def clip_grad_norm_(parameters: _tensor_or_tensors, max_norm: float, norm_type: 
 GRADIENTS = [[3.0, 0.0], [[0.0], [-4.0]]]
 
 
-def parameters_with(gradients: list) -> list[torch.Tensor]:
+def make_parameters(gradients: list) -> list[torch.Tensor]:
     """Return parameters that carry these gradients, and one without a gradient."""
     parameters = [torch.zeros(torch.tensor(gradient).shape, requires_grad=True) for gradient in gradients]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -44,7 +44,7 @@ def parameters_with(gradients: list) -> list[torch.Tensor]:
 
 for norm_type, total in ((2.0, 5.0), (1.0, 7.0), (inf, 4.0)):
     for max_norm in (0.5, 100.0):
-        printed, installed = parameters_with(GRADIENTS), parameters_with(GRADIENTS)
+        printed, installed = make_parameters(GRADIENTS), make_parameters(GRADIENTS)
         objects = [parameter.grad for parameter in printed]
 
         returned = clip_grad_norm_(printed, max_norm, norm_type)

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
-from gradclip_conformance.cases.build import tensor
+from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.cases.regressions import case_of
+from gradclip_conformance.cases.regressions import make_case_of
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
-from gradclip_reports.lines import strict_json
-from gradclip_reports.records import Footer, plan_sha256
+from gradclip_reports.lines import make_strict
+from gradclip_reports.records import Footer, hash_plan
 
-__all__ = ["FEATURES", "Halving", "call_of_adapter", "deep_case", "lines_of", "subjects", "with_footer"]
+__all__ = ["FEATURES", "Halving", "add_footer", "list_subjects", "make_call", "make_deep_case", "read_lines"]
 
 NAMES_OF = {
     "torch": (
@@ -76,53 +76,53 @@ class Halving(Adapter):
         )
 
 
-def subjects(adapter: str) -> Sequence[tuple[str, str]]:
+def list_subjects(adapter: str) -> Sequence[tuple[str, str]]:
     """Return the names and operations of an adapter's subjects."""
     return NAMES_OF[adapter]
 
 
-def deep_case(operation: str) -> Case:
+def make_deep_case(operation: str) -> Case:
     """Return a case like those of the deep search, whose numbers are only in the record."""
     rule = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}.get(
         operation, "global-norm.scaled-above"
     )
     options = {"max": 1.0} if operation == "clip_by_value" else {"clip_norm": 1.0}
-    found = case_of(rule, "deep-0123abcd", "float32", [tensor([3.0, -4.0], "float32")], options)
+    found = make_case_of(rule, "deep-0123abcd", "float32", [make_tensor([3.0, -4.0], "float32")], options)
     return replace(found, options=options)
 
 
 @functools.cache
-def _record(adapter: str) -> tuple[str, ...]:
+def _make_record(adapter: str) -> tuple[str, ...]:
     """Return the lines of a whole record of an adapter: a header, some cells of several statuses, a footer."""
     stream = io.StringIO()
-    made = Halving(subjects(adapter), adapter.partition(":")[0])
+    made = Halving(list_subjects(adapter), adapter.partition(":")[0])
     request = RunRequest(
         adapter,
         lambda: InProcess(made),
         Selection(rules=(*RULES, "*/deep-0123abcd/*")),
         command=["check", adapter],
         seed=7,
-        extra_cases=[deep_case(operation) for operation in {operation for _, operation in subjects(adapter)}],
+        extra_cases=[make_deep_case(operation) for operation in {operation for _, operation in list_subjects(adapter)}],
     )
     run_adapter(request, stream)
     return tuple(stream.getvalue().splitlines())
 
 
 @functools.cache
-def _parsed(adapter: str) -> tuple[Any, ...]:
-    return tuple(map(json.loads, _record(adapter)))
+def _parse(adapter: str) -> tuple[Any, ...]:
+    return tuple(map(json.loads, _make_record(adapter)))
 
 
-def lines_of(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
+def read_lines(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
     """Return a record; by default, with only one cell for each subject, rule and status."""
-    header, *rest, footer = copy.deepcopy(_parsed(adapter))
+    header, *rest, footer = copy.deepcopy(_parse(adapter))
     cells = [line for line in rest if line["record"] == "cell"]
     if whole:
         return [header, *cells, footer]
     first = {(cell["subject"], cell["rule"], cell["status"], "deep-" in cell["case"]): cell for cell in cells[::-1]}
     kept = {(cell["subject"], cell["case"]): cell["status"] for cell in first.values()}
     found = [narrow_finding(line, kept) for line in rest if findings and line["record"] == "finding"]
-    return with_footer([header, *first.values(), *(finding for finding in found if finding["cells"])])
+    return add_footer([header, *first.values(), *(finding for finding in found if finding["cells"])])
 
 
 def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str])
     return {**finding, "cells": cells, "rules": dict(rules), "statuses": dict(Counter(kept[pair] for pair in pairs))}
 
 
-def with_footer(lines: Sequence[Any]) -> list[Any]:
+def add_footer(lines: Sequence[Any]) -> list[Any]:
     """Return a header, cells and findings, with a footer that counts the cells."""
     cells = [line for line in lines[1:] if isinstance(line, dict) and line.get("record") != "finding"]
     pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
@@ -144,15 +144,15 @@ def with_footer(lines: Sequence[Any]) -> list[Any]:
         planned=len(pairs),
         finished=len(pairs),
         counts=dict(Counter(str(cell.get("status")) for cell in cells)),
-        plan_sha256=plan_sha256([tuple(strict_json(pair)) for pair in pairs]),
+        plan_sha256=hash_plan([tuple(make_strict(pair)) for pair in pairs]),
     )
     return [*lines, footer.to_json()]
 
 
-def call_of_adapter() -> Call:
+def make_call() -> Call:
     """Return a call as the suite makes it: two gradients, one excluded, one missing, and a threshold."""
     arrays = [Array.of(np.array([3.0, 4.0], np.float32)), Array.of(np.array([[1.0]], np.float32)), None]
-    gradients = [tensor([1.0], "float32") for _ in arrays]
+    gradients = [make_tensor([1.0], "float32") for _ in arrays]
     made = [
         replace(each, name=f"g{place}", array=array, need_clip=place != 1)
         for place, (each, array) in enumerate(zip(gradients, arrays, strict=True))

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from gradclip_adapters.contract import Call
-from gradclip_conformance.cases.catalogue import all_cases
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.judge.model import Answer, Description, NotSupported
 from gradclip_conformance.run import host_process
-from gradclip_conformance.run.messages import answer_of
+from gradclip_conformance.run.messages import read_answer
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run, read_runs
@@ -22,15 +22,15 @@ from gradclip_reports.records import Run, read_runs
 from .drawings import check_drawings
 from .target import require
 
-__all__ = ["Connected", "cases_like", "check_run", "described", "understood"]
+__all__ = ["Connected", "check_run", "list_cases_like", "read_description", "understand"]
 
 
-def understood(line: str, number: int, call: Call) -> Answer:
+def understand(line: str, number: int, call: Call) -> Answer:
     """Return the answer that the suite reads from a line."""
-    return answer_of(line, number, call)
+    return read_answer(line, number, call)
 
 
-def described(line: str) -> Description:
+def read_description(line: str) -> Description:
     """Return the description that the suite reads from the first line of a host.
 
     Raises
@@ -38,12 +38,12 @@ def described(line: str) -> Description:
     StartError
         If the line is not the greeting of a host that has started.
     """
-    return host_process.HostProcess._described(SimpleNamespace(_end=lambda: None), line)  # type: ignore[arg-type]
+    return host_process.HostProcess._parse_description(SimpleNamespace(_end=lambda: None), line)  # type: ignore[arg-type]
 
 
-def cases_like(*patterns: str) -> list[Case]:
+def list_cases_like(*patterns: str) -> list[Case]:
     """Return the first case that matches each pattern."""
-    return [next(case for case in all_cases() if Selection(rules=(pattern,)).holds(case)) for pattern in patterns]
+    return [next(case for case in list_all_cases() if Selection(rules=(pattern,)).holds(case)) for pattern in patterns]
 
 
 @dataclass

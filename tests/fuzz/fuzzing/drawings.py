@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 
 from markdown_it import MarkdownIt
 
-from gradclip_reports.brief import brief
-from gradclip_reports.difference import Side, compare, first_subjects
+from gradclip_reports.brief import draw_brief
+from gradclip_reports.difference import Side, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS, render
-from gradclip_reports.terminal import terminal
+from gradclip_reports.terminal import draw_terminal
 
 from .target import require
 
@@ -37,13 +37,13 @@ def check_drawings(runs: Sequence[Run]) -> None:
     drawn = {name: render(runs, name) for name in FORMATS}
     for text in (
         drawn["terminal"],
-        brief(runs),
-        brief(runs, width=200),
-        terminal(runs, width=60),
-        terminal(runs, width=200),
+        draw_brief(runs),
+        draw_brief(runs, width=200),
+        draw_terminal(runs, width=60),
+        draw_terminal(runs, width=200),
     ):
         check_text(text, "the terminal")
-    check_text(_COLOURS.sub("", terminal(runs, color=True)), "the terminal in colour")
+    check_text(_COLOURS.sub("", draw_terminal(runs, color=True)), "the terminal in colour")
     for name in ("json", "ctrf", "badge"):
         document = parse_strictly(drawn[name], name)
         check_text(drawn[name], name)
@@ -64,7 +64,7 @@ def check_drawings(runs: Sequence[Run]) -> None:
 
 def check_differences(first: Run, second: Run) -> None:
     """Compare two runs, and check each report of the comparison against its format."""
-    compared = compare(*(Side(run.header.heading, run, first_subjects(run)) for run in (first, second)))
+    compared = compare(*(Side(run.header.heading, run, choose_subjects(run)) for run in (first, second)))
     check_text(draw(compared, "terminal"), "the difference")
     parse_strictly(draw(compared, "json"), "the difference")
     markdown = draw(compared, "markdown")
@@ -92,15 +92,15 @@ def check_texts(document: Any, where: str) -> None:
 def parse_strictly(text: str, name: str) -> Any:
     """Return the JSON value of a text that must be strict JSON, without surrogates and without a key twice."""
 
-    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_twins(members: list[tuple[str, Any]]) -> dict[str, Any]:
         require(len(dict(members)) == len(members), f"{name}: a key occurs twice: {members}")
         return dict(members)
 
-    def constant(value: str) -> Any:
+    def refuse_constant(value: str) -> Any:
         require(False, f"{name} holds {value}")
 
     text.encode("utf-8")
-    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    return json.loads(text, object_pairs_hook=refuse_twins, parse_constant=refuse_constant)
 
 
 def check_markdown(text: str, *, headings: bool = True) -> None:

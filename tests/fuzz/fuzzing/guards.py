@@ -112,7 +112,7 @@ def guarded() -> Iterator[None]:
     Find
         If the example needs far more memory than all examples before it.
     """
-    before = _peak_mebibytes()
+    before = _measure_peak()
     previous = signal.signal(signal.SIGALRM, _give_up)
     # A test runner may use the same timer for a limit of its own.
     remaining, interval = signal.setitimer(signal.ITIMER_REAL, SECONDS)
@@ -121,7 +121,7 @@ def guarded() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, remaining, interval)
         signal.signal(signal.SIGALRM, previous)
-    more = _peak_mebibytes() - before
+    more = _measure_peak() - before
     require(more < MEBIBYTES, f"needed {more:.0f} MiB more than all examples before it")
 
 
@@ -131,6 +131,6 @@ def _give_up(number: int, frame: Any) -> None:
     raise Hang(message)
 
 
-def _peak_mebibytes() -> float:
+def _measure_peak() -> float:
     """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

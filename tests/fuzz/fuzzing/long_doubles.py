@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["agree", "clipped_by_norm", "clipped_by_value", "norm"]
+__all__ = ["agree", "clip_by_norm", "clip_by_value", "compute_norm"]
 
 Array = np.ndarray[Any, Any]
 
 
-def norm(arrays: Sequence[Array], order: float) -> np.longdouble:
+def compute_norm(arrays: Sequence[Array], order: float) -> np.longdouble:
     """Return the norm of all elements together."""
     parts = [np.abs(array.astype(np.longdouble)).ravel() for array in arrays]
     values = np.concatenate([np.zeros(1, np.longdouble), *parts])
@@ -25,7 +25,7 @@ def norm(arrays: Sequence[Array], order: float) -> np.longdouble:
         return np.longdouble(largest * ((values / largest) ** np.longdouble(order)).sum() ** (1 / np.longdouble(order)))
 
 
-def clipped_by_norm(array: Array, size: np.longdouble, threshold: float, eps: float) -> Array:
+def clip_by_norm(array: Array, size: np.longdouble, threshold: float, eps: float) -> Array:
     """Return an array, in long doubles, scaled to a threshold by a given norm."""
     values = array.astype(np.longdouble)
     if eps == 0 and size <= threshold:
@@ -35,7 +35,7 @@ def clipped_by_norm(array: Array, size: np.longdouble, threshold: float, eps: fl
         return values * (factor if np.isnan(factor) else min(np.longdouble(1), factor))
 
 
-def clipped_by_value(array: Array, lower: float, upper: float) -> Array:
+def clip_by_value(array: Array, lower: float, upper: float) -> Array:
     """Return an array, in long doubles, clipped to bounds that are rounded to its dtype."""
     with np.errstate(over="ignore"):
         bounds = [array.dtype.type(bound) for bound in (lower, upper)]

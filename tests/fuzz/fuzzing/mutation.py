@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from .texts import attacks, json_values, raw_json, texts
+from .texts import draw_attacks, draw_json_values, draw_raw_json, draw_texts
 
-__all__ = ["change", "changes", "every_path", "named", "to_text"]
+__all__ = ["change", "draw_changes", "draw_named", "list_paths", "write_text"]
 
 #: Numbers of repetitions. The largest exceed every sensible limit.
 TIMES = (2, 3, 20, 200, 5_000, 200_000)
@@ -20,37 +20,37 @@ TIMES = (2, 3, 20, 200, 5_000, 200_000)
 RAW = "\ue000raw:"
 
 
-def every_path(document: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
+def list_paths(document: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
     """Yield the path of each value of a document, first the path of the document itself."""
     yield list(path)
     if isinstance(document, dict):
         for key, value in document.items():
-            yield from every_path(value, (*path, key))
+            yield from list_paths(value, (*path, key))
     elif isinstance(document, list):
         for index, value in enumerate(document):
-            yield from every_path(value, (*path, index))
+            yield from list_paths(value, (*path, index))
 
 
-def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[list[Any]]:
+def draw_changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[list[Any]]:
     """Draw changes of a document."""
-    path = _paths(document)
+    path = _draw_paths(document)
     one = st.one_of(
-        st.tuples(path, st.just("set"), texts()),
-        st.tuples(path, st.just("set"), json_values()),
-        st.tuples(path, st.just("insert"), texts()),
+        st.tuples(path, st.just("set"), draw_texts()),
+        st.tuples(path, st.just("set"), draw_json_values()),
+        st.tuples(path, st.just("insert"), draw_texts()),
         st.tuples(path, st.just("drop"), st.none()),
-        st.tuples(path, st.just("raw"), raw_json()),
+        st.tuples(path, st.just("raw"), draw_raw_json()),
         st.tuples(path, st.just("times"), st.sampled_from(times)),
-        st.tuples(path, st.just("add"), st.tuples(texts(), json_values()).map(list)),
-        st.tuples(path, st.just("again"), json_values()),
+        st.tuples(path, st.just("add"), st.tuples(draw_texts(), draw_json_values()).map(list)),
+        st.tuples(path, st.just("again"), draw_json_values()),
         st.tuples(path, st.just("nest"), st.sampled_from((1, 2, 50, 450, 5_000))),
         st.tuples(path, st.just("copy"), path),
     )
     # One change in three puts code or markup into a text, as a malicious record would.
-    attack = st.tuples(_paths(document, str), st.sampled_from(("set", "insert")), attacks())
-    again = st.tuples(_paths(document, list), st.just("times"), st.just(2))
+    attack = st.tuples(_draw_paths(document, str), st.sampled_from(("set", "insert")), draw_attacks())
+    again = st.tuples(_draw_paths(document, list), st.just("times"), st.just(2))
     # A name occurs in many places that must agree. If only one changes, the document is refused and tests nothing.
-    everywhere = st.tuples(_paths(document, str), st.just("everywhere"), attacks())
+    everywhere = st.tuples(_draw_paths(document, str), st.just("everywhere"), draw_attacks())
     return st.lists(
         st.sampled_from((one, one, one, attack, attack, again, everywhere)).flatmap(lambda chosen: chosen).map(list),
         min_size=1,
@@ -58,11 +58,11 @@ def changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) -> Se
     )
 
 
-def _paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]:
+def _draw_paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]:
     """Draw the path of a value; each kind of place is equally likely, however often it occurs."""
     kinds: dict[tuple[str, ...], list[list[Any]]] = {}
-    for path in every_path(document):
-        if not isinstance(_found(document, path), kind):
+    for path in list_paths(document):
+        if not isinstance(_find(document, path), kind):
             continue
         kinds.setdefault(tuple(step if isinstance(step, str) else "" for step in path), []).append(path)
     # If a document has no such value, the whole document is changed.
@@ -74,14 +74,14 @@ def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:
     holder = [copy.deepcopy(document)]
     for path, what, argument in wanted:
         try:
-            parent = _found(holder, [0, *path[:-1]] if path else [])
+            parent = _find(holder, [0, *path[:-1]] if path else [])
             _change_one(parent, path[-1] if path else 0, what, argument, holder[0])
         except (KeyError, IndexError, TypeError):
             continue
     return holder[0] if holder else None
 
 
-def _found(document: Any, path: Sequence[Any]) -> Any:
+def _find(document: Any, path: Sequence[Any]) -> Any:
     for step in path:
         document = document[step]
     return document
@@ -98,7 +98,7 @@ def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> 
     elif what == "add" and isinstance(value, list):
         value.append(argument[1])
     else:
-        parent[key] = _changed(value, what, argument, whole)
+        parent[key] = _change(value, what, argument, whole)
 
 
 def _change_everywhere(document: Any, old: str, new: str) -> None:
@@ -114,7 +114,7 @@ def _change_everywhere(document: Any, old: str, new: str) -> None:
             document[place] = new
 
 
-def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:
+def _change(value: Any, what: str, argument: Any, whole: Any) -> Any:
     if what == "set":
         return argument
     if what == "raw":
@@ -124,16 +124,16 @@ def _changed(value: Any, what: str, argument: Any, whole: Any) -> Any:
     if what == "times" and isinstance(value, str | list):
         return value * max(1, min(argument, 20_000_000 // max(1, len(json.dumps(value)))))
     if what == "nest":
-        return RAW + "[" * argument + to_text(value) + "]" * argument
+        return RAW + "[" * argument + write_text(value) + "]" * argument
     if what == "again" and isinstance(value, dict) and value:
         name = next(iter(value))
-        return RAW + to_text(value)[:-1] + f",{json.dumps(name)}:{to_text(argument)}}}"
+        return RAW + write_text(value)[:-1] + f",{json.dumps(name)}:{write_text(argument)}}}"
     if what == "copy":
-        return copy.deepcopy(_found(whole, argument))
+        return copy.deepcopy(_find(whole, argument))
     return value
 
 
-def to_text(document: Any) -> str:
+def write_text(document: Any) -> str:
     """Return the JSON text of a changed document on one line, strict except for values given as raw text."""
     text = json.dumps(document, separators=(",", ":"))
     mark = '"' + json.dumps(RAW)[1:-1]
@@ -145,8 +145,8 @@ def to_text(document: Any) -> str:
     return "".join([*parts, text[start:]])
 
 
-def named(documents: Mapping[str, Any], largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[Any]:
+def draw_named(documents: Mapping[str, Any], largest: int = 3, times: Sequence[int] = TIMES) -> SearchStrategy[Any]:
     """Draw `[name of a document, changes of it]`."""
     return st.sampled_from(sorted(documents)).flatmap(
-        lambda name: st.tuples(st.just(name), st.just([]) | changes(documents[name], largest, times)).map(list)
+        lambda name: st.tuples(st.just(name), st.just([]) | draw_changes(documents[name], largest, times)).map(list)
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 import gradclip_spec
 
-from .long_doubles import agree, clipped_by_norm, clipped_by_value, norm
+from .long_doubles import agree, clip_by_norm, clip_by_value, compute_norm
 from .target import Find, require
 
 __all__ = ["ReferenceCall", "check_result"]
@@ -60,7 +60,7 @@ class UsersOwn(Exception):
     """An error of the user's own predicate, which must reach the caller unchanged."""
 
 
-def _array(given: dict[str, Any]) -> Any:
+def _make_array(given: dict[str, Any]) -> Any:
     count = math.prod(given["shape"])
     with np.errstate(over="ignore"):
         values = np.resize(np.array(given["values"], np.float64), count).astype(given["dtype"]).reshape(given["shape"])
@@ -78,18 +78,18 @@ def _array(given: dict[str, Any]) -> Any:
     return values
 
 
-def _tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
+def _make_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(given, dict) and len(given) == 1:
         ((kind, inner),) = given.items()
         if kind == "dict":
-            return {key: _tree(value, leaf) for key, value in inner}
-        made = [_tree(each, leaf) for each in inner]
+            return {key: _make_tree(value, leaf) for key, value in inner}
+        made = [_make_tree(each, leaf) for each in inner]
         return {"list": list, "tuple": tuple, "generator": Generated}[kind](made)
     return leaf(given)
 
 
-def _leaf(given: Any) -> Any:
-    return _array(given) if isinstance(given, dict) else STRANGE[given]()
+def _make_leaf(given: Any) -> Any:
+    return _make_array(given) if isinstance(given, dict) else STRANGE[given]()
 
 
 class ReferenceCall:
@@ -101,12 +101,12 @@ class ReferenceCall:
         self.strange = False
         self.flags: list[bool] = []
         self._cycle = itertools.cycle(example["included"])
-        self.grads = self._wrapped(_tree(example["grads"], self._kept), example["deep"])
+        self.grads = self._wrap(_make_tree(example["grads"], self._keep), example["deep"])
         self.depth = example["deep"]
         self.options = {
-            name: self._argument(value) for name, value in example["options"].items() if name in self._takes()
+            name: self._make_argument(value) for name, value in example["options"].items() if name in self._takes()
         }
-        self.first = self._argument(example["first"])
+        self.first = self._make_argument(example["first"])
         self._choose_flags(example)
         self._before = [array.copy() for array in self.arrays]
 
@@ -121,15 +121,15 @@ class ReferenceCall:
         arguments = () if self.name == "global_norm" else (self.first,)
         return getattr(gradclip_spec, self.name)(self.grads, *arguments, **self.options)
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether all arguments hold the same values as before the call."""
         return all(now.tobytes() == before.tobytes() for now, before in zip(self.arrays, self._before, strict=True))
 
-    def before(self, array: Any) -> Any:
+    def get_before(self, array: Any) -> Any:
         """Return the values of an array before the call."""
         return next(then for now, then in zip(self.arrays, self._before, strict=True) if now is array)
 
-    def included(self) -> Iterator[Any]:
+    def list_included(self) -> Iterator[Any]:
         """Yield the arrays that are included."""
         return (array for array, flag in zip(self.arrays, self.flags, strict=True) if flag)
 
@@ -141,8 +141,8 @@ class ReferenceCall:
             "global_norm": ("norm_type",),
         }[self.name]
 
-    def _kept(self, given: Any) -> Any:
-        made = _leaf(given)
+    def _keep(self, given: Any) -> Any:
+        made = _make_leaf(given)
         if isinstance(given, dict):
             self.arrays.append(made)
             self.flags.append(next(self._cycle))
@@ -150,10 +150,10 @@ class ReferenceCall:
             self.strange |= given != "none"
         return made
 
-    def _argument(self, value: Any) -> Any:
+    def _make_argument(self, value: Any) -> Any:
         return STRANGE[value]() if isinstance(value, str) else value
 
-    def _wrapped(self, tree: Any, depth: int) -> Any:
+    def _wrap(self, tree: Any, depth: int) -> Any:
         for _ in range(depth):
             tree = [tree]
         return tree
@@ -165,8 +165,8 @@ class ReferenceCall:
             self.flags = [True] * len(self.flags)
             return
         if chosen == "same":
-            wanted = self._wrapped(
-                _tree(example["grads"], lambda leaf: next(cycle) if isinstance(leaf, dict) else None), self.depth
+            wanted = self._wrap(
+                _make_tree(example["grads"], lambda leaf: next(cycle) if isinstance(leaf, dict) else None), self.depth
             )
         elif chosen == "function":
             by_id = dict(zip(map(id, self.arrays), self.flags, strict=True))
@@ -174,7 +174,7 @@ class ReferenceCall:
         elif chosen in ("raises", "strange"):
             wanted = _raise if chosen == "raises" else lambda path, array: "yes"
         else:
-            wanted = chosen if isinstance(chosen, bool) else _tree(chosen, _leaf)
+            wanted = chosen if isinstance(chosen, bool) else _make_tree(chosen, _make_leaf)
             self.flags = [wanted is True] * len(self.flags)
         self.options["need_clip"] = wanted
 
@@ -189,9 +189,9 @@ def check_result(call: ReferenceCall, result: Any) -> None:
     if call.strange:
         return
     inplace = call.options.get("inplace") is True
-    require(inplace or call.unchanged(), "the arguments have been changed")
+    require(inplace or call.is_unchanged(), "the arguments have been changed")
     order = float(call.options.get("norm_type", 2))
-    size = norm([call.before(array) for array in call.included()], order)
+    size = compute_norm([call.get_before(array) for array in call.list_included()], order)
     clipped = result
     if call.name in ("clip_by_global_norm", "global_norm"):
         total = result[1] if call.name == "clip_by_global_norm" else result
@@ -199,29 +199,29 @@ def check_result(call: ReferenceCall, result: Any) -> None:
         clipped = result[0] if call.name == "clip_by_global_norm" else None
     if clipped is None:
         return
-    pairs = list(_pairs(call.grads, clipped, call.depth))
+    pairs = list(_list_pairs(call.grads, clipped, call.depth))
     require(len(pairs) == len(call.arrays) or inplace, f"{len(pairs)} arrays for {len(call.arrays)}")
     for passed, back in pairs:
         _check_array(call, passed, back, size, order)
 
 
 def _check_total(call: ReferenceCall, total: Any, size: Any, order: float) -> None:
-    wide = any(array.dtype == np.float64 for array in call.included())
+    wide = any(array.dtype == np.float64 for array in call.list_included())
     require(total.shape == () and total.dtype == (np.float64 if wide else np.float32), f"a norm of {total.dtype}")
     if CHECKED_ORDERS[0] <= order <= CHECKED_ORDERS[1] or order == math.inf:
         right = agree(np.asarray(total), np.asarray(size), NORM_ULPS if order in (1, 2, math.inf) else POWER_ULPS)
         require(right, f"the norm {total!r} is not {size!r}")
 
 
-def _pairs(passed: Any, back: Any, depth: int) -> Iterator[tuple[Any, Any]]:
+def _list_pairs(passed: Any, back: Any, depth: int) -> Iterator[tuple[Any, Any]]:
     """Yield each passed array with its result."""
     for _ in range(depth):
         require(type(back) is list and len(back) == 1, f"a list came back as {type(back)}")
         (passed,), (back,) = passed, back
-    yield from _nested_pairs(passed, back)
+    yield from _list_nested_pairs(passed, back)
 
 
-def _nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
+def _list_nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
     if passed is None:
         require(back is None, f"None came back as {type(back)}")
     elif isinstance(passed, np.ndarray):
@@ -230,13 +230,13 @@ def _nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(passed, dict):
         require(type(back) is dict and list(back) == list(passed), "the keys differ")
         for key in passed:
-            yield from _nested_pairs(passed[key], back[key])
+            yield from _list_nested_pairs(passed[key], back[key])
     elif isinstance(passed, list | tuple):
         require(type(back) is type(passed) and len(back) == len(passed), f"{type(passed)} came back as {type(back)}")
         for one, other in zip(passed, back, strict=True):
-            yield from _nested_pairs(one, other)
+            yield from _list_nested_pairs(one, other)
     elif isinstance(passed, Generated):
-        yield from _nested_pairs(passed.held, back)
+        yield from _list_nested_pairs(passed.held, back)
     else:
         message = f"a {type(passed)} was treated as a tree"
         raise Find(message)
@@ -244,26 +244,26 @@ def _nested_pairs(passed: Any, back: Any) -> Iterator[tuple[Any, Any]]:
 
 def _check_array(call: ReferenceCall, passed: Any, back: Any, size: Any, order: float) -> None:
     require((back.shape, back.dtype) == (passed.shape, passed.dtype), f"{passed!r} came back as {back!r}")
-    given = call.before(passed)
-    if not any(passed is array for array in call.included()):
+    given = call.get_before(passed)
+    if not any(passed is array for array in call.list_included()):
         require(back is passed, "an excluded array is another object")
         require(back.tobytes() == given.tobytes(), "an excluded array has been changed")
         return
     if call.name == "clip_by_value":
-        expected, ulps = clipped_by_value(given, *_bounds(call)), 0.0
+        expected, ulps = clip_by_value(given, *_find_bounds(call)), 0.0
     else:
         if not (CHECKED_ORDERS[0] <= order <= CHECKED_ORDERS[1] or order == math.inf):
             return
-        size = norm([given], order) if call.name == "clip_by_norm" else size
+        size = compute_norm([given], order) if call.name == "clip_by_norm" else size
         ulps = ELEMENT_ULPS if order in (1, 2, math.inf) else POWER_ULPS
         threshold = float(call.first)
         # Near the threshold either branch is right. For norms or thresholds that are not finite, see the documentation.
         if not np.isfinite(size) or not math.isfinite(threshold) or size > np.finfo(np.float64).max:
             return
-        expected = clipped_by_norm(given, size, threshold, float(call.options.get("eps", 0.0)))
+        expected = clip_by_norm(given, size, threshold, float(call.options.get("eps", 0.0)))
     require(agree(back, expected, ulps), f"{given!r} became {back!r} and not {expected!r}")
 
 
-def _bounds(call: ReferenceCall) -> tuple[float, float]:
+def _find_bounds(call: ReferenceCall) -> tuple[float, float]:
     lower = call.options.get("min")
     return -float(call.first) if lower is None else float(lower), float(call.first)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["CANARY", "PAYLOAD", "attacks", "json_values", "mostly", "raw_json", "texts"]
+__all__ = ["CANARY", "PAYLOAD", "draw_attacks", "draw_json_values", "draw_mostly", "draw_raw_json", "draw_texts"]
 
 #: The file that a payload creates in the working directory when it is executed.
 CANARY = "gradclip-fuzz-canary"
@@ -96,34 +96,34 @@ BREAKERS = (
 PAYLOADS = tuple(escape.format(PAYLOAD) for escape in ESCAPES)
 
 
-def attacks() -> SearchStrategy[str]:
+def draw_attacks() -> SearchStrategy[str]:
     """Draw attacks, alone or inside another text."""
     single = st.sampled_from(BREAKERS) | st.sampled_from(PAYLOADS)
     return single | st.tuples(single, single).map("".join) | st.tuples(st.text(max_size=8), single).map("".join)
 
 
-def mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> SearchStrategy[Any]:
+def draw_mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> SearchStrategy[Any]:
     """Draw usual values, and odd ones one time in ten: a document of odd values alone is refused at once."""
     return st.sampled_from((usual,) * 9 + (other,)).flatmap(lambda chosen: chosen)
 
 
-def texts() -> SearchStrategy[str]:
+def draw_texts() -> SearchStrategy[str]:
     """Draw any texts, half of them attacks."""
-    return attacks() | st.text(max_size=40)
+    return draw_attacks() | st.text(max_size=40)
 
 
-def json_values() -> SearchStrategy[object]:
+def draw_json_values() -> SearchStrategy[object]:
     """Draw JSON values of every type, small trees among them."""
     numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from((0, 1, -1, 2**63, 0.5))
-    leaves = st.none() | st.booleans() | numbers | texts()
+    leaves = st.none() | st.booleans() | numbers | draw_texts()
     return st.recursive(
         leaves,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(draw_texts(), inner, max_size=3),
         max_leaves=6,
     )
 
 
-def raw_json() -> SearchStrategy[str]:
+def draw_raw_json() -> SearchStrategy[str]:
     """Draw texts in place of JSON values; some of them are not JSON."""
     return st.sampled_from(
         (

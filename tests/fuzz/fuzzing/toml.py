@@ -8,19 +8,19 @@ from typing import Any
 
 from .mutation import RAW
 
-__all__ = ["toml_text"]
+__all__ = ["write_toml"]
 
 
-def toml_text(document: Any) -> str:
+def write_toml(document: Any) -> str:
     """Return the TOML text of a table whose values are values, tables, or lists of tables."""
     if not isinstance(document, dict):
-        return _value(document)
-    lines = [f"{_key(name)} = {_value(value)}" for name, value in document.items() if not _is_tables(value)]
+        return _write_value(document)
+    lines = [f"{_write_key(name)} = {_write_value(value)}" for name, value in document.items() if not _is_tables(value)]
     for name, value in document.items():
         if _is_tables(value):
             for table in value:
-                lines += ["", f"[[{_key(name)}]]"]
-                lines += [f"{_key(key)} = {_value(each)}" for key, each in table.items()]
+                lines += ["", f"[[{_write_key(name)}]]"]
+                lines += [f"{_write_key(key)} = {_write_value(each)}" for key, each in table.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -28,11 +28,11 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
-def _key(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else _value(name)
+def _write_key(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else _write_value(name)
 
 
-def _value(value: Any) -> str:
+def _write_value(value: Any) -> str:
     match value:
         case str() if value.startswith(RAW):
             return value[len(RAW) :]
@@ -41,7 +41,7 @@ def _value(value: Any) -> str:
         case float() if not math.isfinite(value):
             return str(value)
         case list():
-            return "[" + ", ".join(map(_value, value)) + "]"
+            return "[" + ", ".join(map(_write_value, value)) + "]"
         case dict():
-            return "{ " + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + " }"
+            return "{ " + ", ".join(f"{_write_key(key)} = {_write_value(each)}" for key, each in value.items()) + " }"
     return json.dumps(value)

@@ -12,12 +12,12 @@ from fractions import Fraction
 from gradclip_adapters.contract import Array, Gradient
 
 from ...oracle.arrays import decode
-from ...oracle.formats import FORMATS, round_to, to_doubles
-from ...oracle.integers import norm
-from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, case, clipping_options, tensor
+from ...oracle.formats import FORMATS, decode_doubles, round_to
+from ...oracle.integers import compute_norm
+from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
 from ..model import Case, expect
 
-__all__ = ["cases"]
+__all__ = ["make_cases"]
 
 #: The relations of two calls that hold for every operation: the rule, the relation, and the features it needs.
 RELATED = (
@@ -32,39 +32,41 @@ RELATED = (
 EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
 
 
-def cases() -> Iterator[Case]:
+def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        tensors = [scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
+        tensors = [make_scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
         for operation in OPERATIONS:
-            for variant, threshold in _thresholds(operation, tensors, dtype).items():
-                options = clipping_options(operation, threshold)
-                yield from _of_two_calls(operation, variant, dtype, tensors, options)
-                yield from _of_one_call(operation, variant, dtype, tensors, options)
+            for variant, threshold in _choose_thresholds(operation, tensors, dtype).items():
+                options = make_clipping_options(operation, threshold)
+                yield from _make_two_calls(operation, variant, dtype, tensors, options)
+                yield from _make_one_call(operation, variant, dtype, tensors, options)
 
 
-def _of_two_calls(
+def _make_two_calls(
     operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
 ) -> Iterator[Case]:
     for name, relation, needs in RELATED:
-        yield case(f"{operation}.{name}", variant, dtype, tensors, options, relation, needs)
+        yield make_case(f"{operation}.{name}", variant, dtype, tensors, options, relation, needs)
     # In a clip by norm, each part would have its own norm.
     if operation != "norm":
         split = f"{operation}.splitting-and-joining"
-        yield case(split, variant, dtype, tensors, options, expect("metamorphic", relation="split"))
+        yield make_case(split, variant, dtype, tensors, options, expect("metamorphic", relation="split"))
     for name, exponent in EXPONENTS.items():
         scaled = expect("metamorphic", relation="scaled", exponent=exponent)
         rule = f"{operation}.power-of-two-scaling"
-        yield case(rule, f"{variant}-{name}", dtype, tensors, options, scaled)
+        yield make_case(rule, f"{variant}-{name}", dtype, tensors, options, scaled)
 
 
-def _of_one_call(
+def _make_one_call(
     operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
 ) -> Iterator[Case]:
-    with_zeros = [*tensors, tensor([0.0, -0.0], dtype)]
-    yield case(f"{operation}.signs-kept", variant, dtype, with_zeros, options, expect("metamorphic", relation="signs"))
+    with_zeros = [*tensors, make_tensor([0.0, -0.0], dtype)]
+    yield make_case(
+        f"{operation}.signs-kept", variant, dtype, with_zeros, options, expect("metamorphic", relation="signs")
+    )
     if operation in NORM_OPERATIONS:
-        yield case(
+        yield make_case(
             f"{operation}.direction-kept",
             variant,
             dtype,
@@ -72,22 +74,22 @@ def _of_one_call(
             options,
             expect("metamorphic", relation="direction"),
         )
-        yield case(
+        yield make_case(
             f"{operation}.norm-bounded", variant, dtype, tensors, options, expect("metamorphic", relation="bounded")
         )
 
 
-def _thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:
+def _choose_thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:
     """Return a threshold well below the norm, and the number of the dtype that is nearest to the norm."""
     clipped = {"clipped": 1.25}
     if operation == "value":
         return clipped
     counted = tensors if operation == "global-norm" else tensors[:1]
-    exact = norm([decode(g.array.data, dtype) for g in counted if g.array is not None]).middle
-    return {**clipped, "at-the-norm": float(_rounded(exact, dtype))}
+    exact = compute_norm([decode(g.array.data, dtype) for g in counted if g.array is not None]).middle
+    return {**clipped, "at-the-norm": float(_round(exact, dtype))}
 
 
-def scattered(count: int, dtype: str, start: int) -> Gradient:
+def make_scattered(count: int, dtype: str, start: int) -> Gradient:
     """Return numbers between -4 and 4 with all digits of the dtype: squares modulo a power of two, always the same."""
     values = [Fraction((k * k * 6_074_001_000_003) % (1 << 43), 1 << 40) - 4 for k in range(start, start + count)]
     bits = [round_to(value, FORMATS[dtype]) for value in values]
@@ -95,6 +97,6 @@ def scattered(count: int, dtype: str, start: int) -> Gradient:
     return Gradient("", Array(dtype, (count,), data))
 
 
-def _rounded(value: Fraction, dtype: str) -> float:
+def _round(value: Fraction, dtype: str) -> float:
     form = FORMATS[dtype]
-    return float(to_doubles(round_to(value, form).to_bytes(form.width // 8, "little"), dtype)[0])
+    return float(decode_doubles(round_to(value, form).to_bytes(form.width // 8, "little"), dtype)[0])

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from gradclip_adapters.contract import Gradient
 
 from ...oracle.formats import FORMATS
-from ..build import DTYPES, NORM_OPERATIONS, case, every_digit, tensor
+from ..build import DTYPES, NORM_OPERATIONS, list_digits, make_case, make_tensor
 from ..model import Case, expect
 
-__all__ = ["cases"]
+__all__ = ["make_cases"]
 
 #: 3, 4 and 5 times these powers of two are representable, but their squares overflow, or underflow to zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
@@ -61,116 +61,121 @@ HARDLY_APART = {
 }
 
 
-def cases() -> Iterator[Case]:
+def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
         for operation in NORM_OPERATIONS:
             for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
-                triangle, options = [tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
-                yield case(rule, "three-four-five", dtype, triangle, options, expect("values", wide=True))
+                triangle, options = [make_tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
+                yield make_case(rule, "three-four-five", dtype, triangle, options, expect("values", wide=True))
                 # The norm of order 1 needs no squares.
-                yield case(
+                yield make_case(
                     rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, expect("values", wide=True)
                 )
                 if operation == "global-norm":
-                    apart = [tensor([3 * unit[dtype]], dtype), tensor([4 * unit[dtype]], dtype)]
-                    yield case(rule, "two-tensors", dtype, apart, options, expect("values", wide=True))
+                    apart = [make_tensor([3 * unit[dtype]], dtype), make_tensor([4 * unit[dtype]], dtype)]
+                    yield make_case(rule, "two-tensors", dtype, apart, options, expect("values", wide=True))
                     returned = expect("returned-norm", wide=True)
-                    yield case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
+                    yield make_case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
             for rule, unit in (("overflow-of-squares", HUGE_CUBES), ("underflow-of-squares", TINY_CUBES)):
-                three = [tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
+                three = [make_tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
                 options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
-                yield case(f"{operation}.{rule}", "norm-three", dtype, three, options, expect("values", wide=True))
-            yield from _together(operation, dtype)
-            yield from _below(operation, dtype)
-            yield from _subnormal(operation, dtype)
-            yield from _on_the_way(operation, dtype)
+                yield make_case(f"{operation}.{rule}", "norm-three", dtype, three, options, expect("values", wide=True))
+            yield from _leave_range_together(operation, dtype)
+            yield from _leave_range_below(operation, dtype)
+            yield from _make_subnormal(operation, dtype)
+            yield from _leave_range_on_the_way(operation, dtype)
             rule = f"{operation}.coefficient-underflow"
             for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
-                distant = [tensor([3 * large, 4 * large], dtype)]
-                yield case(rule, name, dtype, distant, {"clip_norm": small}, expect("values", leaves_range=True))
+                distant = [make_tensor([3 * large, 4 * large], dtype)]
+                yield make_case(rule, name, dtype, distant, {"clip_norm": small}, expect("values", leaves_range=True))
             rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
-            four = [tensor([largest, -largest, largest, largest], dtype)]
-            yield case(
+            four = [make_tensor([largest, -largest, largest, largest], dtype)]
+            yield make_case(
                 rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, expect("values", leaves_range=True)
             )
 
 
-def _together(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_together(operation: str, dtype: str) -> Iterator[Case]:
     """Make the sum of squares overflow although no single square, or not the first tensor, overflows."""
     unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
-    yield case(overflow, "sum-alone", dtype, [tensor([unit, -unit] * 8, dtype)], threshold, exact)
+    yield make_case(overflow, "sum-alone", dtype, [make_tensor([unit, -unit] * 8, dtype)], threshold, exact)
     if operation == "global-norm":
-        sixteen = [tensor([unit], dtype)] * 16
-        yield case(overflow, "sum-of-tensors-alone", dtype, sixteen, threshold, exact)
+        sixteen = [make_tensor([unit], dtype)] * 16
+        yield make_case(overflow, "sum-of-tensors-alone", dtype, sixteen, threshold, exact)
         small, large = UNLIKE[dtype]
-        unlike, options = [tensor([3 * small], dtype), tensor([large], dtype)], {"clip_norm": large / 2}
-        yield case(overflow, "tiny-before-huge", dtype, unlike, options, exact)
-        yield case(overflow, "huge-before-tiny", dtype, unlike[::-1], options, exact)
+        unlike, options = [make_tensor([3 * small], dtype), make_tensor([large], dtype)], {"clip_norm": large / 2}
+        yield make_case(overflow, "tiny-before-huge", dtype, unlike, options, exact)
+        yield make_case(overflow, "huge-before-tiny", dtype, unlike[::-1], options, exact)
     seven = 7 * TINY_TOGETHER[dtype]
-    rule, four = f"{operation}.underflow-of-squares", [tensor([seven, -seven, seven, seven], dtype)]
-    yield case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
+    rule, four = f"{operation}.underflow-of-squares", [make_tensor([seven, -seven, seven, seven], dtype)]
+    yield make_case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
 
 
-def _below(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_below(operation: str, dtype: str) -> Iterator[Case]:
     """Make squares, cubes or only their sum leave the range, for gradients whose norm is below the threshold."""
     overflow, underflow = f"{operation}.overflow-of-squares", f"{operation}.underflow-of-squares"
     huge, tiny, together, seven = HUGE[dtype], TINY[dtype], HUGE_TOGETHER[dtype], 7 * TINY_TOGETHER[dtype]
     # The numbers lie between 8 and 16 and use every digit. The largest is far below the end of the range.
-    digits = abs(every_digit(dtype)[7]) * 8
-    triangle, small = [tensor([3 * huge, -4 * huge], dtype)], [tensor([3 * tiny, 4 * tiny], dtype)]
+    digits = abs(list_digits(dtype)[7]) * 8
+    triangle, small = [make_tensor([3 * huge, -4 * huge], dtype)], [make_tensor([3 * tiny, 4 * tiny], dtype)]
     for rule, name, gradients, threshold in (
         (overflow, "below", triangle, digits * huge),
         (overflow, "far-below", triangle, digits * 2 * huge),
-        (overflow, "sum-alone-below", [tensor([together, -together] * 8, dtype)], digits * together),
+        (overflow, "sum-alone-below", [make_tensor([together, -together] * 8, dtype)], digits * together),
         (underflow, "below", small, digits * tiny),
         (underflow, "far-below", small, digits / 8),
-        (underflow, "subnormal-squares-below", [tensor([seven, -seven, seven, seven], dtype)], 4 * seven),
+        (underflow, "subnormal-squares-below", [make_tensor([seven, -seven, seven, seven], dtype)], 4 * seven),
     ):
-        yield _kept(rule, name, dtype, gradients, {"clip_norm": threshold})
+        yield _make_kept(rule, name, dtype, gradients, {"clip_norm": threshold})
     for rule, units in ((overflow, HUGE_CUBES), (underflow, TINY_CUBES)):
-        cubes = [tensor([3 * units[dtype], -4 * units[dtype], 5 * units[dtype]], dtype)]
+        cubes = [make_tensor([3 * units[dtype], -4 * units[dtype], 5 * units[dtype]], dtype)]
         options = {"clip_norm": digits * units[dtype], "norm_type": 3.0}
-        yield _kept(rule, "norm-three-below", dtype, cubes, options)
+        yield _make_kept(rule, "norm-three-below", dtype, cubes, options)
     if operation == "global-norm":
         for rule, unit in ((overflow, huge), (underflow, tiny)):
-            apart = [tensor([3 * unit], dtype), tensor([-4 * unit], dtype)]
-            yield _kept(rule, "two-tensors-below", dtype, apart, {"clip_norm": digits * unit})
-        sixteen = [tensor([together], dtype)] * 16
-        yield _kept(overflow, "sum-of-tensors-alone-below", dtype, sixteen, {"clip_norm": digits * together})
+            apart = [make_tensor([3 * unit], dtype), make_tensor([-4 * unit], dtype)]
+            yield _make_kept(rule, "two-tensors-below", dtype, apart, {"clip_norm": digits * unit})
+        sixteen = [make_tensor([together], dtype)] * 16
+        yield _make_kept(overflow, "sum-of-tensors-alone-below", dtype, sixteen, {"clip_norm": digits * together})
         little, large = UNLIKE[dtype]
-        yield _kept(
+        yield _make_kept(
             overflow,
             "tiny-beside-huge-below",
             dtype,
-            [tensor([little], dtype), tensor([large], dtype)],
+            [make_tensor([little], dtype), make_tensor([large], dtype)],
             {"clip_norm": 2 * large},
         )
 
 
-def _kept(rule: str, name: str, dtype: str, gradients: list[Gradient], options: dict[str, float]) -> Case:
-    return case(rule, name, dtype, gradients, options, expect("untouched", indices=tuple(range(len(gradients)))))
+def _make_kept(rule: str, name: str, dtype: str, gradients: list[Gradient], options: dict[str, float]) -> Case:
+    return make_case(rule, name, dtype, gradients, options, expect("untouched", indices=tuple(range(len(gradients)))))
 
 
-def _on_the_way(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_on_the_way(operation: str, dtype: str) -> Iterator[Case]:
     """Keep c / n within the range, and make other intermediate results leave it."""
     rule = f"{operation}.intermediate-range"
     for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
         if dtype in unlike:
             large, little = unlike[dtype]
-            tensors = [tensor([large, little, -little], dtype)]
-            yield case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
+            tensors = [make_tensor([large, little, -little], dtype)]
+            yield make_case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
     if dtype == "float16":
         # The squares are the smallest numbers that float16 holds; the products with clip_norm are smaller.
         unit = 2.0**-12
-        yield case(
-            rule, "small", dtype, [tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, expect("values")
+        yield make_case(
+            rule,
+            "small",
+            dtype,
+            [make_tensor([3 * unit, 4 * unit], dtype)],
+            {"clip_norm": 2.5 * unit},
+            expect("values"),
         )
 
 
-def _subnormal(operation: str, dtype: str) -> Iterator[Case]:
+def _make_subnormal(operation: str, dtype: str) -> Iterator[Case]:
     unit = float(FORMATS[dtype].smallest_subnormal)
-    triangle = [tensor([48 * unit, -64 * unit], dtype)]
+    triangle = [make_tensor([48 * unit, -64 * unit], dtype)]
     rule = f"{operation}.subnormal"
-    yield case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, expect("values", wide=True))
+    yield make_case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, expect("values", wide=True))

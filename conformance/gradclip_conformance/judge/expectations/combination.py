@@ -14,16 +14,22 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
-from ...covering.calls import DOUBT, WholeCall, can_measure, whole_call
+from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
+from ...covering.calls import DOUBT, WholeCall, can_measure, make_whole_call
 from ...oracle.distances import Measured
 from ...oracle.formula import PLAIN
 from ...oracle.predict import predict
-from ...oracle.question import narrowest
-from ..arrays import differs_in_subnormals_only, first_difference, norm_distance, norm_value, same_bits
-from ..expectation import Expectation, Part, broken_form, has_option_for_errors
-from ..fingerprint import behaviour_of, describe_results, observed_answer, what_happened
-from ..model import Answer, Context, Raised, Replied, Verdict, claims_for
+from ...oracle.question import find_narrowest
+from ..arrays import (
+    describe_first_difference,
+    differs_in_subnormals_only,
+    has_same_bits,
+    measure_norm_distance,
+    read_norm,
+)
+from ..expectation import Expectation, Part, find_broken_form, has_option_for_errors
+from ..fingerprint import describe_behaviour, describe_results, describe_what_happened, show_answer
+from ..model import Answer, Context, Raised, Replied, Verdict, select_claims
 
 __all__ = ["Combination"]
 
@@ -46,11 +52,11 @@ class Combination(Expectation):
         if not isinstance(answer, Replied) or not can_measure():
             return None
         if answer.reply.malformed is not None:
-            return _failed("", f"It {what_happened(context.case, answer)}.", answer, "malformed")
-        broken = broken_form(context.case, answer.reply)
+            return _fail("", f"It {describe_what_happened(context.case, answer)}.", answer, "malformed")
+        broken = find_broken_form(context.case, answer.reply)
         if broken is not None:
             return replace(broken, behaviour="other-form")
-        worst = max(self._parts(context, answer), key=lambda one: SEVERITY[one.status])
+        worst = max(self._judge_parts(context, answer), key=lambda one: SEVERITY[one.status])
         if worst.status != Status.FAIL or not worst.breaks:
             return replace(worst, breaks=None)
         operation = context.case.rule.partition(".")[0]
@@ -58,17 +64,17 @@ class Combination(Expectation):
         return replace(worst, detail=f"It breaks {rule}: {worst.detail}", breaks=rule)
 
     def _judge_error(self, context: Context, answer: Raised) -> Verdict:
-        call = whole_call(context.case, self.exact)
+        call = make_whole_call(context.case, self.exact)
         by_norm = context.case.operation != "clip_by_value"
         if by_norm and any(not np.isfinite(group.norm) for group in call.groups) and not has_option_for_errors(context):
-            return Verdict(Status.PASS, observed=observed_answer(answer), behaviour=f"raises:{answer.kind}")
-        detail = f"A result was expected, and it {what_happened(context.case, answer)}."
-        return _failed("", detail, answer, f"raises:{answer.kind}")
+            return Verdict(Status.PASS, observed=show_answer(answer), behaviour=f"raises:{answer.kind}")
+        detail = f"A result was expected, and it {describe_what_happened(context.case, answer)}."
+        return _fail("", detail, answer, f"raises:{answer.kind}")
 
-    def _parts(self, context: Context, answer: Replied) -> Iterator[Verdict]:
+    def _judge_parts(self, context: Context, answer: Replied) -> Iterator[Verdict]:
         """Yield the verdict on each part of a reply that has the right form."""
         case, reply = context.case, answer.reply
-        call = whole_call(case, self.exact)
+        call = make_whole_call(case, self.exact)
         yield from _judge_excluded(context, answer)
         yield from _judge_dtypes(case, answer)
         yield _judge_elements(context, call, answer, reply.gradients, "")
@@ -80,7 +86,7 @@ class Combination(Expectation):
             yield from _judge_written(context, call, answer, reply.inputs)
         for what, rule in ((reply.shared, "results-independent"), (reply.disturbed, "surroundings-kept")):
             if what:
-                yield _failed(rule, f"{' '.join(what)}.", answer, rule)
+                yield _fail(rule, f"{' '.join(what)}.", answer, rule)
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Return `unsupported`, because this machine cannot judge the case."""
@@ -99,9 +105,9 @@ class Combination(Expectation):
 SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUMENTED: 3, Status.FAIL: 4}
 
 
-def _failed(rule: str, detail: str, answer: Answer, word: str, ulp: float | None = None) -> Verdict:
+def _fail(rule: str, detail: str, answer: Answer, word: str, ulp: float | None = None) -> Verdict:
     """Return a failure; `rule` is the name of the broken rule, unless the form is wrong."""
-    return Verdict(Status.FAIL, detail, ulp, None, observed_answer(answer), behaviour=word, breaks=rule or None)
+    return Verdict(Status.FAIL, detail, ulp, None, show_answer(answer), behaviour=word, breaks=rule or None)
 
 
 def _judge_excluded(context: Context, answer: Replied) -> Iterator[Verdict]:
@@ -109,16 +115,16 @@ def _judge_excluded(context: Context, answer: Replied) -> Iterator[Verdict]:
     pairs = zip(context.case.gradients, answer.reply.gradients, strict=True)
     for i, (gradient, got) in enumerate(pairs):
         given = gradient.array
-        if gradient.need_clip or given is None or _kept(context, given, got):
+        if gradient.need_clip or given is None or _is_kept(context, given, got):
             continue
         detail = f"Gradient {i} ({given.dtype}) is excluded and did not come back bit for bit: "
-        detail += f"{first_difference(given, got)}."
-        yield _failed("excluded-untouched", detail, answer, "excluded-changed")
+        detail += f"{describe_first_difference(given, got)}."
+        yield _fail("excluded-untouched", detail, answer, "excluded-changed")
         return
 
 
-def _kept(context: Context, given: Array, got: Array | None) -> bool:
-    if same_bits(given, got, context.through_optimizer):
+def _is_kept(context: Context, given: Array, got: Array | None) -> bool:
+    if has_same_bits(given, got, context.through_optimizer):
         return True
     return context.flushes_subnormals and got is not None and differs_in_subnormals_only(given, got)
 
@@ -127,7 +133,7 @@ def _judge_dtypes(case: Case, answer: Replied) -> Iterator[Verdict]:
     for i, (gradient, got) in enumerate(zip(case.gradients, answer.reply.gradients, strict=True)):
         if gradient.array is not None and got is not None and gradient.array.dtype != got.dtype:
             detail = f"Gradient {i} was {gradient.array.dtype} and came back as {got.dtype}."
-            yield _failed("dtype-kept", detail, answer, f"other-form:{got.dtype}")
+            yield _fail("dtype-kept", detail, answer, f"other-form:{got.dtype}")
             return
 
 
@@ -138,15 +144,15 @@ def _judge_elements(
     case, flushes = context.case, context.flushes_subnormals
     if case.operation == "clip_by_value":
         found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer)
-        return _of_elements(context, answer, found, what)
-    if call.silent_group(results) is not None:
+        return _judge_measured(context, answer, found, what)
+    if call.find_silent_group(results) is not None:
         detail = "A norm is not finite, and neither the formula's result, nor NaN everywhere, nor an error shows it."
-        return _with_claims(context, _failed("nan-not-silent", detail, answer, behaviour_of(case, answer)))
+        return _apply_claims(context, _fail("nan-not-silent", detail, answer, describe_behaviour(case, answer)))
     neutral = call.measure(results, flushes=flushes)
-    verdict = _of_elements(context, answer, neutral, what)
+    verdict = _judge_measured(context, answer, neutral, what)
     if verdict.status == Status.PASS:
         return verdict
-    for claim in claims_for(context.claims, case.id, context.subject):
+    for claim in select_claims(context.claims, case.id, context.subject):
         if claim.formula is None or claim.formula == PLAIN:
             continue
         own = call.measure(results, claim.formula, flushes=flushes)
@@ -157,50 +163,50 @@ def _judge_elements(
                 f"({claim.formula})."
             )
             status = Status.DOCUMENTED if claim.phrase else Status.DECLARED
-            return verdict.with_status(status, detail=detail, quote=claim.phrase or None, url=claim.where)
-    return _with_claims(context, verdict)
+            return verdict.change_status(status, detail=detail, quote=claim.phrase or None, url=claim.where)
+    return _apply_claims(context, verdict)
 
 
-def _with_claims(context: Context, verdict: Verdict) -> Verdict:
+def _apply_claims(context: Context, verdict: Verdict) -> Verdict:
     """Return the verdict, given the claims that predict a behaviour."""
-    for claim in claims_for(context.claims, context.case.id, context.subject):
+    for claim in select_claims(context.claims, context.case.id, context.subject):
         word = verdict.behaviour
         outside = claim.domain is not None and claim.domain.leaves_out(context.case.options)
         if verdict.status == Status.FAIL and outside:
-            return verdict.with_status(Status.DOCUMENTED, quote=claim.phrase or None, url=claim.where)
+            return verdict.change_status(Status.DOCUMENTED, quote=claim.phrase or None, url=claim.where)
         if verdict.status == Status.FAIL and claim.predicts in (word, word.partition(":")[0]):
             detail = f"{verdict.detail} Its documentation says so."
-            return verdict.with_status(Status.DOCUMENTED, detail=detail, quote=claim.phrase, url=claim.where)
+            return verdict.change_status(Status.DOCUMENTED, detail=detail, quote=claim.phrase, url=claim.where)
     return verdict
 
 
-def _of_elements(context: Context, answer: Replied, found: Measured, what: str) -> Verdict:
+def _judge_measured(context: Context, answer: Replied, found: Measured, what: str) -> Verdict:
     if found.grade == Status.PASS:
         return Verdict(Status.PASS, ulp=found.ulp)
     case = context.case
-    shown = shown_gradients([answer.reply.gradients[found.tensor]][:SHOWN_ELEMENTS])
+    shown = show_gradients([answer.reply.gradients[found.tensor]][:SHOWN_ELEMENTS])
     by_norm = "identity-below" if found.touched else "scaled-above"
     rule = what or ("bounds" if case.operation == "clip_by_value" else by_norm)
-    detail = found.sentence(case.operation)
-    return Verdict(found.grade, detail, found.ulp, None, shown, behaviour=behaviour_of(case, answer), breaks=rule)
+    detail = found.write_sentence(case.operation)
+    return Verdict(found.grade, detail, found.ulp, None, shown, behaviour=describe_behaviour(case, answer), breaks=rule)
 
 
 def _judge_norm(case: Case, call: WholeCall, answer: Replied) -> Verdict:
     """Return the verdict on the norm that was returned."""
-    norm, dtype = answer.reply.norm, narrowest(case)
+    norm, dtype = answer.reply.norm, find_narrowest(case)
     expected: Any = call.groups[0].norm if call.groups else np.longdouble(0)
     if norm is None:
-        return _failed("returned-norm", f"The norm is {expected:g}, and none was returned.", answer, "norm-missing")
+        return _fail("returned-norm", f"The norm is {expected:g}, and none was returned.", answer, "norm-missing")
     try:
-        value = norm_value(norm)
+        value = read_norm(norm)
     except ValueError as error:
-        return _failed("returned-norm", f"{str(error).capitalize()}.", answer, "norm-unreadable")
+        return _fail("returned-norm", f"{str(error).capitalize()}.", answer, "norm-unreadable")
     if not np.isfinite(expected):
         if value == expected or (math.isnan(value) and np.isnan(expected)):
             return Verdict(Status.PASS)
-        return _failed("returned-norm", f"The norm is {expected}, and {value} was returned.", answer, "norm")
-    exact, errors = Fraction(*expected.as_integer_ratio()), call.norm_errors(dtype)
-    distance = max(0.0, norm_distance(norm, exact, dtype) - DOUBT)
+        return _fail("returned-norm", f"The norm is {expected}, and {value} was returned.", answer, "norm")
+    exact, errors = Fraction(*expected.as_integer_ratio()), call.compute_norm_errors(dtype)
+    distance = max(0.0, measure_norm_distance(norm, exact, dtype) - DOUBT)
     if distance <= errors.norm_budget:
         return Verdict(Status.PASS, ulp=distance)
     detail = (
@@ -208,16 +214,15 @@ def _judge_norm(case: Case, call: WholeCall, answer: Replied) -> Verdict:
         f"the budget is {errors.norm_budget:.3g}."
     )
     status = Status.QUALITY if distance <= errors.norm_bound else Status.FAIL
-    return Verdict(
-        status, detail, distance, {"norm": float(expected)}, {"norm": readable_array(norm)}, behaviour="norm"
-    )
+    return Verdict(status, detail, distance, {"norm": float(expected)}, {"norm": show_array(norm)}, behaviour="norm")
 
 
 def _judge_kept(context: Context, answer: Replied, inputs: Sequence[Array | None]) -> Iterator[Verdict]:
     for i, gradient in enumerate(context.case.gradients):
-        if gradient.array is not None and not same_bits(gradient.array, inputs[i], False):
-            detail = f"Gradient {i} that was passed has been changed: {first_difference(gradient.array, inputs[i])}."
-            yield _failed("inputs-not-mutated", detail, answer, "inputs-changed")
+        if gradient.array is not None and not has_same_bits(gradient.array, inputs[i], False):
+            difference = describe_first_difference(gradient.array, inputs[i])
+            detail = f"Gradient {i} that was passed has been changed: {difference}."
+            yield _fail("inputs-not-mutated", detail, answer, "inputs-changed")
             return
 
 
@@ -228,7 +233,7 @@ def _judge_written(
     if all(one == other for one, other in zip(inputs, answer.reply.gradients, strict=True)):
         return
     written = replace(answer.reply, gradients=tuple(inputs))
-    if (broken := broken_form(context.case, written)) is not None:
+    if (broken := find_broken_form(context.case, written)) is not None:
         yield replace(broken, detail=f"Of the gradients that were passed: {broken.detail}", behaviour="other-form")
         return
     yield from _judge_excluded(context, Replied(written))

@@ -20,18 +20,18 @@ from gradclip_reports.statuses import Status
 
 from ...cases.literals import NoScript
 from ...cases.model import Case
-from ...cases.readable import readable_array, shown_gradients
+from ...cases.readable import show_array, show_gradients
 from ...oracle.arrays import decode
-from ...oracle.distances import distances
-from ...oracle.formats import FORMATS, as_dtype, float64_values
+from ...oracle.distances import measure_distances
+from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values
 from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
-from ...oracle.question import narrowest
-from ..arrays import norm_distance, norm_value, same_bits
-from ..expectation import Expectation, Part, broken_form
-from ..fingerprint import distance_between_calls, observed_answer, what_happened
+from ...oracle.question import find_narrowest
+from ..arrays import has_same_bits, measure_norm_distance, read_norm
+from ..expectation import Expectation, Part, find_broken_form
+from ..fingerprint import describe_distance_between_calls, describe_what_happened, show_answer
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
-from ..script_lines import short_tolerance
+from ..script_lines import format_tolerance
 
 __all__ = ["CompiledAgrees"]
 
@@ -58,16 +58,18 @@ class CompiledAgrees(Expectation):
         if not any(isinstance(each, Raised) for each in answers):
             return None
         if all(isinstance(each, Raised) for each in answers):
-            return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+            return Verdict(Status.PASS, observed=show_answer(answers[0]))
         case, (alone, compiled) = context.case, answers
-        detail = f"By itself it {what_happened(case, alone)}; compiled it {what_happened(case, compiled)}."
-        return Verdict(Status.FAIL, detail, expected=observed_answer(alone), observed=observed_answer(compiled))
+        detail = (
+            f"By itself it {describe_what_happened(case, alone)}; compiled it {describe_what_happened(case, compiled)}."
+        )
+        return Verdict(Status.FAIL, detail, expected=show_answer(alone), observed=show_answer(compiled))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare each gradient, and the norms."""
         case, (alone, compiled) = context.case, replies
-        shown = [shown_gradients(reply.gradients) for reply in (alone, compiled)]
-        if (broken := broken_form(case, compiled)) is not None:
+        shown = [show_gradients(reply.gradients) for reply in (alone, compiled)]
+        if (broken := find_broken_form(case, compiled)) is not None:
             detail = f"Compiled: {broken.detail}"
             return Verdict(Status.FAIL, detail, expected=shown[0], observed=broken.observed)
         pairs = enumerate(zip(alone.gradients, compiled.gradients, strict=True))
@@ -81,7 +83,7 @@ class CompiledAgrees(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return which results must be equal, and how far the others may differ."""
         says = "the same call inside the framework's compiler gives the same results, or both raise an error."
-        return (says, distance_between_calls(predict(case)), WHAT_IS_EXACT)
+        return (says, describe_distance_between_calls(predict(case)), WHAT_IS_EXACT)
 
     def write_script(self, script: Script) -> str:
         """Return the lines that clip both ways and compare."""
@@ -94,7 +96,7 @@ class CompiledAgrees(Expectation):
             for errors, gradient in zip(predict(case).errors, case.gradients, strict=True)
             if (array := gradient.array) is not None
         )
-        compare = f"np.testing.assert_allclose(result, value, rtol={short_tolerance(tolerance)})"
+        compare = f"np.testing.assert_allclose(result, value, rtol={format_tolerance(tolerance)})"
         if not tolerance:
             compare = "np.testing.assert_array_equal(result, value)"
         check = f"for result, value in zip(results, by_itself):\n    {compare}"
@@ -104,7 +106,7 @@ class CompiledAgrees(Expectation):
         if "functional" in script.subject.features and compiled.gradients == alone.gradients:
             compiled = replace(compiled, gradients="")
         second = replace(script, call=compiled).clip_lines()
-        return join_lines(alone.lines(), "by_itself = results", script.between, second, check)
+        return join_lines(alone.write_lines(), "by_itself = results", script.between, second, check)
 
 
 def _compare_gradients(context: Context, index: int, alone: Array | None, compiled: Array | None) -> Verdict:
@@ -115,12 +117,12 @@ def _compare_gradients(context: Context, index: int, alone: Array | None, compil
     if alone.dtype != compiled.dtype:
         return Verdict(Status.FAIL, f"Gradient {index} is {alone.dtype} by itself, and compiled {compiled.dtype}.")
     if index not in case.included:
-        if same_bits(alone, compiled, context.through_optimizer):
+        if has_same_bits(alone, compiled, context.through_optimizer):
             return Verdict(Status.PASS)
         return Verdict(Status.FAIL, f"Gradient {index} is excluded, and the compiled call returns it changed.")
-    one, other = (as_dtype(array, given.dtype) for array in (alone, compiled))
-    every = distances(other, ExpectedArray(decode(one, given.dtype)), given.dtype)
-    every[(float64_values(given) == 0) & (every > 0)] = math.inf
+    one, other = (convert_to_dtype(array, given.dtype) for array in (alone, compiled))
+    every = measure_distances(other, ExpectedArray(decode(one, given.dtype)), given.dtype)
+    every[(read_float64_values(given) == 0) & (every > 0)] = math.inf
     if not len(every):
         return Verdict(Status.PASS)
     place = int(np.argmax(every))
@@ -134,14 +136,14 @@ def _compare_norms(case: Case, alone: Array | None, compiled: Array | None) -> V
     if alone is None or compiled is None:
         which = "by itself" if compiled is None else "compiled"
         return Verdict(Status.FAIL, f"A norm was returned {which} only.")
-    expected, observed = ({"norm": readable_array(array)} for array in (alone, compiled))
+    expected, observed = ({"norm": show_array(array)} for array in (alone, compiled))
     try:
-        value, other = norm_value(alone), norm_value(compiled)
+        value, other = read_norm(alone), read_norm(compiled)
     except ValueError as error:
         return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=expected, observed=observed)
     if value == other or (math.isnan(value) and math.isnan(other)):
         return Verdict(Status.PASS)
-    apart = norm_distance(compiled, Fraction(value), narrowest(case)) if math.isfinite(value) else math.inf
+    apart = measure_norm_distance(compiled, Fraction(value), find_narrowest(case)) if math.isfinite(value) else math.inf
     errors = predict(case).widest
     found = _grade("The norm that is returned", apart, errors.norm_budget, errors.norm_bound)
     return Verdict(found.status, found.detail, found.ulp, expected, observed)

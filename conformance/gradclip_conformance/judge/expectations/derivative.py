@@ -18,11 +18,11 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import shown_gradients
+from ...cases.readable import show_gradients
 from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS
-from ...oracle.integers import norm
-from ...oracle.question import norm_groups
+from ...oracle.integers import compute_norm
+from ...oracle.question import list_norm_groups
 from ..expectation import Expectation, Part
 from ..model import Context, Verdict
 
@@ -36,7 +36,7 @@ SHARES = (Fraction(0), Fraction(1, 2), Fraction(1))
 
 
 def _decode(array: Array | None) -> list[Fraction]:
-    return [] if array is None else list(decode(array.data, array.dtype).fractions())
+    return [] if array is None else list(decode(array.data, array.dtype).list_fractions())
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,24 @@ class Derivative(Expectation):
         for i, array in enumerate(reply.gradients):
             if array is not None and not decode(array.data, array.dtype).is_finite:
                 detail = f"The derivative by gradient {i} is not finite."
-                return Verdict(Status.FAIL, detail, None, self._shown(case), shown_gradients(reply.gradients))
+                return Verdict(Status.FAIL, detail, None, self._show(case), show_gradients(reply.gradients))
             got.append(_decode(array))
-        for indices, allowed in _derivatives(case):
+        for indices, allowed in _compute_derivatives(case):
             found = [value for i in indices for value in got[i]]
             if not any(_agree(found, one) for one in allowed):
-                detail = f"The derivative by {_named(indices)} is not that of the formula."
-                return Verdict(Status.FAIL, detail, None, self._shown(case), shown_gradients(reply.gradients))
+                detail = f"The derivative by {_name(indices)} is not that of the formula."
+                return Verdict(Status.FAIL, detail, None, self._show(case), show_gradients(reply.gradients))
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the derivatives; there are several at a kink."""
-        return ("the derivatives of the results times the cotangents, one of each of:", self._shown(case))
+        return ("the derivatives of the results times the cotangents, one of each of:", self._show(case))
 
-    def _shown(self, case: Case) -> list[Any]:
-        return [[[float(value) for value, _ in one] for one in allowed] for _, allowed in _derivatives(case)]
+    def _show(self, case: Case) -> list[Any]:
+        return [[[float(value) for value, _ in one] for one in allowed] for _, allowed in _compute_derivatives(case)]
 
 
-def _named(indices: Sequence[int]) -> str:
+def _name(indices: Sequence[int]) -> str:
     return "gradient " + ", ".join(map(str, indices)) if len(indices) == 1 else f"gradients {list(indices)}"
 
 
@@ -77,7 +77,7 @@ def _agree(found: Sequence[Fraction], expected: Sequence[Bounded]) -> bool:
     return all(abs(value - exact) <= bound for value, (exact, bound) in zip(found, expected, strict=True))
 
 
-def _derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Bounded]]]]:
+def _compute_derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Bounded]]]]:
     """Yield, for each group of gradients, the derivatives that are right: one, or several at a kink."""
     unit = Fraction(1, 2 ** FORMATS[case.dtype].precision)
     for i, gradient in enumerate(case.gradients):
@@ -88,24 +88,27 @@ def _derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Bounded]]]]:
         for i in case.included:
             values, vector = _decode(case.gradients[i].array), _decode(case.gradients[i].cotangent)
             pairs = list(zip(values, vector, strict=True))
-            yield [i], [[(_share(x, low, high, share) * v, 4 * unit * abs(v)) for x, v in pairs] for share in SHARES]
+            yield (
+                [i],
+                [[(_measure_share(x, low, high, share) * v, 4 * unit * abs(v)) for x, v in pairs] for share in SHARES],
+            )
         return
-    for group in norm_groups(case):
+    for group in list_norm_groups(case):
         values = [value for i in group for value in _decode(case.gradients[i].array)]
         vector = [value for i in group for value in _decode(case.gradients[i].cotangent)]
         arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-        size = norm([decode(array.data, array.dtype) for array in arrays]).middle
-        yield list(group), _scaled(values, vector, size, Fraction(case.options["clip_norm"]), unit)
+        size = compute_norm([decode(array.data, array.dtype) for array in arrays]).middle
+        yield list(group), _derive_scaled(values, vector, size, Fraction(case.options["clip_norm"]), unit)
 
 
-def _share(value: Fraction, low: Fraction, high: Fraction, at_bound: Fraction) -> Fraction:
+def _measure_share(value: Fraction, low: Fraction, high: Fraction, at_bound: Fraction) -> Fraction:
     """Return the share of a cotangent that passes through a clip by value."""
     if value in (low, high):
         return at_bound
     return Fraction(int(low < value < high))
 
 
-def _scaled(
+def _derive_scaled(
     values: Sequence[Fraction], vector: Sequence[Fraction], size: Fraction, threshold: Fraction, unit: Fraction
 ) -> list[list[Bounded]]:
     """Return the derivatives of the gradients that share a norm."""

@@ -11,12 +11,12 @@ from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import readable_array
+from ...cases.readable import show_array
 from ...oracle.predict import predict
-from ..expectation import Expectation, Part, first_changed, may_raise
-from ..fingerprint import describe_results, observed_answer, what_happened
+from ..expectation import Expectation, Part, find_first_changed, may_raise
+from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
-from ..script_lines import assert_equal, inputs
+from ..script_lines import assert_equal, list_inputs
 
 __all__ = ["InputsKept", "NoSharedMemory", "NoWarnings", "RaisesOnNonfinite", "Refused", "SurroundingsKept"]
 
@@ -29,13 +29,13 @@ else:
     raise AssertionError(f"expected: an error; observed: {{results}}")"""
 
 
-def _nothing_changed(case: Case, answer: Raised) -> Verdict:
+def _judge_unchanged(case: Case, answer: Raised) -> Verdict:
     """Judge whether a call that raised has left the passed gradients unchanged."""
-    changed = first_changed(case, answer.inputs)
+    changed = find_first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
     detail = f"It raised {answer.kind}, and gradient {changed} had been changed by then."
-    return Verdict(Status.FAIL, detail, expected="unchanged gradients", observed=observed_answer(answer))
+    return Verdict(Status.FAIL, detail, expected="unchanged gradients", observed=show_answer(answer))
 
 
 def _expect_error(script: Script, *, unchanged: bool) -> str:
@@ -43,7 +43,7 @@ def _expect_error(script: Script, *, unchanged: bool) -> str:
     case, call = script.case, script.call
     kept = "pass"
     if script.raised and unchanged:
-        kept = join_lines(call.inputs, assert_equal(inputs(case, range(len(case.gradients)))))
+        kept = join_lines(call.inputs, assert_equal(list_inputs(case, range(len(case.gradients)))))
     parts = {"clip": call.clip, "unchanged": kept, "results": join_lines(call.after, call.results)}
     refused = REFUSED.format(**{name: indent(lines, "    ") for name, lines in parts.items()})
     return join_lines(call.gradients, call.before, refused.replace("\n\n", "\n"))
@@ -59,10 +59,10 @@ class Refused(Expectation):
         """Judge the error; a reply fails."""
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
-            return _nothing_changed(case, answer)
+            return _judge_unchanged(case, answer)
         threshold = case.options["clip_norm"]
-        detail = f"A threshold of {threshold} must be refused with an error; it {what_happened(case, answer)}."
-        return Verdict(Status.FAIL, detail, expected="an error", observed=observed_answer(answer))
+        detail = f"A threshold of {threshold} must be refused with an error; it {describe_what_happened(case, answer)}."
+        return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return that an error is expected."""
@@ -85,9 +85,9 @@ class RaisesOnNonfinite(Expectation):
         """Judge the error; a reply fails."""
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
-            return _nothing_changed(case, answer) if self.atomic else Verdict(Status.PASS)
-        detail = f"`error_if_nonfinite` was set, the norm is not finite, and it {what_happened(case, answer)}."
-        return Verdict(Status.FAIL, detail, expected="an error", observed=observed_answer(answer))
+            return _judge_unchanged(case, answer) if self.atomic else Verdict(Status.PASS)
+        detail = f"`error_if_nonfinite` was set, the norm is not finite, and it {describe_what_happened(case, answer)}."
+        return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return that an error is expected."""
@@ -108,7 +108,7 @@ class InputsKept(Expectation):
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Let an error pass if the dtype cannot hold the norm, and nothing was changed."""
         if isinstance(answers[0], Raised) and may_raise(context, predict(context.case)):
-            return _nothing_changed(context.case, answers[0])
+            return _judge_unchanged(context.case, answers[0])
         return None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
@@ -116,11 +116,11 @@ class InputsKept(Expectation):
         case, after = context.case, replies[0].inputs
         if after is None:
             return NOT_READ_BACK
-        changed = first_changed(case, after)
+        changed = find_first_changed(case, after)
         if changed is None:
             return Verdict(Status.PASS)
-        expected = readable_array(case.gradients[changed].array)
-        observed = readable_array(after[changed]) if changed < len(after) else None
+        expected = show_array(case.gradients[changed].array)
+        observed = show_array(after[changed]) if changed < len(after) else None
         return Verdict(Status.FAIL, f"Gradient {changed} that was passed has been changed.", None, expected, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
@@ -129,7 +129,7 @@ class InputsKept(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare what the gradients hold with what was passed."""
-        kept = assert_equal(inputs(script.case, range(len(script.case.gradients))))
+        kept = assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
         return join_lines(script.clip_lines(), script.call.inputs, kept)
 
 

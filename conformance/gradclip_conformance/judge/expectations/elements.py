@@ -11,16 +11,23 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import SHOWN_ELEMENTS, readable_array, shown_gradients
+from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
 from ...oracle.distances import measure
 from ...oracle.predict import predict
-from ...oracle.question import norm_groups
-from ..arrays import differs_in_subnormals_only, first_difference, same_bits
-from ..expectation import Expectation, Part, broken_form, first_changed, has_option_for_errors, may_raise
-from ..fingerprint import describe_results, expected_arrays, observed_answer, what_happened
+from ...oracle.question import list_norm_groups
+from ..arrays import describe_first_difference, differs_in_subnormals_only, has_same_bits
+from ..expectation import Expectation, Part, find_broken_form, find_first_changed, has_option_for_errors, may_raise
+from ..fingerprint import describe_results, describe_what_happened, show_answer, show_expected_arrays
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
-from ..script_lines import assert_equal, assert_one_of, inputs, nonfinite_ways, out_of_range_ways, predicted
-from .special_values import flipped_zero, has_coarse_coefficient, has_left_range, is_silent, nonfinite_totals
+from ..script_lines import (
+    assert_equal,
+    assert_one_of,
+    list_inputs,
+    list_nonfinite_ways,
+    list_out_of_range_ways,
+    predict_values,
+)
+from .special_values import find_flipped_zero, has_coarse_coefficient, has_left_range, is_silent, list_nonfinite_totals
 
 __all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
 
@@ -33,7 +40,7 @@ except Exception:
 class _Elements(Expectation):
     """The elements that an oracle computes."""
 
-    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+    def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the results."""
         return reply.gradients
 
@@ -61,12 +68,12 @@ class Values(_Elements):
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Give an error the status `quality` if a step and the norm leave the range."""
         (answer, *_) = answers
-        if self.may_refuse and isinstance(answer, Raised) and first_changed(context.case, answer.inputs) is None:
-            return Verdict(Status.PASS, observed=observed_answer(answer))
+        if self.may_refuse and isinstance(answer, Raised) and find_first_changed(context.case, answer.inputs) is None:
+            return Verdict(Status.PASS, observed=show_answer(answer))
         if not (self.leaves_range and isinstance(answer, Raised) and may_raise(context, predict(context.case))):
             return None
-        detail = f"The exact result exists, and it {what_happened(context.case, answer)}."
-        return Verdict(Status.QUALITY, detail, observed=observed_answer(answer))
+        detail = f"The exact result exists, and it {describe_what_happened(context.case, answer)}."
+        return Verdict(Status.QUALITY, detail, observed=show_answer(answer))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the included gradients with the formula's results."""
@@ -77,25 +84,27 @@ class Values(_Elements):
                 has_left_range(case, results) or has_coarse_coefficient(case, predict(case), results)
             )
             status = Status.FAIL if self.wide else Status.QUALITY if excused else found.grade
-            return _elsewhere(case, results, status, found.sentence(case.operation), found.ulp)
-        if case.operation == "clip_by_value" and (flipped := flipped_zero(context, results)) is not None:
+            return _judge_elsewhere(case, results, status, found.write_sentence(case.operation), found.ulp)
+        if case.operation == "clip_by_value" and (flipped := find_flipped_zero(context, results)) is not None:
             detail = f"Gradient {flipped}: a zero inside the range came back with the other sign."
-            return _elsewhere(case, results, Status.FAIL, detail, 0.0)
+            return _judge_elsewhere(case, results, Status.FAIL, detail, 0.0)
         return Verdict(Status.PASS, ulp=found.ulp)
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the results with the formula's."""
         case = script.case
-        right = predicted(case, script.subject, predict(case), wide=self.wide)
+        right = predict_values(case, script.subject, predict(case), wide=self.wide)
         if self.leaves_range:
-            return join_lines(script.clip_lines(), assert_one_of([right, *out_of_range_ways(case, predict(case))]))
+            return join_lines(script.clip_lines(), assert_one_of([right, *list_out_of_range_ways(case, predict(case))]))
         return join_lines(script.clip_lines(), assert_equal(right))
 
 
-def _elsewhere(case: Case, results: Sequence[Array | None], status: Status, detail: str, distance: float) -> Verdict:
+def _judge_elsewhere(
+    case: Case, results: Sequence[Array | None], status: Status, detail: str, distance: float
+) -> Verdict:
     """Return a verdict on results that differ from the expected ones."""
-    expected = {"gradients": expected_arrays(case, predict(case).gradients)}
-    return Verdict(status, detail, distance, expected, shown_gradients(results[:SHOWN_ELEMENTS]))
+    expected = {"gradients": show_expected_arrays(case, predict(case).gradients)}
+    return Verdict(status, detail, distance, expected, show_gradients(results[:SHOWN_ELEMENTS]))
 
 
 @dataclass(frozen=True)
@@ -111,25 +120,25 @@ class Untouched(_Elements):
         for i in self.indices:
             gradient, got = case.gradients[i], results[i]
             given = gradient.array
-            if given is None or same_bits(given, got, context.through_optimizer):
+            if given is None or has_same_bits(given, got, context.through_optimizer):
                 continue
             if context.flushes_subnormals and got is not None and differs_in_subnormals_only(given, got):
                 continue
             why = "must not be changed by the clip" if gradient.need_clip else "is excluded"
-            difference = first_difference(given, got)
+            difference = describe_first_difference(given, got)
             detail = f"Gradient {i} ({given.dtype}) {why}, and did not come back bit for bit: {difference}."
-            expected: Mapping[str, Any] = {"gradients": [readable_array(given)]}
+            expected: Mapping[str, Any] = {"gradients": [show_array(given)]}
             distance = measure(case, predict(case), results, [i]).ulp if gradient.need_clip else None
-            return Verdict(Status.FAIL, detail, distance, expected, shown_gradients([got]))
+            return Verdict(Status.FAIL, detail, distance, expected, show_gradients([got]))
         return Verdict(Status.PASS, ulp=0.0)
 
-    def judged_gradients(self, case: Case) -> list[int]:
+    def list_judged_gradients(self, case: Case) -> list[int]:
         """Return the included ones of these gradients."""
         return [i for i in self.indices if i in case.included]
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the gradients with those that were passed."""
-        return join_lines(script.clip_lines(), assert_equal(inputs(script.case, self.indices)))
+        return join_lines(script.clip_lines(), assert_equal(list_inputs(script.case, self.indices)))
 
 
 @dataclass(frozen=True)
@@ -148,29 +157,29 @@ class NotSilent(Expectation):
         """Accept an error if no option asks for it."""
         if not isinstance(answers[0], Raised) or has_option_for_errors(context):
             return None
-        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+        return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Check that each norm that is not finite has a visible consequence."""
         case, reply = context.case, replies[0]
-        for group in norm_groups(case):
+        for group in list_norm_groups(case):
             if self.unchanged and all(_is_same(case, i, reply, context.through_optimizer) for i in group):
                 continue
-            totals = nonfinite_totals(case, group)
+            totals = list_nonfinite_totals(case, group)
             if not totals:
                 # In a clip by norm, a NaN in one gradient must not affect another gradient.
                 found = measure(case, predict(case), reply.gradients, group, context.flushes_subnormals)
                 if found.grade == Status.FAIL:
-                    sentence = found.sentence(case.operation)
-                    return _elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
+                    sentence = found.write_sentence(case.operation)
+                    return _judge_elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
             elif (formula := is_silent(case, group, totals, reply.gradients)) is not None:
                 detail = (
                     f"The norm is {' or '.join(map(str, totals))}. An answer must show it by the formula's result, "
                     "NaN everywhere or an error: "
-                    f"it {what_happened(case, Replied(reply))}."
+                    f"it {describe_what_happened(case, Replied(reply))}."
                 )
                 expected = {"gradients": [list(map(str, one[:SHOWN_ELEMENTS])) for one in formula[:SHOWN_ELEMENTS]]}
-                observed = shown_gradients(reply.gradients[:SHOWN_ELEMENTS])
+                observed = show_gradients(reply.gradients[:SHOWN_ELEMENTS])
                 return Verdict(Status.FAIL, detail, expected=expected, observed=observed)
         return Verdict(Status.PASS)
 
@@ -182,19 +191,19 @@ class NotSilent(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept each of the right answers."""
-        right = nonfinite_ways(script.case, predict(script.case))
+        right = list_nonfinite_ways(script.case, predict(script.case))
         if self.unchanged:
-            right.append(inputs(script.case, script.case.included))
+            right.append(list_inputs(script.case, script.case.included))
         ways = assert_one_of(right)
         if "error_if_nonfinite" in script.subject.features:
             return join_lines(script.clip_lines(), ways)
         clip = MAY_RAISE.format(clip=indent(script.call.clip, "    "))
-        return join_lines(script.call.lines(clip), ways)
+        return join_lines(script.call.write_lines(clip), ways)
 
 
 def _is_same(case: Case, index: int, reply: Reply, through_optimizer: bool) -> bool:
     given = case.gradients[index].array
-    return given is not None and same_bits(given, reply.gradients[index], through_optimizer)
+    return given is not None and has_same_bits(given, reply.gradients[index], through_optimizer)
 
 
 @dataclass(frozen=True)
@@ -207,7 +216,7 @@ class InputsWritten(_Elements):
         """Accept an error if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
-        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+        return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the values that the passed gradients hold, as results are judged."""
@@ -215,7 +224,7 @@ class InputsWritten(_Elements):
         if reply.inputs is None:
             return NOT_READ_BACK
         written = replace(reply, gradients=reply.inputs)
-        if (broken := broken_form(case, written)) is not None:
+        if (broken := find_broken_form(case, written)) is not None:
             return replace(broken, detail=f"Of the gradients that were passed, afterwards: {broken.detail}")
         excluded = tuple(i for i, gradient in enumerate(case.gradients) if not gradient.need_clip)
         if (found := Untouched(excluded).judge_replies(context, [written])).status != Status.PASS:
@@ -224,11 +233,11 @@ class InputsWritten(_Elements):
             return NotSilent().judge_replies(context, [written])
         return Values().judge_replies(context, [written])
 
-    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+    def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return what the gradients that were passed hold."""
         return reply.inputs
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare what the gradients hold with the formula's results."""
         case = script.case
-        return join_lines(script.clip_lines(), assert_equal(predicted(case, script.subject, predict(case))))
+        return join_lines(script.clip_lines(), assert_equal(predict_values(case, script.subject, predict(case))))

@@ -13,15 +13,15 @@ from gradclip_reports.statuses import Status
 
 from ...cases.literals import NoScript
 from ...cases.model import Case, expect
-from ...cases.patterns import did_you_mean
-from ...cases.readable import arrays_of, readable_input, shown_gradients
+from ...cases.patterns import suggest_known
+from ...cases.readable import read_shown_arrays, show_gradients, show_input
 from ...oracle.arrays import decode
-from ...oracle.distances import largest_distance, measure
-from ...oracle.formats import as_dtype
+from ...oracle.distances import measure, measure_largest_distance
+from ...oracle.formats import convert_to_dtype
 from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
-from ..expectation import Expectation, Part, broken_form
-from ..fingerprint import distance_between_calls
+from ..expectation import Expectation, Part, find_broken_form
+from ..fingerprint import describe_distance_between_calls
 from ..model import Answer, Context, Replied, Verdict
 from ..relations import RELATIONS
 from ..single_call import HOLDS, OF_ONE
@@ -44,14 +44,14 @@ class Metamorphic(Expectation):
     def __post_init__(self) -> None:
         """Refuse a relation that does not exist."""
         if self.relation not in RELATIONS and self.relation not in OF_ONE:
-            msg = f"There is no relation {self.relation!r}.{did_you_mean(self.relation, [*RELATIONS, *OF_ONE])}"
+            msg = f"There is no relation {self.relation!r}.{suggest_known(self.relation, [*RELATIONS, *OF_ONE])}"
             raise ValueError(msg)
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:
         """Return the second call, if the relation needs one and the first call has results."""
         if self.relation not in RELATIONS or not isinstance(first, Replied):
             return None
-        if broken_form(case, first.reply) is not None:
+        if find_broken_form(case, first.reply) is not None:
             return None
         return RELATIONS[self.relation].second(case, first.reply.gradients, self.exponent)
 
@@ -64,7 +64,7 @@ class Metamorphic(Expectation):
     def _compare(self, case: Case, first: Reply, second: Reply) -> Verdict:
         relation = RELATIONS[self.relation]
         following = relation.second(case, first.gradients, self.exponent)
-        if (broken := broken_form(following, second)) is not None:
+        if (broken := find_broken_form(following, second)) is not None:
             return replace(broken, detail=f"In the second call {relation.says}. {broken.detail}")
         worst, status, detail = 0.0, Status.PASS, ""
         errors = predict(case).errors
@@ -72,7 +72,7 @@ class Metamorphic(Expectation):
         for i, (given, one, other) in enumerate(zip(case.gradients, first.gradients, back, strict=True)):
             if given.array is None or one is None or other is None:
                 continue
-            distance, place = self._distance(given.array.dtype, one, other)
+            distance, place = self._measure_distance(given.array.dtype, one, other)
             budget = 0.0 if self.exponent else 2 * errors[i].clip_budget
             if distance <= max(worst, budget):
                 worst = max(worst, distance)
@@ -86,13 +86,13 @@ class Metamorphic(Expectation):
             )
         if status == Status.PASS:
             return Verdict(status, ulp=worst)
-        return Verdict(status, detail, worst, shown_gradients(first.gradients), shown_gradients(second.gradients))
+        return Verdict(status, detail, worst, show_gradients(first.gradients), show_gradients(second.gradients))
 
-    def _distance(self, dtype: str, first: Array, second: Array) -> tuple[float, int]:
-        related = ExpectedArray(decode(as_dtype(first, dtype), dtype)).times(Fraction(2) ** self.exponent)
-        return largest_distance(as_dtype(second, dtype), related, dtype)
+    def _measure_distance(self, dtype: str, first: Array, second: Array) -> tuple[float, int]:
+        related = ExpectedArray(decode(convert_to_dtype(first, dtype), dtype)).multiply_by(Fraction(2) ** self.exponent)
+        return measure_largest_distance(convert_to_dtype(second, dtype), related, dtype)
 
-    def explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
+    def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the results: a formula explains a relation if it explains each of the answers."""
         return reply.gradients
 
@@ -102,14 +102,14 @@ class Metamorphic(Expectation):
             return (HOLDS[self.relation],)
         relation = RELATIONS[self.relation]
         says = f"A second call follows, in which {relation.says}."
-        holds = f"{relation.holds} {distance_between_calls(predict(case), exact=self.exponent != 0)}"
+        holds = f"{relation.holds} {describe_distance_between_calls(predict(case), exact=self.exponent != 0)}"
         if relation.of_results:
             # The second call is made from results, which do not exist yet.
             return (says, holds)
         second = relation.second(case, (), self.exponent)
-        return (says, {"operation": second.operation, **readable_input(second)}, holds)
+        return (says, {"operation": second.operation, **show_input(second)}, holds)
 
-    def case_to_show(self, case: Case, cell: Cell) -> Case | None:
+    def choose_case_to_show(self, case: Case, cell: Cell) -> Case | None:
         """Return the call whose results are wrong by themselves.
 
         If the results of two calls differ by more than their error bounds, at least one of them is wrong.
@@ -126,11 +126,11 @@ class Metamorphic(Expectation):
             if relation is None or self.relation == "twice":
                 return first
             return relation.second(first, (), self.exponent)
-        shown = self.shown_first(cell)
+        shown = self.show_first(cell)
         if not isinstance(shown, Mapping) or not ("gradients" in shown or "norm" in shown):
             msg = f"{case.id} relates calls, and the record shows no answers to them: nothing is wrong there."
             raise NoScript(msg)
-        results = arrays_of(shown.get("gradients"), [gradient.array for gradient in case.gradients])
+        results = read_shown_arrays(shown.get("gradients"), [gradient.array for gradient in case.gradients])
         if measure(first, predict(first), results, first.included).grade == Status.FAIL:
             return first
         if relation is None:
@@ -138,6 +138,6 @@ class Metamorphic(Expectation):
             raise NoScript(msg)
         return relation.second(first, results, self.exponent)
 
-    def shown_first(self, cell: Cell) -> Any:
+    def show_first(self, cell: Cell) -> Any:
         """Return the first of two answers; the record shows it as the one that the second must equal."""
         return cell.expected if self.relation in RELATIONS else cell.observed

@@ -14,17 +14,17 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import readable_array
-from ...oracle.bounds import error_bounds
-from ...oracle.formats import FORMATS, float_quotient
-from ...oracle.predict import count_terms, decoded, predict
-from ...oracle.question import narrowest
-from ..arrays import norm_distance, norm_value
+from ...cases.readable import show_array
+from ...oracle.bounds import compute_error_bounds
+from ...oracle.formats import FORMATS, divide_to_float
+from ...oracle.predict import count_terms, decode_gradients, predict
+from ...oracle.question import find_narrowest
+from ..arrays import measure_norm_distance, read_norm
 from ..expectation import Expectation, Part, may_raise
-from ..fingerprint import observed_answer
+from ..fingerprint import show_answer
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
-from ..script_lines import relative_ulps, short_tolerance
-from .special_values import nonfinite_totals
+from ..script_lines import format_tolerance, list_relative_ulps
+from .special_values import list_nonfinite_totals
 
 __all__ = ["ReturnedNorm"]
 
@@ -44,20 +44,20 @@ class ReturnedNorm(Expectation):
         """Accept an error if the dtype cannot hold the norm."""
         if not (isinstance(answers[0], Raised) and may_raise(context, predict(context.case))):
             return None
-        return Verdict(Status.PASS, observed=observed_answer(answers[0]))
+        return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the norm with the exact one."""
         case, norm = context.case, replies[0].norm
-        rights, observed = _right_norms(case), {"norm": readable_array(norm)}
+        rights, observed = _list_right_norms(case), {"norm": show_array(norm)}
         expected = rights[0]
-        size = expected if isinstance(expected, float) else float_quotient(expected, Fraction(1))
+        size = expected if isinstance(expected, float) else divide_to_float(expected, Fraction(1))
         shown = {"norm": size if math.isfinite(size) else str(size)}
         if norm is None:
             detail = f"The norm is {size:g}, and none was returned."
             return Verdict(Status.FAIL, detail, expected=shown, observed=observed)
         try:
-            value = norm_value(norm)
+            value = read_norm(norm)
         except ValueError as error:
             return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=shown, observed=observed)
         if isinstance(expected, float):
@@ -65,16 +65,18 @@ class ReturnedNorm(Expectation):
                 return Verdict(Status.PASS)
             detail = f"The norm is {' or '.join(map(str, rights))}, and {value} was returned."
             return Verdict(Status.FAIL, detail, math.inf, shown, observed)
-        if (narrow := _narrower(case, norm)) is not None:
+        if (narrow := _describe_narrower(case, norm)) is not None:
             return Verdict(Status.FAIL, narrow, expected=shown, observed=observed)
-        terms = count_terms([one for i, one in enumerate(decoded(case)) if one is not None and i in case.included])
-        errors = error_bounds(FORMATS[narrowest(case)], case.norm_type, terms, size)
-        distance = norm_distance(norm, expected, narrowest(case))
+        terms = count_terms(
+            [one for i, one in enumerate(decode_gradients(case)) if one is not None and i in case.included]
+        )
+        errors = compute_error_bounds(FORMATS[find_narrowest(case)], case.norm_type, terms, size)
+        distance = measure_norm_distance(norm, expected, find_narrowest(case))
         if distance <= errors.norm_budget:
             return Verdict(Status.PASS, ulp=distance)
         within = distance <= errors.norm_bound and not self.wide
         detail = (
-            f"The norm {value:g} is {distance:.3g} ulp of {narrowest(case)} from the exact one, {size:g}; "
+            f"The norm {value:g} is {distance:.3g} ulp of {find_narrowest(case)} from the exact one, {size:g}; "
             f"the budget is {errors.norm_budget:.3g}."
         )
         return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
@@ -94,28 +96,28 @@ class ReturnedNorm(Expectation):
     def _assert_norm(self, case: Case) -> str:
         prediction = predict(case)
         if (bounds := prediction.norms[0]) is None:
-            totals = nonfinite_totals(case, case.included)
+            totals = list_nonfinite_totals(case, case.included)
             if len(totals) > 1:
                 return 'assert str(float(norm)) in ("nan", "inf"), f"expected: nan or inf; observed: {norm}"'
             return f"np.testing.assert_equal(float(norm), {totals[0]!r})"
         ulps = prediction.widest.norm_budget if self.wide else prediction.widest.norm_bound
         expected = float(bounds.middle)
-        tolerance = ulps * max(relative_ulps(np.array([expected]), narrowest(case)), default=0.0)
-        return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={short_tolerance(tolerance)})"
+        tolerance = ulps * max(list_relative_ulps(np.array([expected]), find_narrowest(case)), default=0.0)
+        return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={format_tolerance(tolerance)})"
 
 
-def _narrower(case: Case, norm: Array) -> str | None:
+def _describe_narrower(case: Case, norm: Array) -> str | None:
     """Return a sentence if the norm has a dtype of fewer digits than every gradient; None otherwise."""
     if not case.included or (
-        norm.dtype in FORMATS and FORMATS[norm.dtype].precision >= FORMATS[narrowest(case)].precision
+        norm.dtype in FORMATS and FORMATS[norm.dtype].precision >= FORMATS[find_narrowest(case)].precision
     ):
         return None
-    return f"The norm of gradients in {narrowest(case)} was returned as {norm.dtype}."
+    return f"The norm of gradients in {find_narrowest(case)} was returned as {norm.dtype}."
 
 
-def _right_norms(case: Case) -> tuple[Fraction | float, ...]:
+def _list_right_norms(case: Case) -> tuple[Fraction | float, ...]:
     """Return the exact norm; if it is not finite, return the floats that are right."""
     bounds = predict(case).norms[0]
     if bounds is not None:
         return (bounds.middle,)
-    return nonfinite_totals(case, case.included) or (math.nan,)
+    return list_nonfinite_totals(case, case.included) or (math.nan,)

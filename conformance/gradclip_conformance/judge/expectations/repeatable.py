@@ -12,7 +12,7 @@ from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
-from ...cases.readable import SHOWN_ELEMENTS, shown_gradients
+from ...cases.readable import SHOWN_ELEMENTS, show_gradients
 from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS
 from ..expectation import Expectation, Part
@@ -74,7 +74,7 @@ class Repeatable(Expectation):
             how = f"made from {self.threads} threads at once, alternating with another call,"
         if self.reused:
             how = "on gradients that earlier held other numbers and were clipped with other options"
-        shown = [shown_gradients(each.gradients[:SHOWN_ELEMENTS]) for each in replies]
+        shown = [show_gradients(each.gradients[:SHOWN_ELEMENTS]) for each in replies]
         return Verdict(Status.FAIL, f"The same call {how} gave other bits.", None, shown[0], shown[-1])
 
     def describe(self, case: Case) -> Sequence[Part]:
@@ -89,9 +89,11 @@ class Repeatable(Expectation):
             return script.clip_lines()
         call = script.call
         if not self.threads:
-            return TWICE.format(lines=indent(call.lines(), "    "))
+            return TWICE.format(lines=indent(call.write_lines(), "    "))
         halved = join_lines(call.gradients, "gradients = [factor * gradient for gradient in gradients]")
-        return IN_THREADS.format(lines=indent(replace(call, gradients=halved).lines(), "    "), threads=self.threads)
+        return IN_THREADS.format(
+            lines=indent(replace(call, gradients=halved).write_lines(), "    "), threads=self.threads
+        )
 
 
 #: The rounding error of a clipped element, in units of roundoff. For so few elements it is at most 8.5 ulp (see
@@ -116,30 +118,30 @@ class Update(Expectation):
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare each parameter with the exact one."""
         case, results = context.case, replies[0].gradients
-        for i, (expected, got) in enumerate(zip(self._updates(case), results, strict=True)):
+        for i, (expected, got) in enumerate(zip(self._compute_updates(case), results, strict=True)):
             if got is None:
                 continue
             form = FORMATS[case.dtype]
             observed = decode(got.data, got.dtype)
             if not observed.is_finite:
-                return self._wrong(case, i, replies[0])
-            for (exact, bound), value in zip(expected, observed.fractions(), strict=True):
+                return self._fail(case, i, replies[0])
+            for (exact, bound), value in zip(expected, observed.list_fractions(), strict=True):
                 if abs(value - exact) > bound * Fraction(1, 2**form.precision):
-                    return self._wrong(case, i, replies[0])
+                    return self._fail(case, i, replies[0])
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the negated parameters after the steps."""
-        return ("the negated parameters after the steps:", self._shown(case))
+        return ("the negated parameters after the steps:", self._show(case))
 
-    def _wrong(self, case: Case, number: int, reply: Reply) -> Verdict:
+    def _fail(self, case: Case, number: int, reply: Reply) -> Verdict:
         detail = f"Parameter {number} is not what the clipped gradients, the decay and the rate give."
-        return Verdict(Status.FAIL, detail, expected=self._shown(case), observed=shown_gradients(reply.gradients))
+        return Verdict(Status.FAIL, detail, expected=self._show(case), observed=show_gradients(reply.gradients))
 
-    def _shown(self, case: Case) -> list[Any]:
-        return [[float(exact) for exact, _ in elements] for elements in self._updates(case)]
+    def _show(self, case: Case) -> list[Any]:
+        return [[float(exact) for exact, _ in elements] for elements in self._compute_updates(case)]
 
-    def _updates(self, case: Case) -> list[list[tuple[Fraction, Fraction]]]:
+    def _compute_updates(self, case: Case) -> list[list[tuple[Fraction, Fraction]]]:
         """Return for each element the negated exact parameter, and its error bound in units of roundoff."""
         options = case.options
         start, decay = Fraction(options.get("start", 0.0)), Fraction(options.get("weight_decay", 0.0))

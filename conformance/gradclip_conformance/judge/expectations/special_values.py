@@ -12,11 +12,11 @@ from gradclip_adapters.contract import Array
 
 from ...cases.model import Case
 from ...oracle.arrays import decode
-from ...oracle.formats import FORMATS, as_dtype, float64_values, ulp
-from ...oracle.model import Prediction, nonfinite_consequence, nonfinite_norms
+from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ulp
+from ...oracle.model import Prediction, list_nonfinite_norms, predict_nonfinite
 from ..model import Context
 
-__all__ = ["flipped_zero", "has_coarse_coefficient", "has_left_range", "is_silent", "nonfinite_totals"]
+__all__ = ["find_flipped_zero", "has_coarse_coefficient", "has_left_range", "is_silent", "list_nonfinite_totals"]
 
 
 def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
@@ -26,8 +26,8 @@ def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
     the elements' signs. One infinity divided by another gives NaN.
     """
     pairs = [(given, got) for i in case.included if (given := case.gradients[i].array) and (got := results[i])]
-    before = np.concatenate([float64_values(given) for given, _ in pairs])
-    after = np.concatenate([float64_values(got) for _, got in pairs])
+    before = np.concatenate([read_float64_values(given) for given, _ in pairs])
+    after = np.concatenate([read_float64_values(got) for _, got in pairs])
     with np.errstate(invalid="ignore"):
         return any(np.array_equal(after, before * what, equal_nan=True) for what in (0.0, math.inf, math.nan))
 
@@ -47,11 +47,11 @@ def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None
     if given is None or got is None or expected is None:
         return False
     form, exact = FORMATS[given.dtype], Fraction(expected.numerator, expected.denominator)
-    after = decode(as_dtype(got, given.dtype), given.dtype)
+    after = decode(convert_to_dtype(got, given.dtype), given.dtype)
     if exact >= form.smallest_normal or not after.is_finite:
         return False
     least, most = exact - form.smallest_subnormal, exact + form.smallest_subnormal
-    for x, y in zip(expected.values.fractions(), after.fractions(), strict=True):
+    for x, y in zip(expected.values.list_fractions(), after.list_fractions(), strict=True):
         if not x:
             if y:
                 return False
@@ -61,7 +61,7 @@ def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None
     return least <= most
 
 
-def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
+def find_flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
     """Return the first gradient in which a zero has changed its sign, if zero lies between the bounds."""
     case = context.case
     high = float(case.options["max"])
@@ -71,16 +71,16 @@ def flipped_zero(context: Context, results: Sequence[Array | None]) -> int | Non
         given, got = case.gradients[i].array, results[i]
         if given is None or got is None:
             continue
-        before, after = float64_values(given), float64_values(got)
+        before, after = read_float64_values(given), read_float64_values(got)
         if (np.signbit(before) != np.signbit(after))[before == 0].any():
             return i
     return None
 
 
-def nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
+def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
     """Return the norms that a group of gradients may have if an element is not finite; none if all are finite."""
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    return nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
+    return list_nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
 
 
 def is_silent(
@@ -90,9 +90,9 @@ def is_silent(
 
     If the norm may be one of several, the results of each are right.
     """
-    after = [float64_values(array) for i in group if (array := results[i]) is not None]
+    after = [read_float64_values(array) for i in group if (array := results[i]) is not None]
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    ways = [[nonfinite_consequence(decode(array.data, array.dtype), total) for array in arrays] for total in totals]
+    ways = [[predict_nonfinite(decode(array.data, array.dtype), total) for array in arrays] for total in totals]
     if all(np.isnan(result).all() for result in after):
         return None
     for formula in ways:

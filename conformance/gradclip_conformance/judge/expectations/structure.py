@@ -13,7 +13,7 @@ from ...cases.literals import NoScript
 from ...cases.model import Case
 from ...oracle.predict import predict
 from ..expectation import Expectation, Part
-from ..fingerprint import describe_results, observed_answer, what_happened
+from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Script, Verdict, join_lines
 
 __all__ = ["Recorded", "Structure"]
@@ -77,8 +77,8 @@ class Recorded(Expectation):
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Record the answer."""
         answer = answers[0]
-        detail = f"Recorded: {what_happened(context.case, answer)}"
-        return Verdict(Status.UNSPECIFIED, detail, observed=observed_answer(answer))
+        detail = f"Recorded: {describe_what_happened(context.case, answer)}"
+        return Verdict(Status.UNSPECIFIED, detail, observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return that nothing is expected."""

@@ -12,15 +12,15 @@ from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case, expect
-from ...cases.readable import shown_gradients
-from ...oracle.arrays import rounded
-from ...oracle.distances import Measured, distances, measure
-from ...oracle.formats import as_dtype, float64_values, round_all
+from ...cases.readable import show_gradients
+from ...oracle.arrays import round_elements
+from ...oracle.distances import Measured, measure, measure_distances
+from ...oracle.formats import convert_to_dtype, read_float64_values, round_all
 from ...oracle.predict import predict
 from ..expectation import Expectation, Part
-from ..fingerprint import expected_arrays
+from ..fingerprint import show_expected_arrays
 from ..model import Context, Script, Verdict, join_lines
-from ..script_lines import assert_one_of, predicted
+from ..script_lines import assert_one_of, predict_values
 
 __all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
 
@@ -38,8 +38,8 @@ class RoundedBounds(Expectation):
             given, got = case.gradients[i].array, replies[0].gradients[i]
             if given is None or got is None or expected is None:
                 continue
-            every = distances(as_dtype(got, given.dtype), expected, given.dtype)
-            held = distances(rounded(expected, given.dtype), expected, given.dtype) == 0
+            every = measure_distances(convert_to_dtype(got, given.dtype), expected, given.dtype)
+            held = measure_distances(round_elements(expected, given.dtype), expected, given.dtype) == 0
             wrong = np.flatnonzero(np.where(held, every > 0, every > 1))
             if wrong.size:
                 place = int(wrong[0])
@@ -47,15 +47,15 @@ class RoundedBounds(Expectation):
                 detail = (
                     f"Element {place} of gradient {i} is {every[place]:.3g} ulp from its exact value, which {what}."
                 )
-                wanted = {"gradients": expected_arrays(case, predict(case).gradients)}
-                observed = shown_gradients(replies[0].gradients)
+                wanted = {"gradients": show_expected_arrays(case, predict(case).gradients)}
+                observed = show_gradients(replies[0].gradients)
                 return Verdict(Status.FAIL, detail, float(every[place]), wanted, observed)
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the exact results, and how bounds are rounded."""
         says = "an element that becomes a bound is one of the two numbers next to the bound; others are unchanged"
-        return expected_arrays(case, predict(case).gradients), says
+        return show_expected_arrays(case, predict(case).gradients), says
 
 
 @dataclass(frozen=True)
@@ -66,38 +66,38 @@ class ScaledOnce(Expectation):
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the elements with those of both norms."""
-        found = [_measured(context, way, replies[0]) for way in _counted_once_or_twice(context.case)]
+        found = [_measure(context, way, replies[0]) for way in _count_twice_and_once(context.case)]
         if any(one.grade != Status.FAIL for one in found):
             return Verdict(Status.PASS, ulp=min(one.ulp for one in found))
         nearest = min(found, key=lambda one: one.ulp)
-        detail = f"Whether the tensor counts once or twice: {nearest.sentence(context.case.operation)}"
-        expected = {"gradients": expected_arrays(context.case, predict(context.case).gradients)}
-        return Verdict(Status.FAIL, detail, nearest.ulp, expected, shown_gradients(replies[0].gradients))
+        detail = f"Whether the tensor counts once or twice: {nearest.write_sentence(context.case.operation)}"
+        expected = {"gradients": show_expected_arrays(context.case, predict(context.case).gradients)}
+        return Verdict(Status.FAIL, detail, nearest.ulp, expected, show_gradients(replies[0].gradients))
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the two right results."""
         return [
-            *(expected_arrays(way, predict(way).gradients) for way in _counted_once_or_twice(case)),
+            *(show_expected_arrays(way, predict(way).gradients) for way in _count_twice_and_once(case)),
             "one of these: the tensor is scaled once, whether it counts in the norm once or twice",
         ]
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept both results."""
-        ways = [predicted(way, script.subject, predict(way)) for way in _counted_once_or_twice(script.case)]
-        once = {i: ways[1][_first(script.case, i)] for i in ways[0]}
+        ways = [predict_values(way, script.subject, predict(way)) for way in _count_twice_and_once(script.case)]
+        once = {i: ways[1][_find_first(script.case, i)] for i in ways[0]}
         return join_lines(script.clip_lines(), assert_one_of([ways[0], once]))
 
 
-def _measured(context: Context, way: Case, reply: Reply) -> Measured:
+def _measure(context: Context, way: Case, reply: Reply) -> Measured:
     return measure(way, predict(way), reply.gradients, way.included, context.flushes_subnormals)
 
 
-def _first(case: Case, index: int) -> int:
+def _find_first(case: Case, index: int) -> int:
     same = case.gradients[index].same_as
     return index if same is None else same
 
 
-def _counted_once_or_twice(case: Case) -> tuple[Case, Case]:
+def _count_twice_and_once(case: Case) -> tuple[Case, Case]:
     """Return the call with a second tensor of the same elements, and with None in its place."""
     twice = tuple(replace(gradient, same_as=None) for gradient in case.gradients)
     once = tuple(g if g.same_as is None else replace(g, array=None, same_as=None) for g in case.gradients)
@@ -113,38 +113,38 @@ class SparseSum(Expectation):
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the dense results with those of the dense gradients."""
         case = context.case
-        dense = replace(case, gradients=tuple(map(_dense, case.gradients)), expectation=expect("values"))
-        results = [_dense_result(g, got) for g, got in zip(case.gradients, replies[0].gradients, strict=True)]
+        dense = replace(case, gradients=tuple(map(_make_dense, case.gradients)), expectation=expect("values"))
+        results = [_make_dense_result(g, got) for g, got in zip(case.gradients, replies[0].gradients, strict=True)]
         found = measure(dense, predict(dense), results, dense.included, context.flushes_subnormals)
         if found.grade != Status.FAIL:
             return Verdict(Status.PASS, ulp=found.ulp)
-        detail = f"As dense gradients: {found.sentence(case.operation)}"
-        expected = {"gradients": expected_arrays(dense, predict(dense).gradients)}
-        return Verdict(Status.FAIL, detail, found.ulp, expected, shown_gradients(results))
+        detail = f"As dense gradients: {found.write_sentence(case.operation)}"
+        expected = {"gradients": show_expected_arrays(dense, predict(dense).gradients)}
+        return Verdict(Status.FAIL, detail, found.ulp, expected, show_gradients(results))
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the dense results."""
-        dense = replace(case, gradients=tuple(map(_dense, case.gradients)))
-        return expected_arrays(dense, predict(dense).gradients), "the sum of rows that are stored twice counts"
+        dense = replace(case, gradients=tuple(map(_make_dense, case.gradients)))
+        return show_expected_arrays(dense, predict(dense).gradients), "the sum of rows that are stored twice counts"
 
 
-def _dense(gradient: Gradient) -> Gradient:
+def _make_dense(gradient: Gradient) -> Gradient:
     if gradient.rows is None or gradient.array is None or gradient.height is None:
         return gradient
-    return replace(gradient, array=_summed(gradient.array, gradient.rows, gradient.height), rows=None, height=None)
+    return replace(gradient, array=_sum_rows(gradient.array, gradient.rows, gradient.height), rows=None, height=None)
 
 
-def _dense_result(gradient: Gradient, got: Array | None) -> Array | None:
+def _make_dense_result(gradient: Gradient, got: Array | None) -> Array | None:
     given = gradient.array
     if got is None or given is None or gradient.rows is None or gradient.height is None or got.shape != given.shape:
         return got
-    return _summed(got, gradient.rows, gradient.height)
+    return _sum_rows(got, gradient.rows, gradient.height)
 
 
-def _summed(array: Array, rows: Sequence[int], height: int) -> Array:
+def _sum_rows(array: Array, rows: Sequence[int], height: int) -> Array:
     """Return a dense array in which the rows are added, each sum rounded once to the dtype."""
     dense = np.zeros((height, *array.shape[1:]))
     # A framework may return anything: a sum beyond the range is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
-        np.add.at(dense, list(rows), float64_values(array).reshape(array.shape))
+        np.add.at(dense, list(rows), read_float64_values(array).reshape(array.shape))
     return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))

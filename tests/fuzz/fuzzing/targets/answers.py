@@ -13,13 +13,13 @@ from gradclip_conformance.judge.model import Answer, Description, Mistaken
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving
-from ..doors import Connected, cases_like, check_run, understood
+from ..doors import Connected, check_run, list_cases_like, understand
 from ..guards import folder
-from ..mutation import change, changes, to_text
+from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 
 OPERATION = "clip_by_global_norm"
-CASES = cases_like(
+CASES = list_cases_like(
     "global-norm.scaled-above/three-four-five/float32",
     "global-norm.identity-below/*/float32",
     "global-norm.negative-threshold-refused/*/float32",
@@ -37,29 +37,29 @@ ADAPTER = Halving([("clip", OPERATION)])
 KINDS = ("reply", "raised", "unsupported", "mistake")
 
 
-def message(kind: str, call: Call, number: int) -> dict[str, Any]:
+def make_message(kind: str, call: Call, number: int) -> dict[str, Any]:
     """Return a valid answer to a call; the kind says which sort."""
     try:
         reply = ADAPTER.call(call)
     except Unsupported:
         kind = "unsupported"
     if kind == "reply":
-        return {**wire.reply_to_json(reply, number), "same_object": [False] * len(reply.gradients)}
+        return {**wire.encode_reply(reply, number), "same_object": [False] * len(reply.gradients)}
     members: dict[str, Any] = {"message": kind, "number": number, "text": "why"}
-    return members | ({"kind": "E", "inputs": wire.arrays_to_json(reply.inputs)} if kind == "raised" else {})
+    return members | ({"kind": "E", "inputs": wire.encode_arrays(reply.inputs)} if kind == "raised" else {})
 
 
-def _example(chosen: tuple[int, str]) -> Any:
+def _make_example(chosen: tuple[int, str]) -> Any:
     place, kind = chosen
-    document = message(kind, CASES[place].call("clip"), 1)
-    return st.fixed_dictionaries({"case": st.just(place), "kind": st.just(kind), "changes": changes(document)})
+    document = make_message(kind, CASES[place].call("clip"), 1)
+    return st.fixed_dictionaries({"case": st.just(place), "kind": st.just(kind), "changes": draw_changes(document)})
 
 
-EXAMPLES = st.tuples(st.sampled_from(range(len(CASES))), st.sampled_from(KINDS + ("reply",) * 3)).flatmap(_example)
+EXAMPLES = st.tuples(st.sampled_from(range(len(CASES))), st.sampled_from(KINDS + ("reply",) * 3)).flatmap(_make_example)
 
 
 @functools.cache
-def _description() -> Description:
+def _read_description() -> Description:
     return Description("fuzzed", "1.0", {"python": "3.11", "platform": "here"}, tuple(ADAPTER.subjects()))
 
 
@@ -69,12 +69,12 @@ def check(example: Any) -> None:
 
     def answer(call: Call) -> Answer:
         number = len(answers) + 1
-        line = to_text(change(message(example["kind"], call, number), example["changes"]))
-        answers.append(understood(line, number, call))
+        line = write_text(change(make_message(example["kind"], call, number), example["changes"]))
+        answers.append(understand(line, number, call))
         return answers[-1]
 
     with folder():
-        run = check_run(Connected(_description(), answer), "fuzzed", Selection(cases=(case.id,)))
+        run = check_run(Connected(_read_description(), answer), "fuzzed", Selection(cases=(case.id,)))
     (cell,) = run.cells
     blamed = cell.status == "error" and not any(isinstance(one, Mistaken) for one in answers)
     require(not blamed, f"an error of the suite itself: {cell.detail[-1500:]}")

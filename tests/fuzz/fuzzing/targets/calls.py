@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 import gradclip_adapters
 from gradclip_adapters import host, wire
 from gradclip_adapters.contract import OPERATIONS
-from gradclip_conformance.run.messages import message_of
+from gradclip_conformance.run.messages import read_message
 
-from ..documents import Halving, call_of_adapter
+from ..documents import Halving, make_call
 from ..guards import folder
-from ..mutation import change, changes, to_text
+from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 
-DOCUMENT = wire.call_to_json(call_of_adapter(), 1)
+DOCUMENT = wire.encode_call(make_call(), 1)
 HELLO = {"message": "hello", "protocol": wire.PROTOCOL}
 ADAPTER = Halving([("clip", operation) for operation in OPERATIONS[2:]])
 LAUNCH = Path(gradclip_adapters.__file__).with_name("launch.py")
@@ -40,10 +40,10 @@ class Same(Adapter):
 
 EXAMPLES = st.fixed_dictionaries(
     {
-        "calls": st.lists(changes(DOCUMENT), min_size=1, max_size=3),
+        "calls": st.lists(draw_changes(DOCUMENT), min_size=1, max_size=3),
         #: Few examples start a process, because that takes time.
         "process": st.sampled_from((False,) * 15 + (True,)).flatmap(
-            lambda drawn: st.just([]) | changes(HELLO, largest=1) if drawn else st.none()
+            lambda drawn: st.just([]) | draw_changes(HELLO, largest=1) if drawn else st.none()
         ),
     }
 )
@@ -51,7 +51,7 @@ EXAMPLES = st.fixed_dictionaries(
 
 def check(example: Any) -> None:
     """Answer changed calls, in this process and sometimes in a host."""
-    lines = [to_text(change(DOCUMENT, wanted)) for wanted in example["calls"]]
+    lines = [write_text(change(DOCUMENT, wanted)) for wanted in example["calls"]]
     for line in lines:
         try:
             message = host.read_request(line)
@@ -61,7 +61,7 @@ def check(example: Any) -> None:
         if message is not None:
             _check_answer(wire.dumps(host.answer(ADAPTER, message)))
     if example["process"] is not None:
-        hello = to_text(change(HELLO, example["process"]))
+        hello = write_text(change(HELLO, example["process"]))
         with folder() as place:
             (place / "same.py").write_text(FILE, encoding="utf-8")
             _check_process([hello, *lines])
@@ -69,7 +69,7 @@ def check(example: Any) -> None:
 
 def _check_answer(line: str) -> dict[str, Any]:
     try:
-        return message_of(line)
+        return read_message(line)
     except ValueError as error:
         require(False, f"the host sent something that is not a message: {error}")
         raise

@@ -17,12 +17,12 @@ from hypothesis.strategies import SearchStrategy
 
 from gradclip_conformance.cli import gradclip
 
-from ..documents import lines_of, with_footer
+from ..documents import add_footer, read_lines
 from ..drawings import check_text
 from ..guards import folder
-from ..mutation import to_text
+from ..mutation import write_text
 from ..target import Target, require
-from ..texts import mostly, texts
+from ..texts import draw_mostly, draw_texts
 
 #: One cheap case, because the checks themselves do not matter here.
 NARROW = ["--rule", "norm.scaled-above/three-four-five/float32"]
@@ -53,10 +53,10 @@ FILES = {
     "empty.py": "",
     "needs.py": "import no_such_framework\n",
     "good.expectations.toml": "",
-    "record.jsonl": "\n".join(map(to_text, lines_of("my_adapter.py"))) + "\n",
+    "record.jsonl": "\n".join(map(write_text, read_lines("my_adapter.py"))) + "\n",
     "empty.jsonl": "",
-    "no_cells.jsonl": "\n".join(map(to_text, with_footer(lines_of("torch")[:1]))) + "\n",
-    "folder/other.jsonl": "\n".join(map(to_text, lines_of("my_module:clip"))) + "\n",
+    "no_cells.jsonl": "\n".join(map(write_text, add_footer(read_lines("torch")[:1]))) + "\n",
+    "folder/other.jsonl": "\n".join(map(write_text, read_lines("my_module:clip"))) + "\n",
 }
 _paths = st.sampled_from((*FILES, "folder", "folder/", "missing", "missing/x/y", ".", "", "/dev/null", "/dev/full"))
 _targets = st.sampled_from(
@@ -133,17 +133,17 @@ _VERBS: dict[str, tuple[SearchStrategy[str], tuple[str, ...]]] = {
 }
 
 
-def _of_verb(verb: str) -> SearchStrategy[list[str]]:
+def _draw_arguments(verb: str) -> SearchStrategy[list[str]]:
     operands, options = _VERBS[verb]
     option = st.sampled_from(options or ("--help",)).flatmap(
-        lambda name: st.tuples(st.just(name), mostly(_VALUES.get(name, _names), texts())).map(list)
+        lambda name: st.tuples(st.just(name), draw_mostly(_VALUES.get(name, _names), draw_texts())).map(list)
     )
-    operand = mostly(operands, texts()).map(lambda text: [text])
-    words = st.lists(mostly(operand | option, texts().map(lambda text: [text])), max_size=4)
+    operand = draw_mostly(operands, draw_texts()).map(lambda text: [text])
+    words = st.lists(draw_mostly(operand | option, draw_texts().map(lambda text: [text])), max_size=4)
     return words.map(lambda groups: [*verb.split(), *(word for group in groups for word in group)])
 
 
-EXAMPLES = mostly(st.sampled_from(sorted(_VERBS)).flatmap(_of_verb), st.lists(texts(), max_size=3))
+EXAMPLES = draw_mostly(st.sampled_from(sorted(_VERBS)).flatmap(_draw_arguments), st.lists(draw_texts(), max_size=3))
 
 
 def check(example: Any) -> None:

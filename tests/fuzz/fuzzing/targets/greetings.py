@@ -12,9 +12,9 @@ from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving
-from ..doors import Connected, check_run, described
+from ..doors import Connected, check_run, read_description
 from ..guards import folder
-from ..mutation import change, named, to_text
+from ..mutation import change, draw_named, write_text
 from ..target import Target, require
 
 DOCUMENTS = {
@@ -23,15 +23,17 @@ DOCUMENTS = {
 }
 SELECTION = Selection(rules=("*.scaled-above/three-four-five/float32", "value.bounds/max-only/float32"))
 
-EXAMPLES = st.fixed_dictionaries({"document": named(DOCUMENTS), "cut": st.sampled_from((None,) * 9 + (1, 40, 200))})
+EXAMPLES = st.fixed_dictionaries(
+    {"document": draw_named(DOCUMENTS), "cut": st.sampled_from((None,) * 9 + (1, 40, 200))}
+)
 
 
 def check(example: Any) -> None:
     """Read a changed first line, and run a few cases of the host that it describes."""
     name, wanted = example["document"]
-    line = to_text(change(DOCUMENTS[name], wanted))[: example["cut"]]
+    line = write_text(change(DOCUMENTS[name], wanted))[: example["cut"]]
     try:
-        description = described(line)
+        description = read_description(line)
     except StartError as error:
         require(str(error) or error.kind, "a host does not start, and nothing says why")
         require(len(str(error)) < 10_000 or name == "failed", f"{len(str(error))} characters say why")

@@ -11,24 +11,24 @@ from typing import Any
 from click.testing import CliRunner
 from hypothesis import strategies as st
 
-from gradclip_adapters.wire import subject_from_json
+from gradclip_adapters.wire import decode_subject
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.known_causes import known_faults, load_known_causes, read_known_causes
-from gradclip_conformance.known.pins import load_deviations, pin_faults, read_deviations
+from gradclip_conformance.known.known_causes import find_known_faults, load_known_causes, read_known_causes
+from gradclip_conformance.known.pins import find_pin_faults, load_deviations, read_deviations
 from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import RecordError, Run, read_runs
 
-from ..documents import Halving, lines_of
+from ..documents import Halving, read_lines
 from ..doors import Connected, check_run
 from ..drawings import check_text
 from ..guards import folder
-from ..mutation import change, changes
+from ..mutation import change, draw_changes
 from ..target import Target, require
-from ..toml import toml_text
-from .records import record_of
+from ..toml import write_toml
+from .records import write_record
 
 ADAPTER = "my_adapter.py"
 CASES = ("norm.scaled-above/three-four-five/float32", "norm.none-stays-none/*/float32", "norm.identity-below/*/float32")
@@ -75,14 +75,14 @@ FILES = {
     },
     "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
 }
-RECORD = lines_of(ADAPTER)[:-1]
+RECORD = read_lines(ADAPTER)[:-1]
 
 EXAMPLES = st.one_of(
     *(
-        st.fixed_dictionaries({"file": st.just(kind), "changes": changes(document), "at": st.integers(-1, 300)})
+        st.fixed_dictionaries({"file": st.just(kind), "changes": draw_changes(document), "at": st.integers(-1, 300)})
         for kind, document in FILES.items()
     ),
-    st.fixed_dictionaries({"file": st.just("proposed"), "changes": changes(RECORD, times=(2, 20, 5_000))}),
+    st.fixed_dictionaries({"file": st.just("proposed"), "changes": draw_changes(RECORD, times=(2, 20, 5_000))}),
 )
 
 
@@ -97,7 +97,7 @@ def check(example: Any) -> None:
 
 def _check_file(place: Path, example: Any) -> None:
     kind = example["file"]
-    text = toml_text(change(FILES[kind], example["changes"]))
+    text = write_toml(change(FILES[kind], example["changes"]))
     data = text.encode("utf-8", "surrogatepass")
     if 0 <= example["at"] < len(data):
         data = data[: example["at"]] + b"\xff\x00" + data[example["at"] :]
@@ -107,7 +107,7 @@ def _check_file(place: Path, example: Any) -> None:
     read_deviations.cache_clear()
     try:
         claims, deviations, known = load_claims(adapter), load_deviations(adapter), load_known_causes(adapter)
-        connection = _connection()
+        connection = _make_connection()
         run = check_run(connection, adapter, Selection(rules=CASES))
     except ValueError as error:
         _check_refusal(str(error))
@@ -117,7 +117,7 @@ def _check_file(place: Path, example: Any) -> None:
     del claims
     for cell in run.cells:
         require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
-    for fault in (*pin_faults(run, deviations), *known_faults(run, known)):
+    for fault in (*find_pin_faults(run, deviations), *find_known_faults(run, known)):
         check_text(fault, "a fault of a pin")
     _check_proposed(run, propose_pins(run), len(deviations) + len(known))
 
@@ -129,7 +129,7 @@ def _check_refusal(text: str) -> None:
 
 
 @functools.cache
-def _connection() -> Connected:
+def _make_connection() -> Connected:
     made = Halving([("my subject", "clip_by_norm")])
 
     def answer(call: Any) -> Answer:
@@ -141,10 +141,10 @@ def _connection() -> Connected:
 
 def _check_proposal(place: Path, wanted: list[Any]) -> None:
     path = place / "record.jsonl"
-    path.write_text(record_of(RECORD, wanted), encoding="utf-8")
+    path.write_text(write_record(RECORD, wanted), encoding="utf-8")
     try:
         (run,) = read_runs(path)
-        tuple(map(subject_from_json, run.header.subjects))
+        tuple(map(decode_subject, run.header.subjects))
     except (RecordError, ValueError):
         return
     done = CliRunner().invoke(gradclip, ["expectations", "update", str(path)])

@@ -15,16 +15,16 @@ from gradclip_conformance.repro import script as scripts
 from gradclip_conformance.run import environments
 from gradclip_reports.records import Cell, Header
 
-from ..documents import lines_of
+from ..documents import read_lines
 from ..guards import folder
-from ..mutation import change, named
+from ..mutation import change, draw_named
 from ..target import Target, require
-from ..toml import toml_text
+from ..toml import write_toml
 
 PACKAGE = Path(gradclip_adapters.__file__).parent
 
 
-def _ours(path: Path) -> Any:
+def _read_ours(path: Path) -> Any:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -40,11 +40,11 @@ FILES = {
             }
         ]
     },
-    "environments.toml": _ours(PACKAGE / "environments.toml"),
-    "torch.toml": _ours(PACKAGE / "scripts" / "torch.toml"),
+    "environments.toml": _read_ours(PACKAGE / "environments.toml"),
+    "torch.toml": _read_ours(PACKAGE / "scripts" / "torch.toml"),
 }
 
-EXAMPLES = named(FILES, times=(2, 20, 5_000))
+EXAMPLES = draw_named(FILES, times=(2, 20, 5_000))
 
 
 def check(example: Any) -> None:
@@ -52,7 +52,7 @@ def check(example: Any) -> None:
     name, wanted = example
     with folder() as place:
         path = place / name
-        path.write_text(toml_text(change(FILES[name], wanted)), encoding="utf-8", errors="surrogatepass")
+        path.write_text(write_toml(change(FILES[name], wanted)), encoding="utf-8", errors="surrogatepass")
         try:
             READERS[name](path)
         except ValueError as error:
@@ -60,25 +60,25 @@ def check(example: Any) -> None:
 
 
 def _read_regressions(path: Path) -> None:
-    for case in regressions.cases(path):
+    for case in regressions.make_cases(path):
         require(case.id.count("/") == 2, f"a case of the name {case.id!r}")
 
 
 def _read_environments(path: Path) -> None:
-    environments.recipes.cache_clear()
+    environments.read_recipes.cache_clear()
     try:
         with mock.patch.object(environments, "gradclip_adapters", SimpleNamespace(__file__=str(path))):
-            for adapter in environments.recipes():
-                environments.framework_is_here(adapter)
+            for adapter in environments.read_recipes():
+                environments.is_framework_here(adapter)
     finally:
-        environments.recipes.cache_clear()
+        environments.read_recipes.cache_clear()
 
 
 def _read_scripts(path: Path) -> None:
-    header, cell, *_ = lines_of("torch")
+    header, cell, *_ = read_lines("torch")
     with mock.patch.object(scripts, "SCRIPTS", path.parent):
         try:
-            scripts.script(Header.from_json(header), Cell.from_json(cell))
+            scripts.write_script(Header.from_json(header), Cell.from_json(cell))
         except scripts.NoScript:
             return
 

@@ -18,7 +18,7 @@ from gradclip_conformance.run.plan import Selection
 from ..doors import check_run
 from ..guards import folder
 from ..target import Target, require
-from ..texts import mostly, texts
+from ..texts import draw_mostly, draw_texts
 
 RULES = (
     "*.scaled-above/three-four-five/float32",
@@ -58,12 +58,12 @@ _values = st.recursive(
     st.one_of(
         st.fixed_dictionaries({"dtype": st.sampled_from(DTYPES), "shape": _shapes}),
         st.sampled_from(("given", "halved", "first", "none", "number", "nan", "huge", "evil", "class", "ellipsis")),
-        st.fixed_dictionaries({"text": texts()}),
+        st.fixed_dictionaries({"text": draw_texts()}),
     ),
     lambda inner: st.one_of(
         st.fixed_dictionaries({"list": st.lists(inner, max_size=3)}),
         st.fixed_dictionaries({"tuple": st.lists(inner, max_size=3)}),
-        st.fixed_dictionaries({"dict": st.lists(st.tuples(texts(), inner).map(list), max_size=2)}),
+        st.fixed_dictionaries({"dict": st.lists(st.tuples(draw_texts(), inner).map(list), max_size=2)}),
         st.fixed_dictionaries({"generator": st.lists(inner, max_size=2)}),
     ),
     max_leaves=6,
@@ -74,7 +74,7 @@ EXAMPLES = st.fixed_dictionaries(
         "returns": _values,
         "norm": st.none() | _values,
         "does": st.lists(st.sampled_from(("zero", "nan", "resize", "append", "clear", "freeze", "warn")), max_size=2),
-        "raises": mostly(st.none(), st.tuples(st.sampled_from(ERRORS), texts()).map(list)),
+        "raises": draw_mostly(st.none(), st.tuples(st.sampled_from(ERRORS), draw_texts()).map(list)),
         #: The number of the first call that misbehaves.
         "from": st.sampled_from((0, 0, 0, 1, 2, 5)),
     }
@@ -95,7 +95,7 @@ class Evil:
             raise ZeroDivisionError
 
 
-def _made(what: Any, grads: list[Any]) -> Any:
+def _make(what: Any, grads: list[Any]) -> Any:
     """Return the value that a description means."""
     match what:
         case {"dtype": dtype, "shape": shape}:
@@ -104,9 +104,9 @@ def _made(what: Any, grads: list[Any]) -> Any:
         case {"text": text}:
             return text
         case {"dict": pairs}:
-            return {key: _made(value, grads) for key, value in pairs}
+            return {key: _make(value, grads) for key, value in pairs}
         case {"list": inner} | {"tuple": inner} | {"generator": inner}:
-            made = [_made(each, grads) for each in inner]
+            made = [_make(each, grads) for each in inner]
             return made if "list" in what else tuple(made) if "tuple" in what else iter(made)
     return _NAMED[what](grads)
 
@@ -143,7 +143,7 @@ def _do(what: str, grads: list[Any]) -> None:
             array.flags.writeable = False
 
 
-def function_of(example: Any) -> Callable[..., Any]:
+def make_function(example: Any) -> Callable[..., Any]:
     """Return the function that an example describes."""
     calls = 0
 
@@ -157,8 +157,8 @@ def function_of(example: Any) -> Callable[..., Any]:
         if example["raises"] is not None:
             kind, text = example["raises"]
             raise getattr(builtins, kind)(text)
-        result = _made(example["returns"], grads)
-        return result if example["norm"] is None else (result, _made(example["norm"], grads))
+        result = _make(example["returns"], grads)
+        return result if example["norm"] is None else (result, _make(example["norm"], grads))
 
     return clip
 
@@ -168,7 +168,9 @@ def check(example: Any) -> None:
     with folder(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            adapter = PlainFunction(function_of(example), example["operation"], dtypes=("float32",), name="fuzzed:clip")
+            adapter = PlainFunction(
+                make_function(example), example["operation"], dtypes=("float32",), name="fuzzed:clip"
+            )
         except (TypeError, ValueError) as error:
             require(str(error), "a function is refused without a reason")
             return

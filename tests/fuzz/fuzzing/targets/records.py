@@ -14,14 +14,14 @@ from gradclip_conformance.cli import gradclip
 from gradclip_reports.records import RecordError, read_runs
 from gradclip_reports.render import FORMATS
 
-from ..documents import NAMES_OF, lines_of, with_footer
+from ..documents import NAMES_OF, add_footer, read_lines
 from ..drawings import check_differences, check_drawings, check_text, parse_strictly
 from ..guards import folder
-from ..mutation import change, every_path, named, to_text
+from ..mutation import change, draw_named, list_paths, write_text
 from ..target import Target, require
-from ..texts import attacks
+from ..texts import draw_attacks
 
-DOCUMENTS = {name: lines_of(name, findings=True)[:-1] for name in NAMES_OF}
+DOCUMENTS = {name: read_lines(name, findings=True)[:-1] for name in NAMES_OF}
 for _, *_cells in DOCUMENTS.values():
     # Reports show failed cells in full.
     for _number, _cell in enumerate(cell for cell in _cells if cell.get("status") == "fail"):
@@ -35,20 +35,20 @@ _SHOWN = {"header": _HEADER, "cell": _CELL, "finding": _FINDING}
 BYTES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"', b"\x1b[2J\n", b"[]\n", b"1\n")
 
 
-def _paths_shown(name: str) -> dict[tuple[str, str], list[list[Any]]]:
+def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
     """Return the paths of the texts that reports show, by the kind of line and its member."""
     by_member: dict[tuple[str, str], list[list[Any]]] = {}
-    for path in every_path(DOCUMENTS[name]):
+    for path in list_paths(DOCUMENTS[name]):
         number, *rest = path or [0]
         kind = DOCUMENTS[name][number]["record"]
-        if rest and rest[0] in _SHOWN[kind] and isinstance(_at(DOCUMENTS[name], path), str):
+        if rest and rest[0] in _SHOWN[kind] and isinstance(_find_at(DOCUMENTS[name], path), str):
             by_member.setdefault((kind, rest[0]), []).append(path)
     return by_member
 
 
 def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
     """List examples that put each text into each member that reports show, and into all that are no names at once."""
-    paths = {member: of_member[0] for member, of_member in _paths_shown(name).items()}
+    paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
     free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
     wanted = [[[path, "set", text] for path in free] for text in texts]
     # A rule that no finding names is told by itself.
@@ -57,24 +57,24 @@ def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any
     return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]
 
 
-def _texts_shown(name: str) -> SearchStrategy[Any]:
+def _draw_shown_texts(name: str) -> SearchStrategy[Any]:
     """Draw attacks that replace texts which reports show, wherever these texts occur."""
-    by_member = _paths_shown(name)
+    by_member = _find_shown_paths(name)
     return st.fixed_dictionaries(
         {},
         optional={
-            "/".join(map(str, member)): st.tuples(_one_of(paths), st.just("everywhere"), attacks()).map(list)
+            "/".join(map(str, member)): st.tuples(_draw_one(paths), st.just("everywhere"), draw_attacks()).map(list)
             for member, paths in by_member.items()
         },
     ).map(lambda wanted: [name, list(wanted.values())])
 
 
-def _one_of(paths: list[list[Any]]) -> SearchStrategy[Any]:
+def _draw_one(paths: list[list[Any]]) -> SearchStrategy[Any]:
     """Draw one of many. Hypothesis prints the list that it samples from, which is slow for a long list."""
     return st.integers(0, len(paths) - 1).map(lambda number: paths[number])
 
 
-def _at(document: Any, path: list[Any]) -> Any:
+def _find_at(document: Any, path: list[Any]) -> Any:
     for step in path:
         document = document[step]
     return document
@@ -82,7 +82,7 @@ def _at(document: Any, path: list[Any]) -> Any:
 
 EXAMPLES = st.fixed_dictionaries(
     {
-        "document": named(DOCUMENTS) | st.sampled_from(sorted(DOCUMENTS)).flatmap(_texts_shown),
+        "document": draw_named(DOCUMENTS) | st.sampled_from(sorted(DOCUMENTS)).flatmap(_draw_shown_texts),
         #: Whether the footer is made to agree with the changed cells.
         "agrees": st.sampled_from((True, True, True, False)),
         "bytes": st.sampled_from((*(-1,) * 4 * len(BYTES), *range(len(BYTES)))),
@@ -92,19 +92,19 @@ EXAMPLES = st.fixed_dictionaries(
 )
 
 
-def record_of(document: list[Any], wanted: list[Any], *, agrees: bool = True) -> str:
+def write_record(document: list[Any], wanted: list[Any], *, agrees: bool = True) -> str:
     """Return the text of a changed header and cells, and of a footer that agrees with them if asked."""
     lines = change(document, wanted)
     if not isinstance(lines, list) or not lines:
-        return to_text(lines)
-    footer = with_footer(lines if agrees else document)[-1]
-    return "\n".join(map(to_text, [*lines, footer])) + "\n"
+        return write_text(lines)
+    footer = add_footer(lines if agrees else document)[-1]
+    return "\n".join(map(write_text, [*lines, footer])) + "\n"
 
 
 def check(example: Any) -> None:
     """Read and draw a record, by the functions and by the command."""
     name, wanted = example["document"]
-    text = record_of(DOCUMENTS[name], wanted, agrees=example["agrees"]).encode()
+    text = write_record(DOCUMENTS[name], wanted, agrees=example["agrees"]).encode()
     if example["bytes"] >= 0:
         lines = text.split(b"\n")
         lines.insert(min(example["at"], len(lines)), BYTES[example["bytes"]])
@@ -112,7 +112,7 @@ def check(example: Any) -> None:
     with folder() as place:
         path = place / "record.jsonl"
         path.write_bytes(text)
-        refused = _refusal(path, place / "unchanged.jsonl", name)
+        refused = _find_refusal(path, place / "unchanged.jsonl", name)
         shown = CliRunner().invoke(gradclip, ["summary", str(path), "--format", example["format"]])
     require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
     check_text(shown.stderr, "standard error")
@@ -125,7 +125,7 @@ def check(example: Any) -> None:
             parse_strictly(shown.stdout, "json")
 
 
-def _refusal(path: Path, unchanged: Path, name: str) -> str:
+def _find_refusal(path: Path, unchanged: Path, name: str) -> str:
     """Return why a record is refused; an empty text if it is read, drawn, and compared with an unchanged one."""
     try:
         runs = read_runs(path, allow_incomplete=True)
@@ -134,7 +134,7 @@ def _refusal(path: Path, unchanged: Path, name: str) -> str:
         require(len(str(error)) < 20_000, f"a refusal of {len(str(error))} characters")
         return str(error)
     check_drawings(runs)
-    unchanged.write_text(record_of(DOCUMENTS[name], []), encoding="utf-8")
+    unchanged.write_text(write_record(DOCUMENTS[name], []), encoding="utf-8")
     check_differences(runs[0], *read_runs(unchanged))
     try:
         read_runs(path)

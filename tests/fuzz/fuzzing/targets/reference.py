@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ..reference_calls import ReferenceCall, check_result
 from ..target import Target, require
-from ..texts import mostly, texts
+from ..texts import draw_mostly, draw_texts
 
 DTYPES = ("float16", "float32", "float64")
 FUNCTIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm", "global_norm")
@@ -41,14 +41,14 @@ _strange = st.sampled_from(
         "set",
     )
 )
-_leaves = mostly(_arrays, _strange)
+_leaves = draw_mostly(_arrays, _strange)
 _trees = st.recursive(
     _leaves,
     lambda inner: st.one_of(
         st.fixed_dictionaries({"list": st.lists(inner, min_size=1, max_size=4)}),
         st.fixed_dictionaries({"tuple": st.lists(inner, min_size=1, max_size=3)}),
         st.fixed_dictionaries(
-            {"dict": st.lists(st.tuples(texts(), inner).map(list), max_size=3, unique_by=lambda pair: pair[0])}
+            {"dict": st.lists(st.tuples(draw_texts(), inner).map(list), max_size=3, unique_by=lambda pair: pair[0])}
         ),
         st.fixed_dictionaries({"generator": st.lists(inner, max_size=3)}),
     ),
@@ -62,7 +62,7 @@ _arguments = st.one_of(
     st.none(),
     st.sampled_from(("text", "array", "longdouble", "fraction", "decimal", "complex")),
 )
-_flags = mostly(
+_flags = draw_mostly(
     st.sampled_from((None, "same", "function")), st.sampled_from(("raises", "strange", True, False)) | _trees
 )
 
@@ -70,15 +70,15 @@ EXAMPLES = st.fixed_dictionaries(
     {
         "function": st.sampled_from(FUNCTIONS),
         "grads": _trees,
-        "first": mostly(st.floats(0.0, 100.0), _arguments),
+        "first": draw_mostly(st.floats(0.0, 100.0), _arguments),
         "options": st.fixed_dictionaries(
             {},
             optional={
-                "min": mostly(st.floats(-100.0, 0.0), _arguments),
-                "norm_type": mostly(st.sampled_from((1, 2, 2.0, 3, 0.5, math.inf, 100.0)), _arguments),
-                "eps": mostly(st.sampled_from((0.0, 1e-6)), _arguments),
-                "error_if_nonfinite": mostly(st.booleans(), _arguments),
-                "inplace": mostly(st.booleans(), _arguments),
+                "min": draw_mostly(st.floats(-100.0, 0.0), _arguments),
+                "norm_type": draw_mostly(st.sampled_from((1, 2, 2.0, 3, 0.5, math.inf, 100.0)), _arguments),
+                "eps": draw_mostly(st.sampled_from((0.0, 1e-6)), _arguments),
+                "error_if_nonfinite": draw_mostly(st.booleans(), _arguments),
+                "inplace": draw_mostly(st.booleans(), _arguments),
             },
         ),
         "flags": _flags,
@@ -98,7 +98,7 @@ def check(example: Any) -> None:
             result = call.make()
         except call.documented as error:
             require(str(error), "an error without a text")
-            require(call.unchanged(), f"an error that changed what was passed: {error!r}")
+            require(call.is_unchanged(), f"an error that changed what was passed: {error!r}")
             return
     check_result(call, result)
 

@@ -19,44 +19,44 @@ from gradclip_conformance.run.host_process import HostProcess
 from gradclip_conformance.run.plan import Selection
 
 from ..documents import Halving
-from ..doors import cases_like, check_run
+from ..doors import check_run, list_cases_like
 from ..drawings import check_text
 from ..guards import folder
-from ..mutation import change, changes, to_text
+from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
-from ..texts import mostly, texts
+from ..texts import draw_mostly, draw_texts
 
 PROGRAM = Path(__file__).parents[2] / "scripted_host.py"
 ADAPTER = Halving([("clip", "clip_by_norm")])
-CASES = cases_like(
+CASES = list_cases_like(
     "norm.scaled-above/three-four-five/float32", "norm.identity-below/*/float32", "norm.none-stays-none/*/float32"
 )
 RIGHT = [describe(ADAPTER)] + [
-    wire.reply_to_json(ADAPTER.call(case.call("clip")), number) for number, case in enumerate(CASES, start=1)
+    wire.encode_reply(ADAPTER.call(case.call("clip")), number) for number, case in enumerate(CASES, start=1)
 ]
 #: Time limits in seconds of a call and a start: short, because many hosts hang.
 CALL_SECONDS, START_SECONDS = 2.0, 5.0
 
 _mischief = st.one_of(
-    st.tuples(st.just("say"), texts()),
+    st.tuples(st.just("say"), draw_texts()),
     st.tuples(st.just("say"), st.just("\n")),
     st.tuples(st.just("bytes"), st.binary(max_size=20).map(bytes.hex)),
-    st.tuples(st.just("mutter"), texts()),
+    st.tuples(st.just("mutter"), draw_texts()),
     st.tuples(st.just("flood"), st.sampled_from((1, 80))),
     st.tuples(st.just("flood standard error"), st.sampled_from((1, 80))),
     st.tuples(st.just("end"), st.sampled_from((0, 1, 3, 255))),
     st.tuples(st.just("signal"), st.sampled_from((6, 9, 11, 15))),
     st.tuples(st.just("close"), st.sampled_from((0, 1, 2))),
-    mostly(st.just(("hang", 0.01)), st.just(("hang", 3600))),
+    draw_mostly(st.just(("hang", 0.01)), st.just(("hang", 3600))),
 ).map(list)
 
 _acts = st.tuples(
     *(
         st.fixed_dictionaries(
             {
-                "changes": st.just([]) | changes(document, largest=1),
-                "before": mostly(st.just([]), st.lists(_mischief, max_size=2)),
-                "after": mostly(st.just([]), st.lists(_mischief, max_size=2)),
+                "changes": st.just([]) | draw_changes(document, largest=1),
+                "before": draw_mostly(st.just([]), st.lists(_mischief, max_size=2)),
+                "after": draw_mostly(st.just([]), st.lists(_mischief, max_size=2)),
             }
         )
         for document in RIGHT
@@ -69,7 +69,7 @@ def check(example: Any) -> None:
     """Run three cases against a host that follows the script of an example."""
     script = []
     for document, one in zip(RIGHT, example["acts"], strict=True):
-        line = to_text(change(document, one["changes"])) + "\n"
+        line = write_text(change(document, one["changes"])) + "\n"
         script.append([*one["before"], ["say", line], *one["after"]])
     with folder() as place:
         path = place / "script.json"

@@ -13,26 +13,26 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.repro.script import NoScript, script
+from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_reports.records import Cell, Header, RecordError, read_runs
 
-from ..documents import FEATURES, lines_of
+from ..documents import FEATURES, read_lines
 from ..drawings import check_text
 from ..guards import folder
-from ..mutation import changes
+from ..mutation import draw_changes
 from ..stand_ins import execute
 from ..target import Target, require
 from ..texts import CANARY
-from .records import record_of
+from .records import write_record
 
 #: The adapters that have scripts.
 FUNCTION = "my_module:clip"
 ADAPTERS = ("torch", "tensorflow", "paddle", FUNCTION)
 
 
-def _one_cell(adapter: str, number: int) -> list[Any]:
+def _select_one_cell(adapter: str, number: int) -> list[Any]:
     """Return the header and one cell of a record."""
-    header, *cells, _ = lines_of(adapter)
+    header, *cells, _ = read_lines(adapter)
     return [header, cells[number % len(cells)]]
 
 
@@ -42,7 +42,7 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
             "adapter": st.just(chosen[0]),
             "cell": st.just(chosen[1]),
             # Few changes at once, because a refused record tests nothing.
-            "changes": changes(_one_cell(*chosen), largest=2, times=(2, 20, 5_000)),
+            "changes": draw_changes(_select_one_cell(*chosen), largest=2, times=(2, 20, 5_000)),
             "command": st.booleans(),
         }
     )
@@ -51,10 +51,10 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
 
 def check(example: Any) -> None:
     """Make the script of a changed cell, and compare its code with that of unchanged cells."""
-    base = _one_cell(example["adapter"], example["cell"])
+    base = _select_one_cell(example["adapter"], example["cell"])
     with folder() as place:
         path = place / "record.jsonl"
-        path.write_bytes(record_of(base, example["changes"]).encode())
+        path.write_bytes(write_record(base, example["changes"]).encode())
         try:
             (run,) = read_runs(path)
         except (RecordError, ValueError):
@@ -62,7 +62,7 @@ def check(example: Any) -> None:
         if not run.cells:
             return
         try:
-            text = script(run.header, run.cells[0])
+            text = write_script(run.header, run.cells[0])
         except NoScript as reason:
             require(str(reason), "a script is refused without a reason")
             return
@@ -83,10 +83,10 @@ def check_script(text: str, header: Header, adapter: str) -> None:
     """Require that a script has no code that scripts of unchanged records lack, and execute it."""
     tree = ast.parse(text)
     compile(tree, "script", "exec")
-    own = _own_words(header.adapter)
+    own = _list_own_words(header.adapter)
     # A changed record may name a plain function instead, which is called in its own way.
-    known = vocabulary(adapter, FUNCTION if own else adapter)
-    for word in words(tree):
+    known = list_vocabulary(adapter, FUNCTION if own else adapter)
+    for word in list_words(tree):
         require(word in known or word in own, f"the script has {word} in its code:\n{text[:1500]}")
     for line in text.splitlines():
         require(line.isprintable() or not line, f"the script has the line {line!r}")
@@ -95,7 +95,7 @@ def check_script(text: str, header: Header, adapter: str) -> None:
         require(not Path(CANARY).exists(), f"the script has executed a payload:\n{text[:1500]}")
 
 
-def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def list_words(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the code of a script without its constants: statements, names, calls and imports."""
     for node in ast.walk(tree):
         yield "syntax", type(node).__name__
@@ -105,7 +105,7 @@ def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
             case ast.Attribute():
                 yield "attribute", node.attr
             case ast.Call(function, _, keywords):
-                yield "call", _dotted(function)
+                yield "call", _name_function(function)
                 yield from (("keyword", str(keyword.arg)) for keyword in keywords)
             case ast.alias(name, alias):
                 yield "import", f"{name} {alias}"
@@ -115,17 +115,17 @@ def words(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield "def", name
 
 
-def _dotted(function: ast.expr) -> str:
+def _name_function(function: ast.expr) -> str:
     """Return the name of the called function, or the type of the node if it has none."""
     match function:
         case ast.Name(name):
             return name
         case ast.Attribute(value, attribute):
-            return f"{_dotted(value)}.{attribute}"
+            return f"{_name_function(value)}.{attribute}"
     return type(function).__name__
 
 
-def _own_words(adapter: str) -> set[tuple[str, str]]:
+def _list_own_words(adapter: str) -> set[tuple[str, str]]:
     """Return the code that the name of a plain function may add: an import of its module and a call."""
     module, colon, name = adapter.partition(":")
     if not colon or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
@@ -136,22 +136,22 @@ def _own_words(adapter: str) -> set[tuple[str, str]]:
 
 
 @functools.cache
-def vocabulary(document: str, adapter: str) -> frozenset[tuple[str, str]]:
+def list_vocabulary(document: str, adapter: str) -> frozenset[tuple[str, str]]:
     """Return the code in scripts of a record's unchanged cells, for an adapter and any features of its subjects."""
-    header, *cells, _ = lines_of(document, whole=True)
+    header, *cells, _ = read_lines(document, whole=True)
     header["adapter"] = adapter
     found = set()
-    for features, cell in itertools.product(_subsets(FEATURES), cells):
+    for features, cell in itertools.product(_list_subsets(FEATURES), cells):
         able = [{**subject, "features": list(features)} for subject in header["subjects"]]
         try:
-            text = script(Header.from_json({**header, "subjects": able}), Cell.from_json(cell))
+            text = write_script(Header.from_json({**header, "subjects": able}), Cell.from_json(cell))
         except NoScript:
             continue
-        found |= set(words(ast.parse(text)))
+        found |= set(list_words(ast.parse(text)))
     return frozenset(found)
 
 
-def _subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _list_subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield sets of features: all, none, each alone and all but each. A changed record may drop any of them."""
     yield from (tuple(features), ())
     for one in features:

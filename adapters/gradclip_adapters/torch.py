@@ -66,6 +66,10 @@ Clip = Callable[[Callable[[], Parameters], Mapping[str, Any]], Optional[torch.Te
 class TorchAdapter(Adapter):
     """Adapter for the clip functions of torch."""
 
+    def __init__(self) -> None:
+        """Make an optimizer: the first one of a process imports a part of torch that sets an environment variable."""
+        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+
     def about(self) -> About:
         """Return torch's version and the settings that may change the order of its additions."""
         environment = {

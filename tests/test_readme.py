@@ -42,13 +42,15 @@ def test_quick_start_is_on_the_first_screen() -> None:
     assert len(README.splitlines()) <= 150
 
 
-def test_naive_clip_fails_the_rules_that_the_readme_names() -> None:
+@pytest.mark.parametrize("rule", ["overflow-of-squares", "negative-threshold-refused", "zero-gradient-zero-threshold"])
+def test_naive_clip_fails_the_rules_that_the_readme_names(rule: str) -> None:
     (program,) = [program for program in find_programs(README) if "check_clipper" in program]
+    every_rule = 'op="clip_by_global_norm")'
+    # The whole check takes ten times as long as one rule.
+    one_rule = program.replace(every_rule, f'op="clip_by_global_norm", rule="global-norm.{rule}")')
+    assert one_rule != program
 
-    printed = run_program(program)
-
-    for rule in ("overflow-of-squares", "negative-threshold-refused", "zero-gradient-zero-threshold"):
-        assert f"global-norm.{rule}/" in printed
+    assert f"global-norm.{rule}/" in run_program(one_rule)
 
 
 @pytest.mark.parametrize("page", [README, REFERENCE], ids=["README.md", "reference.md"])

@@ -35,6 +35,9 @@ BESIDE = "slightly-below just-below at just-above slightly-above"
 NONFINITE = "nan-first nan-middle nan-last infinity-first infinity-middle infinity-last"
 HALF = "float16 float16+float32 float32+float16"
 MIXED = "float16+float32 float64+float32 float32+float64 float32+float16 bfloat16+float32"
+DTYPES = f"float32 float16 bfloat16 float64 {MIXED}"
+#: Why a NumPy scalar is a threshold of gradients of its own dtype only.
+WIDER = "rule `unusual-threshold` does not say what a NumPy scalar of another dtype makes of the gradients' dtype"
 EXTREME = "squares-over sum-over squares-under"
 BY_NORM = ("norm", "global-norm")
 LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
@@ -45,6 +48,11 @@ def _make_clash(
     some: str, others: str, reason: str, operations: Sequence[str] = ("value", "norm", "global-norm")
 ) -> Clash:
     return Clash(_split_words(some), _split_words(others), reason, tuple(operations))
+
+
+def _list_dtypes_but(dtype: str) -> str:
+    """Return the words of all levels of dtypes but one."""
+    return " ".join(word for word in DTYPES.split() if word != dtype)
 
 
 def _list_all_but_first(names: Iterable[str]) -> str:
@@ -114,8 +122,8 @@ CLASHES = (
     _make_clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
     _make_clash(BESIDE, "integer", "the neighbours of a number are no integers"),
     _make_clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
-    _make_clash(NEAR, "scalar-32", "a float32 does not hold the neighbours of a float64"),
-    _make_clash("scalar-32", EXTREME, "a float32 does not hold the thresholds of float64"),
+    _make_clash("scalar-32", _list_dtypes_but("float32"), WIDER),
+    _make_clash("scalar-64", _list_dtypes_but("float64"), WIDER),
     _make_clash(
         "long-integer",
         f"zero below above far-above infinite {BESIDE}",

@@ -61,14 +61,8 @@ def choose_threshold(
     elif levels["threshold"] == "integer":
         threshold = max(1, round(_round_surely(norm * FACTORS[relation])))
     else:
-        threshold = _choose_beside(norm, levels, _choose_digits(levels, gradients), FACTORS)
+        threshold = _choose_beside(norm, levels, _find_narrowest(gradients), FACTORS)
     return {"clip_norm": threshold, **options}
-
-
-def _choose_digits(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> str:
-    """Return the dtype to whose digits a threshold is rounded."""
-    dtype = _find_narrowest(gradients)
-    return "float32" if (dtype, levels["threshold"]) == ("float64", "scalar-32") else dtype
 
 
 def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
@@ -88,7 +82,7 @@ def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: 
 
 def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int) -> dict[str, Any]:
     """Return the options of a clip by value."""
-    relation, dtype = levels["relation"], _choose_digits(levels, gradients)
+    relation, dtype = levels["relation"], _find_narrowest(gradients)
     unit = _find_unit(levels, gradients)
     if relation in BESIDE:
         array = gradients[weighty].array if weighty >= 0 else None

@@ -21,10 +21,10 @@ __all__ = ["Made", "make_call"]
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
 
-#: The small arrays beside the longest one have so many different digits.
+#: The number of different seeds for the digits of the small arrays beside the longest one.
 SEEDS = 5
 
-#: A second long array has the digits of this seed.
+#: The seed for the digits of every long array except the longest one of the row.
 LONG_SEED = 6
 
 
@@ -68,7 +68,7 @@ def make_call(operation: str, levels: Mapping[str, str]) -> Made:
 
 
 def _list_ways(levels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options that say how the call is made."""
+    """Return the options that do not depend on the arrays."""
     found: dict[str, Any] = {}
     if levels.get("flag", "no-flag") != "no-flag":
         found["error_if_nonfinite"] = levels["flag"] == "strict"
@@ -86,7 +86,7 @@ def _choose_layout(word: str) -> str:
 
 
 def _choose_indices(word: str, count: int) -> set[int]:
-    """Return the places of the gradients that a level of `excluded` or `none` names."""
+    """Return the places of the gradients that a level of the axis `excluded` or `none` selects."""
     every = set(range(count))
     return {
         "all-in": set(),
@@ -102,25 +102,26 @@ def _choose_indices(word: str, count: int) -> set[int]:
 
 @dataclass
 class _ArrayMaker:
-    """Makes the arrays of a row, first that of the longest tensor that counts."""
+    """Makes the arrays of a row; the array of the longest tensor that counts in the norm comes first."""
 
     operation: str
     levels: Mapping[str, str]
-    #: The norm and the number of elements of the longest tensor that counts.
+    #: The norm and the number of elements of the longest tensor that counts in the norm.
     norm: float = 0.0
     elements: int = 0
     #: The recipes, by dtype, of tensors other than the longest one.
     recipes: dict[str, Recipe] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the levels that matter for each array."""
+        """Read the levels that matter for every array."""
         levels = self.levels
         near = levels["relation"] in NEAR
-        #: Only one tensor may count then, because the sum of more would be rounded.
+        #: Whether the norm must be exact. Then only one tensor may have elements other than zero, because a sum over
+        #: several tensors would be rounded.
         self.is_exact = self.operation == "global-norm" and near
         ordinary = levels["magnitude"] == "ordinary" and levels["data"] != "edges"
         whole = levels["threshold"] == "integer" and "float16" in levels["dtype"].split("+")
-        #: The tensors have norms that count beside each other.
+        #: Whether the norms of the tensors are made similar, so that each tensor has an effect that shows.
         self.is_balanced = self.operation != "value" and ordinary and not whole and not near
         self.order = parse_norm_order(levels.get("norm", "p2"))
 
@@ -129,7 +130,7 @@ class _ArrayMaker:
     ) -> Array:
         """Return the array of one tensor."""
         shape = member.shape
-        # An excluded one does not count, and shows it by what it holds.
+        # An excluded tensor keeps its elements, because an exact norm shows whether they are counted by mistake.
         is_zero = self.is_exact and is_included and not is_weighty
         period = math.prod(shape[1:]) if member.layout == "broadcast" and shape else 0
         if not (is_longest or member.is_long):
@@ -162,7 +163,7 @@ class _ArrayMaker:
         return Recipe(kind, 0, exponent, 0, every, rest)
 
     def _make_recipe_of_other(self, member: Member, dtype: str, place: int, period: int) -> Recipe:
-        """Return the recipe of a short tensor; balanced ones are larger, so that their loss shows."""
+        """Return the recipe of a short tensor; larger elements balance its few elements, so that its loss shows."""
         seed = 1 + place % SEEDS
         if dtype not in self.recipes:
             self.recipes[dtype] = self._make_recipe(dtype, is_longest=False)
@@ -176,7 +177,11 @@ class _ArrayMaker:
         return Recipe(like.kind, seed, exponent, period, like.every, like.rest)
 
     def _shift(self, recipe: Recipe, member: Member, dtype: str) -> int:
-        """Return what is added to the exponent, for a norm like the longest one's or for weight in the common norm."""
+        """Return the number to add to the exponent of the elements.
+
+        In a clip by norm, it gives the tensor about the same norm as the longest one. In a clip by global norm, it
+        gives the tensor enough weight in the common norm.
+        """
         if self.operation == "norm":
             own = _compute_norm_alone(recipe, dtype, member.shape, self.order)
             return round(math.log2(self.norm / own)) if own and self.norm else 0
@@ -188,7 +193,7 @@ class _ArrayMaker:
 
 @lru_cache(maxsize=1 << 12)
 def _make_small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Return a small array; many rows share the few different ones."""
+    """Return a small array; the cache keeps it, because many rows share a few small arrays."""
     return Array(dtype, shape, expand(recipe, dtype, shape), recipe)
 
 

@@ -2,8 +2,8 @@
 
 Kernel axes are the axes that matter together in the loops of a library. The rows hold every triple of levels of kernel
 axes, and every pair of levels of other axes. The first level of an axis is the ordinary one, which every subject
-supports. Whether results are written in place is an axis, too. It belongs to the subject, and every subject gets every
-row.
+supports. Whether results are written in place is no axis here, because it depends on the subject. Every subject gets
+every row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OPERATIONS = ("value", "norm", "global-norm")
 class Level:
     """One level of an axis."""
 
-    #: The word for it in the id of a case; unique among all axes, and never changed.
+    #: The word for the level in the ids of cases. It is unique among all axes, and never changes.
     word: str
     reason: str
     #: Whether the level is heavy: many elements, many tensors or a rare mixture. Rows hold only pairs with heavy
     #: levels; `--thorough` adds triples.
     heavy: bool = False
-    #: Hides what other levels of its row do, as a NaN in the norm does: where others make as many new combinations,
-    #: one of them is taken.
+    #: Whether the level hides the effects of other levels in its row, as a NaN in the norm does. The generator takes
+    #: such a level only if no other level makes as many new combinations.
     hides: bool = False
 
 
@@ -40,23 +40,23 @@ class Axis:
     levels: tuple[Level, ...]
     #: Whether this is a kernel axis, whose levels are tested in triples with other kernel axes.
     kernel: bool = False
-    #: The operations that have it.
+    #: The operations that have the axis.
     operations: tuple[str, ...] = OPERATIONS
 
     def list_words(self) -> list[str]:
-        """Return the words of its levels."""
+        """Return the words of the levels."""
         return [level.word for level in self.levels]
 
 
 def _make_levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
-    """Return levels; a word that begins with "+" makes a heavy one, and with "-" one that hides others."""
+    """Return levels; "+" before a word marks a heavy level, and "-" marks a level that hides others."""
     return tuple(
         Level(word.lstrip("+-"), reason, word.startswith("+"), hides=word.startswith("-")) for word, reason in pairs
     )
 
 
 BY_NORM = ("norm", "global-norm")
-CUT = "between two sizes at which kernels cut their work"
+CUT = "between two sizes at which kernels split their work"
 LISTED = "between two numbers of tensors at which multi-tensor kernels start another launch"
 
 AXES = (
@@ -119,7 +119,7 @@ AXES = (
             ("odd", "a matrix of odd width: rows that fill no vector"),
             ("+one-row", "a matrix of one row"),
             ("+one-column", "a matrix of one column"),
-            ("square", "a square matrix: its transposed has the same shape"),
+            ("square", "a square matrix: its transpose has the same shape"),
             ("three", "three axes"),
             ("five", "five axes, as the weights of a convolution and more"),
         ),
@@ -145,11 +145,11 @@ AXES = (
             ("far-below", "the norm is a fiftieth of the threshold, or no element is near the bound"),
             ("below", "the norm is half the threshold, or all elements are within the bound"),
             ("slightly-below", "the norm is 0.4 % below the threshold"),
-            ("+just-below", "the threshold is the number after the norm"),
+            ("+just-below", "the threshold is the next number above the norm"),
             ("at", "the norm is the threshold"),
-            ("+just-above", "the threshold is the number before the norm"),
+            ("+just-above", "the threshold is the next number below the norm"),
             ("slightly-above", "the norm is 0.4 % above the threshold, so that a coefficient of 1 shows"),
-            ("far-above", "the norm is fifty thresholds, or all elements are beyond the bound"),
+            ("far-above", "the norm is fifty times the threshold, or all elements are beyond the bound"),
             ("+infinite", "a threshold of infinity"),
         ),
         kernel=True,
@@ -157,8 +157,8 @@ AXES = (
     Axis(
         "company",
         _make_levels(
-            ("alike", "the other tensors have its shape and layout, as the fast paths of libraries want"),
-            ("shapes", "the other tensors have other shapes, and its layout"),
+            ("alike", "the other tensors have the same shape and layout, as fast paths of libraries require"),
+            ("shapes", "the other tensors have other shapes, but the same layout"),
             ("various", "the other tensors have other shapes and layouts"),
             ("mirrored", "the other tensors have other shapes and layouts, with strides below zero among them"),
         ),
@@ -169,12 +169,12 @@ AXES = (
         _make_levels(
             ("all-in", "nothing is excluded"),
             ("x-first", "the first is excluded"),
-            ("x-middle", "one in the middle is excluded"),
+            ("x-middle", "the gradient in the middle is excluded"),
             ("x-last", "the last is excluded"),
             ("-x-all", "all are excluded"),
             ("x-but-one", "all but one are excluded"),
-            ("x-odd", "every other one is excluded, from the second on"),
-            ("x-even", "every other one is excluded, from the first on"),
+            ("x-odd", "every other gradient is excluded, from the second on"),
+            ("x-even", "every other gradient is excluded, from the first on"),
             ("x-from-32", "all from the 33rd on are excluded: flags beyond 32 bits"),
             ("x-from-64", "all from the 65th on are excluded: flags beyond 64 bits"),
         ),
@@ -183,10 +183,10 @@ AXES = (
         "none",
         _make_levels(
             ("all-there", "every parameter has a gradient"),
-            ("none-first", "the first parameter has none"),
-            ("none-middle", "one in the middle has none"),
-            ("none-last", "the last parameter has none"),
-            ("-none-all", "no parameter has one"),
+            ("none-first", "the first parameter has no gradient"),
+            ("none-middle", "the parameter in the middle has no gradient"),
+            ("none-last", "the last parameter has no gradient"),
+            ("-none-all", "no parameter has a gradient"),
         ),
     ),
     Axis(
@@ -256,13 +256,13 @@ AXES = (
         "flags",
         _make_levels(
             ("bool", "flags of Python"),
-            # 1 and 0 may be refused: `flag-kinds` asks them.
+            # Flags of 1 and 0 may be refused, so only the rule `flag-kinds` tests them.
             ("numpy-bool", "flags of NumPy"),
         ),
     ),
     Axis(
         "bounds",
-        _make_levels(("-max-only", "only max is given"), ("min-max", "min is given, too, and is not -max")),
+        _make_levels(("-max-only", "only max is given"), ("min-max", "max and min are given, and min is not -max")),
         operations=("value",),
     ),
     Axis(
@@ -278,8 +278,8 @@ AXES = (
         "repeated",
         _make_levels(
             ("once", "the first call"),
-            ("reused", "tensors that other calls were made on before"),
-            ("followed", "another call comes before the results are read"),
+            ("reused", "earlier calls used the tensors of the call"),
+            ("followed", "another call is made before the results are read"),
         ),
     ),
 )
@@ -293,5 +293,5 @@ def list_axes(operation: str) -> tuple[Axis, ...]:
 
 @cache
 def list_heavy_levels(operation: str) -> frozenset[str]:
-    """Return the words of the levels that meet others in pairs only, unless the run is thorough."""
+    """Return the words of the heavy levels, which only a thorough run combines in more than pairs."""
     return frozenset(level.word for axis in list_axes(operation) for level in axis.levels if level.heavy)

@@ -1,11 +1,12 @@
-r"""Measure all results of a call at once in the processor's long double, which takes thousands of elements at once.
+r"""Measure all results of a call at once, in long doubles. This is quick for thousands of elements.
 
-The exact oracles take each element as an integer. Here one array holds the elements of all tensors. A long double of 64
-bits holds each element exactly, and no square or sum of squares leaves its range. With `v = 2^{-64}` the sum of the
-powers of a tensor is off by less than :math:`2^{-59}` (NumPy adds in pairs, above blocks of 128), the norm and the
-coefficient by less than :math:`2^{-58}`, and a product by `v` more. So a distance has an error of less than
-:math:`2^{-58} 2^{53} = 1/32` ulp of float64, and a negligible error for narrower formats. :data:`DOUBT` allows for
-that. If the processor has no such numbers, `can_measure` is false, and the exact oracles are used.
+The exact oracles use an integer for each element. Here one array holds the elements of all tensors. A long double has a
+significand of 64 bits, so it holds each element exactly, and no square or sum of squares leaves its range. Let
+:math:`v = 2^{-64}`. The relative error of the sum of the powers of a tensor is less than :math:`2^{-59}`, because NumPy
+adds in pairs above blocks of 128. The error of the norm and of the coefficient is less than :math:`2^{-58}`, and a
+product adds an error of `v`. So a distance has an error of less than :math:`2^{-58} 2^{53} = 1/32` ulp of float64, and
+a negligible error for narrower formats. :data:`DOUBT` allows for that. If the processor has no such long doubles,
+`can_measure` returns False, and the exact oracles are used.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ __all__ = ["DOUBT", "WholeCall", "can_measure", "make_whole_call"]
 Doubles = npt.NDArray[np.float64]
 Long = npt.NDArray[np.longdouble]
 
-#: A distance, in ulp, by which the measurement may be wrong.
+#: The largest error of a measured distance, in ulp.
 DOUBT = 1 / 32
 
-#: Powers up to this one are products.
+#: The largest exponent for which a power is computed by multiplications.
 SMALL_POWERS = 4
 
 
@@ -65,10 +66,10 @@ class WholeCall:
     """A call, with quantities that several measurements share."""
 
     question: Question
-    #: Whether every order of the sum gives the exact norm, so that only one side of the threshold is right.
+    #: Whether the norm is exact in any order of summation, so that only one side of the threshold is right.
     exact: bool = False
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
-    #: What was measured before: several entry points of a framework often give the same bits.
+    #: The results of earlier measurements, because several entry points of a framework often give the same bits.
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def read_values(self, index: int) -> Doubles:
@@ -84,13 +85,13 @@ class WholeCall:
         order = self.question.norm_type
         powers = self._sum_powers([i for group in chosen for i in group], order)
         common = FORMATS[find_narrowest(self.question)]
-        # Many small gradients are the same.
+        # Many small gradients are equal, so reuse their groups.
         known: dict[tuple[Any, int, str], _Group] = {}
         found = []
         for members in chosen:
             terms = np.array([powers[i] for i in members], dtype=np.longdouble)
             total = terms.max() if order == math.inf else terms.sum()
-            # Adding a zero is exact.
+            # Count only elements that are not zero, because adding a zero is exact.
             elements = sum(self._count_terms(i) for i in members)
             form = common if len(members) > 1 else FORMATS[self._find_dtype(members[0])]
             key = (total, elements, form.name)
@@ -114,14 +115,14 @@ class WholeCall:
         return array.dtype
 
     def _sum_powers(self, indices: Sequence[int], order: float) -> dict[int, Any]:
-        """Return for each gradient the sum of its powers; its largest element for the order infinity."""
+        """Return for each gradient the sum of its powers, or its largest magnitude for the order infinity."""
         found: dict[int, Any] = dict.fromkeys(indices, np.longdouble(0))
         filled = [i for i in indices if self.read_values(i).size]
         if not filled:
             return found
         every = np.abs(np.concatenate([self.read_values(i) for i in filled]))
-        # Squares of numbers of at most 24 bits are exact in float64. Other powers are far more exact than such formats
-        # need.
+        # Squares of numbers with at most 24 bits are exact in float64. Other powers are far more accurate in float64
+        # than these narrow formats need.
         wide = any(self._find_dtype(i) == "float64" for i in filled)
         every = every.astype(np.longdouble) if wide else every
         starts = [0, *accumulate(self.read_values(i).size for i in filled[:-1])]
@@ -134,7 +135,7 @@ class WholeCall:
         return found
 
     def measure(self, results: Sequence[Array | None], formula: Formula = PLAIN, *, flushes: bool = False) -> Measured:
-        """Return the worst element of the included gradients, from what a formula gives; NaN and infinities apart."""
+        """Return the included element that is farthest from the formula; skip groups whose norm is not finite."""
         key = ("measure", tuple(results), formula, flushes)
         if key not in self._known:
             self._known[key] = self._measure(results, formula, flushes=flushes)
@@ -166,7 +167,7 @@ class WholeCall:
         return _read([None if g.array is None else _convert_to_dtype(result, g.array) for g, result in pairs])
 
     def _compute_factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
-        """Return the coefficient, and whether the norm is so near the threshold that rounding decides the side."""
+        """Return the coefficient, and whether rounding of the norm decides which side of the threshold is right."""
         threshold = np.longdouble(self.question.options["clip_norm"])
         norm, small = group.norm, np.longdouble(formula.eps)
         shift = small if formula.kind == "coefficient" else np.longdouble(0)
@@ -190,7 +191,7 @@ class WholeCall:
     def _measure_some(
         self, members: Sequence[tuple[int, _Group, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
     ) -> Measured:
-        """Measure gradients of one dtype; each comes with its group, its coefficient and whether the side is open."""
+        """Measure gradients of one dtype; each has its group, its coefficient, and whether either side is right."""
         if not members:
             return Measured()
         sizes = [self.read_values(i).size for i, *_ in members]
@@ -221,7 +222,7 @@ class WholeCall:
         )
 
     def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
-        """Return the first element that a clip by value has got wrong; `keeps_zeros`: the sign of a zero counts."""
+        """Return the first element that a clip by value gets wrong; with `keeps_zeros`, signs of zeros must be kept."""
         key = ("measure_bounds", tuple(results), keeps_zeros)
         if key not in self._known:
             self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros)
@@ -234,7 +235,7 @@ class WholeCall:
         got, included = self._read_results(results), [i for i in self.question.included if self.read_values(i).size]
         if not included:
             return Measured()
-        # All at once; the loop only looks for the place.
+        # Check all gradients at once, because most are right. The loop only looks for the wrong element.
         given, after = (np.concatenate([values[i] for i in included]) for values in (self._values, got))
         if _are_limited(given, after, low, high, keeps_zeros):
             return Measured()
@@ -255,10 +256,10 @@ class WholeCall:
         return Measured()
 
     def find_silent_group(self, results: Sequence[Array | None]) -> _Group | None:
-        """Return the first group whose norm is NaN or infinite without an effect; None if there is none.
+        """Return the first group whose results do not show its NaN or infinite norm; None if there is none.
 
-        The results are NaN everywhere, or what the formula gives: NaN for each element if the norm is NaN; else zeros,
-        and NaN for infinities.
+        Results show such a norm if they are NaN everywhere. For an infinite norm, they also show it if they follow the
+        formula: NaN in place of infinite elements, and zeros elsewhere.
         """
         for group in self.groups:
             if np.isfinite(group.norm):
@@ -275,7 +276,7 @@ class WholeCall:
 
 
 class _Asked:
-    """A call as a key: two cases of the same gradients are the same call."""
+    """A call as a key of the cache: cases with equal ids and the same gradients are the same call."""
 
     def __init__(self, case: Case, exact: bool) -> None:
         self.case, self.exact = case, exact
@@ -292,7 +293,7 @@ class _Asked:
 
 
 def make_whole_call(case: Case, exact: bool) -> WholeCall:
-    """Return the call of a case; the same one if it was asked for just before, of another entry point."""
+    """Return the call of a case; the cache serves the next cell, which often asks another entry point the same."""
     return _make_whole_call(_Asked(case, exact))
 
 
@@ -301,15 +302,15 @@ def _make_whole_call(asked: _Asked) -> WholeCall:
     return WholeCall(asked.case, asked.exact)
 
 
-#: From the best to the worst.
+#: The grades, from best to worst.
 GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 
 def _are_limited(given: Doubles, after: Doubles, low: float, high: float, keeps_zeros: bool) -> bool:
-    """Return whether all elements are what a clip by value gives."""
+    """Return whether a clip by value gives all these elements."""
     expected = np.minimum(np.maximum(given, low), high)
     if keeps_zeros and low < 0 < high:
-        # As bits, so that the signs of zeros count; a NaN may have any bits.
+        # Compare bits, so that the signs of zeros count. A NaN may have any bits.
         same = after.view(np.uint64) == expected.view(np.uint64)
         return bool((same | (np.isnan(after) & np.isnan(expected))).all())
     return bool(np.array_equal(after, expected, equal_nan=True))
@@ -328,7 +329,7 @@ def _make_group(total: Any, order: float, elements: int, form: Format) -> _Group
 
 
 def _raise_to_power(values: Any, order: float) -> Any:
-    """Return powers of magnitudes; of a whole or half order by products and roots, which round and cost less."""
+    """Return powers of magnitudes; products and roots for whole and half orders are faster and round less."""
     whole, rest = divmod(order, 1.0)
     if rest not in (0.0, 0.5) or whole > SMALL_POWERS:
         return values ** values.dtype.type(order)
@@ -346,7 +347,7 @@ def _convert_to_dtype(result: Array | None, given: Array) -> Array | None:
 
 
 def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
-    """Return the elements of each array, decoded together with all others of its dtype."""
+    """Return the elements of each array; decode all arrays of a dtype together, to save time."""
     found: dict[int, Doubles] = {}
     by_dtype: dict[str, list[int]] = {}
     for i, array in enumerate(arrays):
@@ -373,7 +374,7 @@ def _measure_distances(given: Doubles, results: Doubles, factor: Any, form: Form
     with np.errstate(invalid="ignore", over="ignore"):
         nearest: Doubles = exact.astype(np.float64, copy=False)
         spacing = _measure_spacing(nearest, form)
-        # A difference of two numbers that are near each other is exact in float64, too, before it is rounded once.
+        # Subtracting numbers that are near each other is exact. Only the conversion of a long double rounds.
         every: Doubles = np.abs((results.astype(number, copy=False) - exact).astype(np.float64, copy=False)) / spacing
         finite = np.isfinite(results)
         if not finite.all():
@@ -393,7 +394,7 @@ EXPONENT = np.uint64(0x7FF << 52)
 
 def _measure_spacing(values: Doubles, form: Format) -> Doubles:
     """Return the ulp at each value rounded to the format."""
-    # Half an ulp carries into the exponent where the value rounds up to the next binade.
+    # Adding half an ulp raises the exponent if the value rounds up to the next binade.
     half = np.uint64((1 << 52) >> form.precision)
     binades = ((values.view(np.uint64) + half) & EXPONENT).view(np.float64)
     np.clip(binades, 2.0**form.minimum_exponent, 2.0**form.maximum_exponent, out=binades)

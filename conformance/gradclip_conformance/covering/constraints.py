@@ -1,7 +1,6 @@
-"""Name the combinations of levels that are impossible, each with its reason.
+"""List the impossible pairs of levels, each with its reason.
 
-All of them are pairs. A larger combination is impossible if it holds such a pair, or if every complete row with it
-does.
+A larger combination is impossible if it holds such a pair, or if every complete row with this combination holds one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Clash:
     some: frozenset[str]
     others: frozenset[str]
     reason: str
-    #: The operations for which they cannot be combined.
+    #: The operations to which the clash applies.
     operations: tuple[str, ...] = ("value", "norm", "global-norm")
 
 
@@ -36,8 +35,8 @@ NONFINITE = "nan-first nan-middle nan-last infinity-first infinity-middle infini
 HALF = "float16 float16+float32 float32+float16"
 MIXED = "float16+float32 float64+float32 float32+float64 float32+float16 bfloat16+float32"
 DTYPES = f"float32 float16 bfloat16 float64 {MIXED}"
-#: Why a NumPy scalar is a threshold of gradients of its own dtype only.
-WIDER = "rule `unusual-threshold` does not say what a NumPy scalar of another dtype makes of the gradients' dtype"
+#: The reason why a NumPy scalar is used as a threshold only for gradients of its own dtype.
+WIDER = "rule `unusual-threshold` does not say how a NumPy scalar of another dtype changes the gradients' dtype"
 EXTREME = "squares-over sum-over squares-under"
 BY_NORM = ("norm", "global-norm")
 LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
@@ -86,10 +85,10 @@ CLASHES = (
     ),
     _make_clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
     _make_clash("n1", MIXED, "one tensor has one dtype"),
-    _make_clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "of one tensor, all or nothing is excluded"),
-    _make_clash("n1", "none-first none-middle none-last", "of one tensor, all or nothing is None"),
-    _make_clash("n1", "shapes various mirrored", "one tensor has no company"),
-    _make_clash("n1", "long-first long-middle", "one tensor has one place"),
+    _make_clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "with one tensor, all or none are excluded"),
+    _make_clash("n1", "none-first none-middle none-last", "with one tensor, all or none are None"),
+    _make_clash("n1", "shapes various mirrored", "a single tensor has no others beside it"),
+    _make_clash("n1", "long-first long-middle", "a single tensor has only one place"),
     _make_clash("n2", "x-middle none-middle long-middle", "two tensors have no middle"),
     _make_clash("n1 n2 n3 n10", "x-from-32", "the list has no 33rd tensor"),
     _make_clash("n1 n2 n3 n10 n33", "x-from-64", "the list has no 65th tensor"),
@@ -105,23 +104,23 @@ CLASHES = (
                 *("threshold", "flags", "repeated"),
             )
         ),
-        "what is None cannot be so",
+        "a gradient that is None has no such property",
     ),
-    _make_clash("none-all", f"below far-below far-above {BESIDE}", "the norm of nothing is 0"),
-    _make_clash("s0", _list_all_but_first(("data", "magnitude")), "there is no element that could be so"),
+    _make_clash("none-all", f"below far-below far-above {BESIDE}", "without gradients the norm is 0"),
+    _make_clash("s0", _list_all_but_first(("data", "magnitude")), "there is no element with this property"),
     _make_clash(
         NEAR,
         "numbers constant negative alternating one-large ends-equal sorted subnormals zeros " + NONFINITE,
-        "a norm that rounding may move can lie on either side: only zeros and four powers of two have an exact one",
+        "rounding may move such a norm to either side: only zeros and four powers of two have an exact norm",
         BY_NORM,
     ),
-    _make_clash("one-row one-column", "fortran", "one row lies in memory as its transposed does"),
+    _make_clash("one-row one-column", "fortran", "a single row or column has the same memory layout as its transpose"),
     _make_clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
     _make_clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
     _make_clash(NEAR, "broadcast", "repeated elements have no exact norm", BY_NORM),
     _make_clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
-    _make_clash(BESIDE, "integer", "the neighbours of a number are no integers"),
-    _make_clash("zero infinite", "integer", "0 is an integer by itself, and infinity is none"),
+    _make_clash(BESIDE, "integer", "a threshold so near the norm is not an integer"),
+    _make_clash("zero infinite", "integer", "0 is always an integer, and infinity never is"),
     _make_clash("scalar-32", _list_dtypes_but("float32"), WIDER),
     _make_clash("scalar-64", _list_dtypes_but("float64"), WIDER),
     _make_clash(
@@ -129,7 +128,9 @@ CLASHES = (
         f"zero below above far-above infinite {BESIDE}",
         "a norm of an ordinary size is far below 2^31",
     ),
-    _make_clash("long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision does not hold its digits"),
+    _make_clash(
+        "long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision cannot represent this integer"
+    ),
     _make_clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _make_clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _make_clash(
@@ -140,14 +141,14 @@ CLASHES = (
     ),
     _make_clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
     _make_clash(NONFINITE, "strict", "the call must raise: the rule `error-if-nonfinite` tests it"),
-    _make_clash(NONFINITE, "broadcast", "the whole row or column is not finite then"),
-    _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are about squares"),
-    _make_clash(EXTREME, MIXED, "each dtype has ends of its own"),
-    _make_clash(EXTREME, "subnormals edges one-large", "the data has a magnitude of its own"),
+    _make_clash(NONFINITE, "broadcast", "broadcasting repeats the NaN or infinity in a whole row or column"),
+    _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are chosen for squares"),
+    _make_clash(EXTREME, MIXED, "each dtype has its own range"),
+    _make_clash(EXTREME, "subnormals edges one-large", "this data sets its own magnitude"),
     _make_clash(
         EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic", BY_NORM
     ),
-    _make_clash("broadcast", "reused", "other elements cannot be written into copies of one"),
+    _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),
     _make_clash("p2.5", HALF, "the powers of small elements leave the range of float16"),
@@ -183,7 +184,7 @@ def find_reason(operation: str, words: Sequence[str]) -> str | None:
 
 
 def can_complete(operation: str, words: Sequence[str]) -> bool:
-    """Return whether some row holds all of these levels."""
+    """Return whether a complete row can hold all of these levels."""
     if find_reason(operation, words) is not None:
         return False
     taken = set(words)
@@ -192,7 +193,7 @@ def can_complete(operation: str, words: Sequence[str]) -> bool:
 
 
 def _complete(clashes: dict[str, dict[str, str]], words: list[str], left: Sequence[Axis]) -> bool:
-    """Return whether each axis that is left has a level that fits, by trying them in order."""
+    """Return whether each remaining axis can get a level without a clash; try the levels in order."""
     if not left:
         return True
     for word in left[0].list_words():

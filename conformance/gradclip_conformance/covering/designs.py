@@ -58,7 +58,7 @@ def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], 
 
 
 def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the rows of some stages of a file; an axis that the file does not know yet has its ordinary level."""
+    """Return the rows of some stages of a file; a new axis that the file lacks gets its ordinary level."""
     stored: Mapping[str, Sequence[str]] = document["axes"]
     axes = list_axes(document["operation"])
     found = []

@@ -1,9 +1,10 @@
-"""Generate the rows of a covering design: greedy, deterministic, with constraints and of mixed strength.
+"""Generate the rows of a covering design with a deterministic greedy algorithm.
 
-Each row begins with a combination that no row holds yet; then axis by axis, in a shuffled order, the level is taken
-that makes the most new combinations with the levels already there. The best of several such rows is kept (as in AETG;
-Cohen, Dalal, Fredman and Patton, IEEE Trans. Softw. Eng. 23, 1997). The random numbers for the shuffle come from our
-own generator, so that every Python makes the same rows.
+Each row begins with a combination that no row holds yet. Then the algorithm visits the other axes in a shuffled order,
+and takes the level that makes the most new combinations with the levels already chosen. It makes several such rows and
+keeps the best (as in AETG; Cohen, Dalal, Fredman and Patton, IEEE Trans. Softw. Eng. 23, 1997). Rows never hold an
+impossible pair. Kernel axes may have a higher strength than other axes. The random numbers for the shuffle come from
+our own generator, so that every Python makes the same rows.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .constraints import can_complete, list_clashes
 
 __all__ = ["STAGES", "Stage", "extend"]
 
-#: The number of candidate rows, of which the best is kept.
+#: The number of candidates for each row; the best candidate is kept.
 CANDIDATES = 12
 
-#: The axes whose later levels take more time. Among equally good levels, the first is taken.
+#: The axes on which later levels take more time. Of equally good levels, the first is taken.
 COSTLY = ("size", "number", "repeated")
 
-#: Lists of these lengths take, among equals, tensors of these sizes.
+#: Lists of these lengths get, among equally good sizes, tensors of these sizes.
 LONG_LISTS, LONG_TENSORS = ("n129", "n321"), ("s65537", "s262145")
 
 Row = tuple[int, ...]
@@ -45,7 +46,7 @@ class Stage:
     heavy_strength: int
 
 
-#: Each stage keeps the rows of those before it.
+#: The stages; each keeps the rows of the earlier stages.
 STAGES = (Stage("quick", 2, 2, 2), Stage("default", 2, 3, 2), Stage("thorough", 3, 4, 3))
 
 
@@ -99,7 +100,7 @@ class _Design:
         return fitting
 
     def can_finish(self, row: Sequence[int]) -> bool:
-        """Return whether every open axis still has a level that fits."""
+        """Return whether every open axis can still get a level without a clash."""
         words = [self.axes[axis].levels[level].word for axis, level in enumerate(row) if level >= 0]
         return can_complete(self.operation, words)
 
@@ -148,7 +149,7 @@ def _list_groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]
 
 
 def _find_best_row(design: _Design, target: _Open) -> Row:
-    """Return the best of some rows that begin with a missing combination."""
+    """Return the best of several rows that begin with the same missing combination."""
     seed = tuple(int(level) for level in np.unravel_index(int(target.missing.argmax()), target.missing.shape))
     best, most = None, -1
     for _ in range(CANDIDATES):
@@ -163,7 +164,7 @@ def _find_best_row(design: _Design, target: _Open) -> Row:
 
 
 def _fill(design: _Design, row: list[int]) -> int:
-    """Give each open axis a level, and return how many new combinations these make."""
+    """Give each open axis a level, and return the number of new combinations."""
     gained = 0
     for axis in design.shuffle([axis for axis, level in enumerate(row) if level < 0]):
         gains = np.zeros(len(design.axes[axis].levels), dtype=np.int64)
@@ -181,10 +182,11 @@ def _fill(design: _Design, row: list[int]) -> int:
 
 
 def _sort_levels(design: _Design, axis: int, row: Sequence[int]) -> list[int]:
-    """Return the levels of an axis, so that among equals the first is taken.
+    """Return the levels of an axis in the order of preference among equally good levels.
 
-    That is the cheapest one, or the first in a shuffled order: the ordinary one would be taken too often. A long list
-    is costly anyway, and long tensors at its far places are found in few rows.
+    On costly axes, the cheapest level comes first. On other axes the order is shuffled, because the ordinary level
+    would be taken too often otherwise. In long lists, long tensors come first: such lists are costly anyway, and few
+    rows have long tensors at the far places of a list.
     """
     about = design.axes[axis]
     order = list(range(len(about.levels)))

@@ -1,4 +1,4 @@
-"""Measure which combinations of levels the rows hold, by counting levels, without the generator."""
+"""Count the combinations of levels that the rows hold, independently of the generator."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .designs import find_stage, read_rows
 
 __all__ = ["Coverage", "measure_coverage", "write_coverage_page"]
 
-INDIRECT = "every complete row with it holds an impossible pair"
+INDIRECT = "every complete row with this combination holds an impossible pair"
 
 
 @dataclass
 class Coverage:
-    """The combinations of a number of levels: how many are tested, how many are possible, and why others are not."""
+    """The numbers of tested and possible combinations of one strength, and the reasons why others are impossible."""
 
     strength: int
     asked: int = 0
@@ -73,13 +73,13 @@ def _write_summary() -> Iterator[str]:
     yield from (
         "# Combinations that the covering design tests",
         "",
-        "`gradclip rules --coverage` writes this page. It counts the levels of the rows that are asked.",
-        "A combination with a heavy level (many tensors, rare mixtures, shapes and thresholds) is asked in pairs;",
-        "`--thorough` adds threes of them. What is counted is the longest tensor of each row: the tensors beside it,",
-        "of other shapes, layouts and sizes where the row says so, meet many more of them.",
+        "`gradclip rules --coverage` writes this page. It counts the combinations of levels that the rows test.",
+        "Heavy levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough`",
+        "also tests triples with them. The counts are about the longest tensor of each row. Its other tensors may",
+        "have other shapes, layouts and sizes, and test many more combinations.",
         "",
     )
-    head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy ones left"
+    head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy triples left"
     table: list[Sequence[object]] = [head]
     for operation in OPERATIONS:
         pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)

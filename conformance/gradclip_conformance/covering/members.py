@@ -1,8 +1,8 @@
-"""Choose the shapes and layouts of a list's tensors, and which of them count much in a common norm.
+"""Choose the shapes and layouts of a list's tensors, and which of them must have weight in a common norm.
 
-The levels of a row describe its longest tensor. Where that one is excluded, another one of its length is included, and
-the other way round, so that the levels meet on both sides. The others are short: many small ones of many kinds ask much
-for little, because they stand in the same loops and at the same places.
+The levels of a row describe its longest tensor. If this tensor is excluded, another tensor of its length is included,
+and vice versa, so that the levels are tested on both sides. The other tensors are short. Many short tensors of many
+kinds test much in little time, because kernels treat them in the same loops as long ones.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
 __all__ = ["Member", "choose_members", "draw_of"]
 
-#: The shapes and layouts of the others, in a list of various ones.
+#: The shapes and layouts of the short tensors in a list of various tensors.
 SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
 LAYOUTS = ("contiguous", "fortran", "strided", "gaps")
 
-#: Multi-tensor kernels start another launch after so many tensors.
+#: The numbers of tensors after which multi-tensor kernels start another launch.
 LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 
-#: Of a launch so many tensors count much: those beside its ends.
+#: The largest number of tensors at the end of a list, within its last launch, that are watched.
 WATCHED = 20
 
-#: Lists of so many tensors hold several long ones at the end.
+#: The number of tensors from which on a list has several long tensors at its end.
 SEVERAL = 111
 
-#: There are so many of them at most, with so many elements in all.
+#: The largest number of these long tensors, and about the largest number of their elements in all.
 MOST_LONG, ELEMENTS = 10, 500_000
 
-#: These sizes cost too much to be there twice.
+#: The sizes for which an excluded tensor is not made long, too, because that would take too much time.
 ONCE = ("s131073", "s262145")
 
 
@@ -41,18 +41,19 @@ class Member:
     """One tensor of a list."""
 
     shape: tuple[int, ...]
-    #: The word of a level.
+    #: The word of a level of the axis `layout`.
     layout: str
-    #: Whether it is as long as its row asks.
+    #: Whether the tensor has the size of the row's level.
     is_long: bool
-    #: Whether it stands where a launch begins or ends.
+    #: Whether a kernel may lose the tensor, because its place is near the start or the end of the list or of a launch.
+    #: A watched tensor gets much weight in the common norm, so that its loss shows.
     is_watched: bool
 
 
 def choose_members(
     levels: Mapping[str, str], count: int, longest: int, excluded: set[int], missing: set[int]
 ) -> list[Member]:
-    """Return what each tensor of a row is like; those that are None, too."""
+    """Return the description of each tensor of a row, including the tensors that are None."""
     draw = draw_of(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
@@ -71,22 +72,22 @@ def choose_members(
 
 
 def draw_of(levels: Mapping[str, str]) -> int:
-    """Return a number that chooses among what a row leaves open."""
+    """Return a number that depends on all levels; it decides what the levels of a row leave open."""
     return zlib.crc32("_".join(levels.values()).encode())
 
 
 def _choose_long_ones(
     levels: Mapping[str, str], size: int, count: int, longest: int, excluded: set[int], missing: set[int]
 ) -> set[int]:
-    """Return the places of the longest tensors: an included one, and an excluded one if there is any."""
+    """Return the places of the long tensors: an included one, an excluded one if any, and several in a long list."""
     counted = [place for place in range(count) if place not in excluded and place not in missing]
     long = {longest}
     if count >= SEVERAL and levels["company"] != "alike":
-        # Far places meet long tensors of several kinds.
+        # Put long tensors of several kinds at the far places of the list.
         several = min(MOST_LONG, max(1, ELEMENTS // max(size, 1)))
         long |= {place for place in range(count - 1, count - 1 - 3 * several, -3) if place not in missing}
     if longest in excluded | missing and counted:
-        # The last one, unless the longest is to stand first.
+        # Take the last one, unless the row asks for the longest tensor at the first place.
         long.add(counted[0] if levels["place"] == "long-first" else counted[-1])
     elif excluded and levels["size"] not in ONCE:
         long.add(max(excluded))
@@ -94,12 +95,12 @@ def _choose_long_ones(
 
 
 def _choose_fitting(shape: str, size: int) -> str:
-    """Return the shape, unless a tensor of this size cannot have it."""
+    """Return the shape, or `flat` if a tensor of this size cannot have the shape."""
     return "flat" if shape == "scalar" and size != 1 else shape
 
 
 def _choose_other(levels: Mapping[str, str], size: int, draw: int, place: int) -> tuple[str, str, int]:
-    """Return the words for shape and layout, and the length, of a tensor beside the longest one."""
+    """Return the shape, the layout and the length of a tensor beside the longest one."""
     company, shape, layout = levels["company"], levels["shape"], levels["layout"]
     if company == "alike":
         length = choose_small_size(draw + place, size)
@@ -116,7 +117,7 @@ def _choose_other(levels: Mapping[str, str], size: int, draw: int, place: int) -
 
 @lru_cache(maxsize=64)
 def _list_watched_places(count: int) -> frozenset[int]:
-    """Return the first place, that in the middle, those beside the limits of launches, and the last ones."""
+    """Return the first place, the place in the middle, the places beside the ends of launches, and the last places."""
     last_launch = max((limit for limit in LAUNCHES if limit < count), default=0)
     beside = {place for limit in LAUNCHES for place in (limit - 1, limit) if place < count}
     return frozenset({0, count // 2, *beside, *range(max(last_launch, count - WATCHED), count)})

@@ -25,7 +25,7 @@ RULE_OF_EXTREMES = "combinations-extreme"
 
 SHORT = {operation: name for name, operation in OPERATION_NAMES.items()}
 
-#: These axes are named in every id.
+#: The axes that every id names.
 ALWAYS = ("size", "number")
 
 
@@ -103,7 +103,7 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     ):
         if levels.get(axis, ordinary) != ordinary:
             yield feature
-    # The others lie in memory in several ways.
+    # The other tensors of such a row have several memory layouts.
     if levels["company"] in ("various", "mirrored"):
         yield "strided"
     if levels["company"] == "mirrored":
@@ -145,7 +145,7 @@ def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, 
 
 
 def _select_within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
-    """Return a row's levels, with ordinary ones in place of those that a subject lacks; None if it lacks these, too."""
+    """Return a row's levels; ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
     levels = {axis.name: word for axis, word in zip(axes, row, strict=True)}
     for axis in axes:
         if not _can_ask(subject, {**_list_ordinary(axes), axis.name: levels[axis.name]}):

@@ -22,7 +22,7 @@ NUMBERS = {
     "n321": (1041, 1049, 1033, 321),
 }
 
-#: The sizes of each level, on both sides of the sizes at which kernels cut; most are small, to save time.
+#: The sizes of each level, on both sides of the sizes at which kernels split work; most are small, to save time.
 SIZES = {
     "s0": (0,),
     "s1": (1,),
@@ -42,7 +42,7 @@ SIZES = {
 #: The largest size that a shape of the last level may have.
 LARGEST = 1048577 + 4096
 
-#: The sizes of the tensors beside the longest one, in turns; and those where all tensors differ.
+#: The sizes of the tensors beside the longest one, used in turn: in lists of equal shapes, and in mixed lists.
 SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)
 MIXED = (1, 2, 3, 5, 7, 9, 12, 15, 17, 31, 33, 65, 67, 101, 129, 131, 515, 1027)
 
@@ -100,5 +100,5 @@ def choose_shape(word: str, size: int, low: int, high: int) -> tuple[int, ...]:
         for rows in (size // row, size // row + 1):
             if rows and low <= rows * row <= high:
                 return (rows, *widths)
-    # For tensors other than the longest, any size is right.
+    # Tensors other than the longest may have any size.
     return (1, *WIDTHS[word][-1])

@@ -25,14 +25,15 @@ EXPONENTS = {
     "float64": {"ordinary": -3, "squares-over": 520, "sum-over": 509, "squares-under": -560},
 }
 
-#: The size of the elements if the threshold is an int.
+#: The exponent of the elements if the threshold is an int.
 WHOLE = 2
 
 #: The quotient of threshold and norm, or of bound and smallest element.
 FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02}
 BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02}
 
-#: The number of digits of a threshold that is computed from a norm, whose last digits may differ between two machines.
+#: The numbers of bits that are kept of a threshold made from a norm, because the last bits of the norm may differ
+#: between machines.
 SURE_DIGITS, SLIGHT_DIGITS = 7, 16
 
 #: An integer threshold that does not fit into 32 bits, but that float32 represents.
@@ -66,7 +67,7 @@ def choose_threshold(
 
 
 def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
-    """Return a threshold for which rounding does not matter."""
+    """Return a threshold so far from the norm that rounding does not matter."""
     relation = levels["relation"]
     if relation in ("zero", "infinite"):
         return 0.0 if relation == "zero" else math.inf
@@ -74,7 +75,7 @@ def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: 
         return LONG_INTEGER
     if relation in factors:
         return _add_digits(norm * factors[relation] or 1.0, dtype)
-    # A small part of the norm that is large enough for the digits of every dtype.
+    # Use a small part of the norm that exceeds the rounding errors of the dtype.
     part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
     return _round(_round_surely(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
@@ -138,7 +139,7 @@ def _find_neighbour(value: float, relation: str, dtype: str) -> float:
 
 
 def _round_surely(value: float, digits: int = SURE_DIGITS) -> float:
-    """Return a number rounded to few digits, so that all machines agree."""
+    """Return a number rounded to few bits, so that all machines agree."""
     fraction, exponent = math.frexp(value)
     return math.ldexp(round(fraction * 2**digits), exponent - digits)
 

@@ -1,4 +1,4 @@
-"""Compare two frameworks, entry points, versions or runs: in sentences, the severest difference first."""
+"""Compare two frameworks, entry points, versions or runs, and describe the differences, the severest first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two answers to one question that differ, in words, and the cases in which they do."""
+    """Two different answers to one question, in words, and the cases in which the sides differ like this."""
 
     severity: str
     first: str
@@ -50,13 +50,13 @@ class Contrast:
 
     @property
     def quotes(self) -> tuple[str, str]:
-        """The words of both documentations, as far as they say so."""
+        """The phrases of both documentations that describe the answers; empty where there is none."""
         return self.cells[0].quote or "", self.cells[1].quote or ""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One question that the two answer differently, in one way or several; the severest and most frequent way first."""
+    """One question that the two sides answer differently; the severest and most frequent contrast comes first."""
 
     question: str
     contrasts: tuple[Contrast, ...]
@@ -83,7 +83,7 @@ class Compared:
 
 
 def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared:
-    """Compare the cells that both answered, case by case."""
+    """Compare, case by case, the cells that both sides answered."""
     cells = [_select_cells(side, dtypes) for side in (first, second)]
     causes = [_list_causes(side) for side in (first, second)]
     groups: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
@@ -155,7 +155,7 @@ def _describe_answer(cell: Cell, finding: Finding | None) -> str:
     came = f"raises {cell.behaviour.partition(':')[2]}" if word == "raises" else BEHAVIOURS.get(word, "")
     if cell.status in UNJUDGED:
         return came or "other numbers"
-    # The question says what it is about.
+    # A short description is enough, because the question gives the context.
     return came or (write_heading(finding) if finding is not None else f"{cell.status}: {word}")
 
 

@@ -72,7 +72,7 @@ def _draw_terminal(compared: Compared, width: int) -> Iterator[str]:
             told = zip(names, (one.contrasts[0].first, one.contrasts[0].second), strict=True)
             yield from _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 1)
     if rest := compared.differences[IN_FULL + IN_SHORT :]:
-        yield f"{format_count(len(rest), 'more question')}: --format markdown tells all."
+        yield f"{format_count(len(rest), 'more question')}: --format markdown shows all."
     for name, rules in zip(names, compared.only, strict=True):
         if rules:
             yield _shorten_line(

@@ -55,18 +55,18 @@ FITTING = 200
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 
-#: The statuses of cells that show that a rule is not kept; what a documentation says differs for another reason.
+#: The statuses of cells that break a rule. Documented and declared answers differ for another reason.
 BREAKING = EXPLAINED - {Status.DOCUMENTED, Status.DECLARED}
 
-#: The answer is right by the neutral rule: what another call must explain.
+#: The explanation of a right answer. If its cell is wrong, another call of the cell explains this.
 RIGHT = Explanation("")
 
 
 @dataclass
 class _Subject:
-    """The knowledge about one entry point that its cells have shown."""
+    """The knowledge about one entry point, collected from its cells."""
 
-    #: Causes whose own rule is kept, by dtype.
+    #: The causes that cannot apply in each dtype, because the entry point keeps their rule.
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
@@ -96,8 +96,8 @@ def explain_cell(
 ) -> Explanation | None:
     """Return the explanation of one cell alone; None if no model reproduces it.
 
-    `suspects` holds the causes that the entry point is known to have: their formulas need not be fitted from other
-    cells, and what several models reproduce is laid to them. `barred` holds causes that cannot be meant.
+    `suspects` holds the causes that the entry point is known to have. Their formulas need not be fitted from other
+    cells, and their models come first if several models reproduce the answer. `barred` holds causes that are left out.
     """
     subject = _Subject(
         barred={judged.context.case.dtype: set(barred)},
@@ -119,8 +119,8 @@ def explain_all(
 ) -> list[Explanation | None]:
     """Return the explanation of each cell; None for a cell that no model reproduces.
 
-    `asked` holds the entry points with the rules that were asked, without their operation, and the dtypes: a rule that
-    is kept in a dtype tells which causes cannot be meant there.
+    `asked` holds a tuple of entry point, rule (without its operation) and dtype for each rule that was tested. If an
+    entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there.
     """
     by_subject: dict[str, list[int]] = {}
     for place, judged in enumerate(cells):
@@ -134,7 +134,7 @@ def explain_all(
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
         subject.proven.update(judged.explanation.cause for judged in mine if judged.explanation is not None)
-        # The ordinary calls show what the function does everywhere.
+        # Explain ordinary calls first, because they show what the function does everywhere.
         for place in sorted(places, key=lambda place: cells[place].context.case.theme not in ORDINARY):
             found[place] = _explain(subject, cells[place])
         for place in places:
@@ -148,7 +148,7 @@ def explain_all(
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
-    """Return the causes whose own rule an entry point keeps, by dtype."""
+    """Return, for each dtype, the causes that cannot apply, because the entry point keeps their rule."""
     cases = [judged.context.case for judged in mine if judged.verdict.status in BREAKING]
     broken = {(case.theme, case.dtype) for case in cases}
     barred: dict[str, set[str]] = {}
@@ -164,7 +164,7 @@ ORDINARY = frozenset(
 )
 
 
-#: Rules that forbid a sum in the dtype.
+#: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
 #: The rule about each cause. If a function keeps the rule, its answers are not explained by the cause.
@@ -177,11 +177,11 @@ HOMES = {
 
 
 def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
-    """Return the formulas with a small number that documentations or adapters give for these cells."""
+    """Return the formulas other than the neutral one that documentations or adapters give for these cells."""
     found: dict[Formula, None] = {}
     for judged in cells:
         subject = judged.context.subject
-        # Whatever rules a claim is about, its formula is the function's.
+        # The formula of a claim holds for the whole function, whatever rules the claim is about.
         found |= dict.fromkeys(
             claim.formula
             for claim in judged.context.claims
@@ -242,7 +242,7 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
     return _explain_replies(subject, judged, replies)
 
 
-#: What each part of an answer that is no gradient leaves as its cause, by the rule that it breaks.
+#: The cause for each of these rules. They are not about gradients, so only one cause can break each of them.
 ONLY = {
     "error-if-nonfinite": "error-flag-ignored",
     "error-if-nonfinite-atomic": "error-flag-ignored",
@@ -324,7 +324,7 @@ def _explain_small_difference(
         if all(follows_formula(group, formula, careful=True) for group in groups if group.norm):
             return explain_by_formula(formula)
     if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.CHANGED, Status.DEVIATION):
-        # The rule requires unchanged bits, or forbids a sum in half precision.
+        # Some rules forbid a long sum in the dtype. Other rules require unchanged bits, which no sum explains.
         return Explanation.of("long-sum") if calls[0][0].theme in PRECISION else None
     return Explanation.of("long-sum")
 
@@ -365,14 +365,14 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     if law is not None:
         return _explain_by_law(law)
     rest = {_explain_group(subject, group) or _explain_behaviour(group) for group in seen.groups} - {RIGHT}
-    # A NaN passes unseen, and the function also gets the other gradients wrong.
+    # Leave out the unnoticed NaN if the function also gets other gradients wrong.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
     return unite(rest)
 
 
 def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain results of another form; `effect` says so if nothing else is wrong with them."""
+    """Explain results of a wrong form; `effect` names the difference if the numbers themselves are right."""
     form = explain_form(case, results)
     if form is not None and case.expectation.name == "sparse-sum" and form.cause == "shape-changed":
         return explain_rows(case, results, subject.formulas)

@@ -50,7 +50,7 @@ class Kind(StrEnum):
     NAN = "nan"
     #: Finite numbers.
     FINITE = "finite"
-    #: Some elements are NaN or infinite that were finite.
+    #: Some finite elements became NaN or infinite.
     PARTLY = "partly"
 
 
@@ -62,7 +62,7 @@ class Tensor:
     given: Array
     got: Array
     exact: DyadicArray
-    #: Comparisons that were made.
+    #: The results of earlier comparisons.
     known: dict[tuple[Fraction, float], bool] = field(default_factory=dict)
 
     @cached_property
@@ -88,7 +88,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The factor of the largest element; None if there is no such element, or if its result left the range."""
+        """The quotient of result and given number at the largest element; None if this quotient is not finite."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -139,7 +139,7 @@ class Group:
 
     seen: Seen
     tensors: Sequence[Tensor]
-    #: Whether the group is a part of a larger group that shares a norm.
+    #: Whether the group is a single gradient, split off from a larger group.
     alone: bool = False
 
     @property
@@ -202,7 +202,7 @@ class Group:
 
     @cached_property
     def forms(self) -> list[Format]:
-        """The formats in which the norm may have been computed: the narrowest, and the next wider one."""
+        """The formats in which the norm may have been computed: the narrowest, and for half precision also float32."""
         form = FORMATS[find_narrowest(self.seen.case)] if len(self.tensors) != 1 else self.tensors[0].form
         return [form, FORMATS["float32"]] if form.precision < 24 else [form]
 
@@ -213,7 +213,7 @@ class Group:
 
     @cached_property
     def coarsest(self) -> int:
-        """The digits of the coarsest dtype."""
+        """The precision of the coarsest dtype, in bits."""
         return min(tensor.form.precision for tensor in self.tensors)
 
     def compute_bound(self, tensor: Tensor) -> float:
@@ -267,7 +267,7 @@ class Seen:
     def tensors(self) -> dict[int, Tensor]:
         """The included gradients whose results have the right form."""
         found: dict[int, Tensor] = {}
-        # A case may have thousands of gradients, many of them the same.
+        # Share equal tensors, because a case may have thousands of gradients, many of them equal.
         alike: dict[tuple[Array, Array, float], Tensor] = {}
         for index in self.case.included:
             given, got = self.case.gradients[index].array, self.results[index]
@@ -325,7 +325,7 @@ def underflows(group: Group, form: Format) -> bool:
 
 
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
-    """Return the neutral coefficient; None for a threshold that has none."""
+    """Return the neutral coefficient; None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
         return None
     if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
@@ -344,7 +344,7 @@ def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | No
 
 
 def say_what_became(group: Group, factor: float) -> str:
-    """Return what became of the gradients: one word for each answer that arithmetic gives, and "other"."""
+    """Return a word for the effect on the gradients: `unchanged`, `nan`, `zeros`, `infinite` or `other`."""
     kinds = {tensor.kind for tensor in group.tensors}
     if kinds == {Kind.SAME}:
         return "unchanged"
@@ -360,7 +360,7 @@ def say_what_became(group: Group, factor: float) -> str:
 
 
 def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
-    """Yield the power of each element, without zeros."""
+    """Yield the power of each element that is not zero."""
     order = int(group.seen.order)
     for tensor in tensors:
         unit = compute_power_of_two(order * tensor.exact.exponent)
@@ -368,9 +368,9 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
 
 
 def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the powers of the least and the greatest norm that a sum in the format may have."""
+    """Return the least and the greatest sum of powers that a format may give if small powers underflow in it."""
     every = list(_list_powers(group, group.tensors))
     kept = [power for power in every if power >= form.smallest_normal]
     low = sum(kept, Fraction(0))
-    # Each subnormal power is rounded to a multiple of the smallest number.
+    # Rounding a power to a subnormal number adds at most the spacing of the subnormal numbers.
     return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal

@@ -16,11 +16,12 @@ from .model import VARYING, Evidence, Explanation, Judged
 __all__ = ["UNEXPLAINED", "Known", "find_findings", "keep_evidence", "list_asked_rules"]
 
 
-#: Gradients of more bytes are large, and so many bytes of large ones are held for the models.
+#: A cell is large if its gradients have more bytes than this.
 LARGE = 1 << 18
+#: The number of bytes of gradients up to which the answers of large cells are held for the models.
 HELD = 1 << 25
 
-#: So many values of such a parameter are told.
+#: The largest number of different values of a parameter that a finding lists.
 TOLD = 4
 
 
@@ -41,17 +42,18 @@ FindKnown = Callable[[Cell, Explanation], Known | None]
 
 
 def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
-    """Return the subjects with the rules that were asked, without their operation, and the dtypes."""
+    """Return a tuple of subject, rule (without its operation) and dtype for each cell that was judged."""
     return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
 
 
 def keep_evidence(
     evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Explanation | None]
 ) -> None:
-    """Add a cell that is not right to the evidence, with its answers, or with the explanation in their place.
+    """Add a wrong cell to the evidence, with its answers, or with its explanation instead of large answers.
 
-    The models of one cell may need the answers to others, so that they are asked last. Until then all answers are held;
-    large ones only up to a limit, beyond which `explain` explains a cell alone.
+    The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
+    then the evidence holds their answers. Large cells are held up to a limit only. Beyond it, `explain` explains a cell
+    immediately, without the other cells.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
@@ -67,7 +69,7 @@ def find_findings(
     explanations: Sequence[Explanation | None],
     find_known: FindKnown | None = None,
 ) -> list[Finding]:
-    """Return the findings that explain these cells, worst first: those that spoil the run, then the most severe."""
+    """Return the findings that explain these cells; those that fail the run come first, then the most severe ones."""
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):
         groups.setdefault(_make_key(one.cell, found, find_known), []).append((one, found))
@@ -119,7 +121,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
 
 
 def _list_parameters(group: Sequence[tuple[Evidence, Explanation | None]]) -> Mapping[str, Any]:
-    """Return the parameters of a finding; those with few values hold all of them, with " | " in between."""
+    """Return the parameters of a finding; join a few values by " | ", and leave out parameters with many values."""
     if group[0][1] is None:
         return {"rule": group[0][0].cell.rule}
     values: dict[str, dict[Any, None]] = {}
@@ -140,7 +142,7 @@ def _sort_counts(counts: Counter[str]) -> dict[str, int]:
 def _find_cause(name: str) -> Cause:
     if name == UNEXPLAINED:
         title = "answers that no known cause explains"
-        return Cause(UNEXPLAINED, title, "What comes back?", "wrong", "Nobody has examined it yet.", ())
+        return Cause(UNEXPLAINED, title, "What comes back?", "wrong", "Nobody has examined these answers yet.", ())
     return load_causes()[name]
 
 

@@ -1,4 +1,4 @@
-"""Explain errors, answers of another form, and the norm that is returned."""
+"""Explain errors, results of a wrong form, and wrong returned norms."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | N
 
 
 def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list[Array | None]] | None:
-    """Return how the form differs, in a word, and the same numbers in the right form; None if numbers are lost.
+    """Return a word for the wrong form, and the same numbers in the right form; None if numbers are lost.
 
-    Results without the places of None, and results in another shape of as many elements, have all their numbers.
+    Results that only leave out None, and results of another shape with as many elements, keep all numbers.
     """
     held = [gradient.array is not None for gradient in case.gradients]
     if len(results) == len(held):
@@ -92,7 +92,7 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
         return Explanation.of("long-sum")
     if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
         return Explanation.of("squares-underflow", effect="norm")
-    # A quotient and a root of a few terms are off by a few units.
+    # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
     if 0 <= group.threshold < right and _is_close(value, Fraction(group.threshold), slack):
         return Explanation.of("norm-after-clip")
@@ -110,7 +110,7 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
 
 
 def _may_be_left(group: Group, form: Format, value: float) -> bool:
-    """Return whether a norm is one that powers can give of which some are below the normal numbers."""
+    """Return whether a norm can result from powers of which some underflow."""
     low, high = bound_norms_after_underflow(group, form)
     slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
     # The square root may be rounded below the normal numbers, too.
@@ -135,7 +135,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         return None
     case = context.case
     if case.expectation.name in ("refused", "raises-on-nonfinite"):
-        # An error is right here; the fault is that the gradients were changed before it.
+        # The error itself is right here. The fault is that the call changed the gradients before it raised.
         return Explanation.of("inputs-changed")
     if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
         seen = Seen(case, [gradient.array for gradient in case.gradients])
@@ -145,8 +145,8 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
 
 
 def strip_numbers(text: str) -> str:
-    """Return the beginning of an error's text, without the numbers that differ from call to call."""
+    """Return the beginning of an error's text, with `#` in place of numbers, because they differ between calls."""
     lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
-    # Frameworks print a trace of their C++ calls first, and the actual message last.
+    # Some frameworks print a trace of their C++ calls before the actual message.
     told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
     return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", told)[:80]

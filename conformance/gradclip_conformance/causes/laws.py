@@ -59,13 +59,13 @@ class Law:
     factor: Factor
     #: Whether each gradient has its own norm.
     is_of_each: bool = False
-    #: Whether the law uses the norm of the neutral rule, which makes long gradients cheap.
+    #: Whether the law needs only the norm of the neutral rule, so that long gradients take little time.
     needs_no_sum: bool = False
     #: The constant that was fitted.
     number: float | None = None
 
     def reproduces(self, seen: Seen) -> bool:
-        """Return whether the law gives every result, and whether the neutral rule does not."""
+        """Return whether the law gives every result of a call."""
         for group in seen.groups:
             if group.total is not None or (group.is_long and not self.needs_no_sum):
                 return False
@@ -88,7 +88,7 @@ def is_plain(group: Group) -> bool:
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group is right by a formula, within the error bound, or within the bound of a careful norm."""
+    """Return whether a group follows a formula within the error bound, or if `careful`, within a smaller bound."""
     if group.total is not None:
         return False
     factor = compute_coefficient(group, formula)
@@ -199,8 +199,8 @@ LAWS: tuple[Law, ...] = (
 
 
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
-    """Return the formulas with a small number that reproduce at least two answers with different norms."""
-    # What rounding explains is no evidence of a small number.
+    """Return the formulas with an epsilon that reproduce enough answers with different norms or thresholds."""
+    # Results that rounding explains are no evidence of an epsilon.
     groups = [group for seen in views for group in _select_ordinary(seen) if not _is_rounded(group)][:MANY_GROUPS]
     found = []
     for kind in FORMULA_CAUSES:
@@ -212,7 +212,7 @@ def fit_formula(views: Iterable[Seen]) -> list[Formula]:
 
 
 def _select_ordinary(seen: Seen) -> list[Group]:
-    """Return the groups from which a number can be fitted."""
+    """Return the groups from which an epsilon or a constant can be fitted."""
     return [
         group
         for group in seen.groups
@@ -226,7 +226,7 @@ def _select_ordinary(seen: Seen) -> list[Group]:
 
 
 def _is_rounded(group: Group) -> bool:
-    """Return whether a group is right within the error bound, also where nothing was to be rounded."""
+    """Return whether a group is right within the error bound, even if a result below the threshold has changed."""
     factor = compute_coefficient(group)
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
@@ -244,7 +244,7 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
 
 
 def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the numbers to try: the usual numbers near the most exact estimates, and the estimates themselves."""
+    """Return the numbers to try: the usual numbers near the most accurate estimates, and these estimates themselves."""
     sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST]]
     usual = [min(USUAL, key=lambda one: abs(math.log(one / eps))) for eps in sharpest]
     near = [one for one, eps in zip(usual, sharpest, strict=True) if abs(math.log(one / eps)) < 0.5]
@@ -252,7 +252,7 @@ def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
-    """Return the epsilon that the first gradient implies, preceded by the relative rounding error of the estimate."""
+    """Return the relative rounding error of the estimate, and the estimated epsilon, from the first gradient."""
     factor = Fraction(group.tensors[0].factor or 0.0)
     norm, threshold = group.norm, Fraction(group.threshold)
     if kind == "coefficient":

@@ -20,7 +20,7 @@ __all__ = ["explain_excluded", "explain_special"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
-    """Explain a group by a special threshold, norm or element; `effect` says what became of the gradients."""
+    """Explain a group by a special threshold, norm or element; `effect` is a word for the effect on the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
         return Explanation.of("threshold-accepted", effect=say_what_became(group, math.nan))
@@ -30,7 +30,7 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
         return _explain_nonfinite(group)
     every = {tensor.kind for tensor in group.tensors}
     if not group.norm:
-        # A number added to the norm keeps the quotient of zeros from being NaN.
+        # With an epsilon in the denominator, zero is not divided by zero.
         if every <= {Kind.NAN} and all(formula.small == 0 for formula in formulas if formula != PLAIN):
             return Explanation.of("zero-over-zero" if threshold == 0 else "zero-norm-nan")
         return None
@@ -40,12 +40,12 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
 
 
 def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
-    """Say what became of the gradients: it makes the same mistake better or worse."""
+    """Return the explanation with the effect on the gradients, which decides the severity."""
     effect = say_what_became(group, group.threshold)
     if effect == "other" and _is_flipped(group, formulas):
         effect = "flipped"
     if group.total is None and not group.norm:
-        # Gradients of zeros lose their signs at most, or are multiplied by infinity.
+        # Mark gradients of zeros, because the same mistake has other effects on them.
         effect = f"zeros {effect}"
     destroyed = group.kinds & {Kind.NAN, Kind.PARTLY} or effect in ("nan", "zeros", "zeros nan")
     severity = "destroyed" if destroyed else "unclipped" if effect == "unchanged" else ""
@@ -58,7 +58,7 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
         return False
     sums = [total for formula in formulas if (total := group.norm + formula.small)]
     if math.isinf(group.threshold):
-        # A clip of the coefficient from above may keep it from below within float32.
+        # A function that limits the coefficient to 1 may also limit it to the least float32 number.
         factors = [-FORMATS["float32"].largest]
     else:
         factors = [Fraction(group.threshold) / total for total in sums]

@@ -24,7 +24,7 @@ class Explanation:
     cause: str
     #: Sorted by name.
     parameters: tuple[tuple[str, Any], ...] = ()
-    #: The effect on the gradients, if it is worse than the severity of the cause.
+    #: The severity of this answer if it differs from the severity of the cause, and else empty.
     severity: str = ""
 
     @classmethod
@@ -34,7 +34,7 @@ class Explanation:
 
 
 def unite(found: Collection[Explanation | None]) -> Explanation | None:
-    """Return the one explanation of several gradients; None if they have several causes."""
+    """Return the common explanation of several gradients; None if they have different causes."""
     each = [one for one in found if one is not None]
     if not each or len(each) < len(found):
         return None
@@ -45,7 +45,7 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
     for one in each:
         for name, value in one.parameters:
             values.setdefault(name, set()).add(value)
-    # A gradient of zeros stays as it is whatever becomes of the others.
+    # A gradient of zeros stays unchanged, whatever happens to the others.
     if "effect" in values and len(values["effect"]) > 1:
         values["effect"] -= {"unchanged", "zeros unchanged"}
     told = {name: next(iter(many)) if len(many) == 1 else " and ".join(sorted(many)) for name, many in values.items()}

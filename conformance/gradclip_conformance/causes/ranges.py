@@ -59,7 +59,7 @@ def _is_uniform(group: Group) -> bool:
 
 
 def _explain_overflow(group: Group, cause: str) -> Explanation | None:
-    """Explain by an infinite norm, whose inverse is zero; times infinity or minus itself that is NaN."""
+    """Explain by an infinite norm: its reciprocal makes zeros, and its product with zero makes NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
@@ -95,7 +95,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
     if factor is None:
         return None
     for formula in formulas:
-        # The norm that the common factor implies must be one that the powers can give.
+        # The common factor implies a norm. Powers that partly underflow must be able to give this norm.
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
         slack = 1 + Fraction(64, 2**form.precision)
         if implied > 0 and low / slack <= implied**order <= high * slack:
@@ -135,7 +135,7 @@ def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanati
 def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
 
-    The threshold's reciprocal overflows, too, where both are compared: `c * min(1 / n, 1 / c)`.
+    The coefficient `c * min(1 / n, 1 / c)` has the same effect if both reciprocals overflow.
     """
     for form, formula in ((form, formula) for form in group.forms for formula in formulas):
         divisor = group.norm + formula.small
@@ -151,7 +151,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
 
 
 def _explain_products(group: Group) -> Explanation | None:
-    """Explain by `(x c) / n` or `(x / n) c`, rounded in between."""
+    """Explain by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
         return None

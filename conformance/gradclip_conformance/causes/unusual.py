@@ -1,4 +1,4 @@
-"""Explain unusual calls: a gradient that stands twice, rows that are stored twice, and derivatives through a clip."""
+"""Explain unusual calls: repeated gradients, parameter groups, rows that are stored twice, and derivatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_
 
 
 def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain a gradient that stands twice in the list, and is scaled once for each time that it stands there."""
+    """Explain a gradient that appears several times in the list, and is scaled once for each time."""
     apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
     groups = Seen(apart, results).groups
     times = Counter(_find_first(case, i) for i in range(len(case.gradients)))
@@ -45,13 +45,13 @@ def _find_first(case: Case, index: int) -> int:
 
 
 def explain_derivative(results: Sequence[Array | None]) -> Explanation | None:
-    """Explain the derivative through a clip."""
+    """Explain a NaN in the derivative through a clip."""
     values = [read_float64_values(one) for one in results if one is not None]
     return Explanation.of("derivative-nan") if any(np.isnan(one).any() for one in values) else None
 
 
 def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain parameters of several groups: each is clipped by a norm of its own."""
+    """Explain an optimizer that clips each of its parameter groups by the group's own norm."""
     numbers = {gradient.group for gradient in case.gradients}
     if len(numbers) < 2 or len(results) != len(case.gradients):
         return None
@@ -66,7 +66,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
 
 
 def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain gradients whose stored rows were clipped each as if no other row stood for the same place."""
+    """Explain row-sparse gradients that were clipped before stored rows of the same index were added."""
     stored = replace(case, gradients=tuple(replace(one, rows=None, height=None) for one in case.gradients))
     if case.operation == "clip_by_value":
         fits = _are_clipped_apart(case, results)
@@ -86,7 +86,7 @@ def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], f
             given = tensor.given if gradient.rows is None else _sum_rows(gradient, tensor.before)
             if got is None or (got.dtype, got.shape) != (given.dtype, given.shape):
                 return False
-            # Each of two rows is rounded before they are added, which may cancel digits.
+            # Each stored row is rounded before the addition. The addition may cancel digits and so enlarge the error.
             bound = (
                 4 * group.compute_bound(tensor) * (1 if gradient.rows is None else _find_cancellation(gradient, given))
             )
@@ -118,7 +118,7 @@ def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[n
 
 
 def _find_cancellation(gradient: Gradient, given: Array) -> float:
-    """Return by how much the largest stored element exceeds the smallest sum that is not zero."""
+    """Return the quotient of the largest stored element and the smallest sum that is not zero, at least 1."""
     assert gradient.array is not None
     sums = np.abs(read_float64_values(given))
     least = sums[sums > 0].min(initial=np.inf)

@@ -1,17 +1,17 @@
 """Read the known failures that are pinned by their cause: entries [[known]] of `expectations/<adapter>.toml`.
 
-A framework has a handful of causes, and each reddens many cells. An entry turns every failure that its cause reproduces
-into `deviation`. A failure of a rule that the cause touches, with another cause or none, becomes `changed`.
+A framework has few causes, and each makes many cells fail. An entry turns every failure that its cause reproduces into
+`deviation`. A failure with another cause or none becomes `changed`, if the cause of the entry could break its rule.
 
 ============== ========================================================================================================
 `cause`        the id of a cause in `gradclip_spec/rules/causes.toml`
-`parameters`   the parameters that the cause must have (optional): a number or a pattern, or a list of them for one of
-               several; `effect` says what becomes of the gradients, `text` what an error says
-`subjects`     patterns of names, in which only `*` is special
+`parameters`   the parameters that the cause must have (optional); a value is a number, a pattern, or a list of
+               alternatives; `effect` is the effect on the gradients, `text` the message of an error
+`subjects`     patterns of names of entry points, in which only `*` is special
 `rules`        patterns of rules or cases (optional: all)
 `versions`     a specifier such as ">=2.6,<3" (optional)
 `platforms`    a pattern of the record's platform (optional)
-`reason`       the framework's behaviour and its cause, in a sentence; the verdict counts entries with an empty one
+`reason`       the framework's behaviour and its cause, in a sentence; the verdict counts the entries without a reason
 `url`          the upstream thread, "none found", or "no search was made"
 `checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
 ============== ========================================================================================================
@@ -67,7 +67,7 @@ class KnownCause:
     versions: str = ""
     platforms: str = "*"
 
-    #: Its calls share a process with others; a call that kills it is asked again alone.
+    #: Whether calls need a process of their own. Here they share one; a call that ends the process is repeated alone.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
@@ -87,7 +87,7 @@ class KnownCause:
 
     @property
     def suspect(self) -> Suspect:
-        """The cause as the models need it."""
+        """The cause with one value for each parameter, in the form that the models need."""
         return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
 
     @property
@@ -96,7 +96,7 @@ class KnownCause:
         return {name: values[0] for name, values in self.parameters if len(values) == 1}
 
     def touches(self, rule: str) -> bool:
-        """Return whether the cause is one that a failure of this rule may have."""
+        """Return whether the cause could break this rule."""
         return THEMES.get(rule, "") in load_causes()[self.cause].themes
 
 
@@ -159,7 +159,7 @@ def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause,
 
 
 def _refuse_misspelt(entry: Any) -> None:
-    """Refuse an entry with an unknown key or cause, in words that say more than those of its schema."""
+    """Refuse an entry with an unknown key or cause, with a clearer message than that of the schema."""
     if not isinstance(entry, dict):
         return
     names = [field.name for field in fields(KnownCause)]
@@ -184,7 +184,7 @@ def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
     )
     lists = {"subjects": tuple(entry["subjects"]), "rules": tuple(entry.get("rules", ["*"]))}
     made = KnownCause(**{**entry, **lists, "parameters": parameters})
-    # What cannot be read is told here, and not by the first cell that is judged.
+    # Report values that cannot be read now, and not when the first cell is judged.
     is_version_within("0", made.versions)
     if made.checked:
         datetime.date.fromisoformat(made.checked)
@@ -194,7 +194,10 @@ def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
 
 
 def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
-    """Return a sentence about each known cause that a complete run does not show, or not at a subject that it names."""
+    """Return a sentence for each pattern of subjects of a known cause if no such subject shows the cause.
+
+    The run must be complete, because other cells might show the cause.
+    """
     known = load_known(run.header.adapter) if entries is None else entries
     version, environment = run.header.framework["version"], run.header.environment
     deviating = {(cell.subject, cell.case) for cell in run.cells if cell.status == Status.DEVIATION}

@@ -1,4 +1,4 @@
-"""Look failures up among the known ones: by the pinned answer first, and then by the cause."""
+"""Compare failures with the known failures: first with the pinned answers, then with the pinned causes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .pins import DEADLY, Deviation, apply_pins
 
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
 
-#: Explains one cell by the causes that are suspected, and by none of those that are barred.
+#: Explains one cell. Suspected causes come first, and barred causes are left out.
 Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
 
 #: The causes of calls that end their process.
@@ -37,7 +37,7 @@ def find_entry(entries: Iterable[Entry], case: str, subject: str, found: Explana
 def judge_with_known(
     context: Context, answers: Sequence[Answer], about: Description, entries: Sequence[Entry], explain: Explain
 ) -> Judged:
-    """Judge the answers to one case, and look the failure up among the known ones."""
+    """Judge the answers to one case, and compare a failure with the known failures."""
     verdict = judge(context, answers)
     holding = [one for one in entries if one.holds(about.version, about.environment)]
     pins = [one for one in holding if isinstance(one, Deviation)]
@@ -48,7 +48,7 @@ def judge_with_known(
 
 
 def is_known_to_end(judged: Judged) -> bool:
-    """Return whether a call that ended its process, or hung, is known to: then it must show that it does so alone."""
+    """Return whether a crash or a hang is known; the call must then be repeated alone, to show that it is the cause."""
     return (
         judged.verdict.status == Status.DEVIATION
         and judged.explanation is not None
@@ -59,7 +59,7 @@ def is_known_to_end(judged: Judged) -> bool:
 def _explain_by_known(
     judged: Judged, about: Sequence[KnownCause], explain: Explain
 ) -> tuple[Explanation | None, KnownCause | None]:
-    """Return the explanation with its entry; of several that reproduce the answer, the first that is known."""
+    """Return the explanation and its entry; of several causes that reproduce the answer, prefer a known one."""
     first: Explanation | None = None
     barred: list[str] = []
     while (found := explain(judged, [one.suspect for one in about], barred)) is not None:
@@ -79,7 +79,7 @@ def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Jud
     Parameters
     ----------
     judged
-        The cell, after a look at the pins of single answers.
+        The cell, after it was compared with the pinned answers.
     entries
         The known failures that hold for the framework that answered.
     explain
@@ -99,10 +99,10 @@ def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Jud
     rule = verdict.breaks or case.rule
     expected = dict.fromkeys(one.cause for one in about if one.touches(rule))
     if verdict.status == Status.FAIL and expected:
-        other = f"the cause {found.cause!r}" if found is not None else "no cause that is known"
+        other = f"the cause {found.cause!r}" if found is not None else "no cause that the suite knows"
         titles = " or ".join(
             dict.fromkeys(f"{one.cause!r}" for one in about if one.touches(verdict.breaks or case.rule))
         )
-        detail = f"{verdict.detail} It is known to fail by {titles}; this answer has {other}."
+        detail = f"{verdict.detail} The known failure has the cause {titles}, but this answer has {other}."
         return replace(judged, verdict=verdict.change_status(Status.CHANGED, detail=detail), explanation=found)
     return replace(judged, explanation=found)

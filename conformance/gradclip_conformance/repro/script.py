@@ -13,21 +13,21 @@ surround them. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `resu
 In the lines:
 
 ================= ====================================================================================
-`$function`       the subject's name without its mode; `$mode` is the mode, what stands in its brackets
+`$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets
 `$module`, `$name` the module and the name of a plain function
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
-`$arguments`      `clip_norm=...`, or `max=...` and `min=...` where the case has it
+`$arguments`      `clip_norm=...`, or `max=...` and, if the case has it, `min=...`
 `$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
-`$options`        all options as keyword arguments, and `need_clip` where the subject can exclude and is told so
-`$norm`           `norm = ` where the norm that is returned is looked at
-`$need_clip`      which gradients are included, as a list
-`$excluding`      the file's text of that name, where a gradient is excluded
-`$each in $gradients` the loop over the gradients, with `need_clip` where one is excluded
-`$gradient`       the loop variable `gradient`, or what stands for it where it is None
-`$unless_none`    a prefix that skips an expression with `gradient` where it is None
-`$if_it_exists`   the condition that leaves it out of a comprehension
+`$options`        all options as keyword arguments, with `need_clip` if the subject has and needs this argument
+`$norm`           `norm = ` if the script checks the returned norm
+`$need_clip`      the list of flags, True for each included gradient
+`$excluding`      the table's text `excluding` if a gradient is excluded
+`$each in $gradients` the loop over the gradients, and over `need_clip` if a gradient is excluded
+`$gradient`       the loop variable `gradient`, or the table's expression `missing` if it is None
+`$unless_none`    a prefix that gives 0.0 instead of an expression with `gradient` if it is None
+`$if_it_exists`   the condition that leaves None out of a comprehension
 `$existing`       the gradients that are not None
-`$parameters`     the list `parameters`, as an iterator where the case asks for a generator
+`$parameters`     the list `parameters`, or an iterator over it if the case asks for a generator
 ================= ====================================================================================
 """
 
@@ -114,7 +114,7 @@ def write_script(header: Header, cell: Cell) -> str:
 
 
 def _list_imports(body: str) -> list[str]:
-    """Return the lines that import the other modules that a script uses besides the framework."""
+    """Return the lines that import the modules that a script uses besides the framework."""
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
@@ -159,7 +159,7 @@ def _find_compiled(subject: str, known: Mapping[str, str]) -> str:
 
 
 def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
-    # The docstring takes only texts from the record; the rule's statement comes from the suite's own rule book.
+    # Only the source line comes from the record. The rule's statement comes from the suite's own rule book.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
     if rule is None or case.rule != (cell.breaks or cell.rule):
         msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
@@ -220,9 +220,8 @@ def _find_template(adapter: str, subject: str) -> dict[str, str]:
     known = sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS)
     if adapter not in known:
         msg = (
-            f"How {adapter!r} is called without the suite is not known here: there are scripts of {', '.join(known)} "
-            "and plain functions. The input is in the record, as `input` of the cell, or printed by "
-            "`gradclip show CASE`."
+            f"The suite has no script template for {adapter!r}; it has templates for {', '.join(known)} and plain "
+            "functions. The record holds the input as `input` of the cell, and `gradclip show CASE` prints it."
         )
         raise NoScript(msg)
     entries, common = _read_table(adapter)
@@ -254,8 +253,8 @@ def _split_function_name(target: str) -> dict[str, str]:
     for dotted in (module, name):
         if not all(map(_is_plain_name, dotted.split("."))):
             msg = (
-                f"{target!r} is not the dotted name of a module and of something in it, so that no script can import "
-                "it. Give the function a name in a module, and check module:name."
+                f"{target!r} is not a dotted name of the form module:name, so no script can import it. Give the "
+                "function a name in a module, and check module:name."
             )
             raise NoScript(msg)
     return {"module": module, "name": name}

@@ -1,8 +1,8 @@
 """Probe the dtypes, features and norms that a subject does not declare, instead of trusting the declaration.
 
-One call probes each ability, when the first cell needs it. If the ability is missing, such cells are `unsupported`,
-with the kind and the message of the probe. If the call succeeds, the declaration is wrong, and the cells have the
-status `error`.
+One call probes each ability, when the first cell needs it. If the ability is missing, the cells that need it are
+`unsupported`, with the kind and the message that the probe found. If the call succeeds, the declaration is wrong, and
+these cells have the status `error`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["AbilityProbes"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a probe: the ability exists, or is missing, with the kind of lack and a message."""
+    """The result of a probe: whether the ability exists and, if it does not, the kind of lack and a message."""
 
     kind: str
     text: str
@@ -103,7 +103,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "threshold_kinds": {"threshold_as": "numpy-float64"},
 }
 
-#: The abilities that show in an answer: an adapter that ignores them gives a wrong one.
+#: The abilities that an answer shows: an adapter that ignores them gives a wrong answer.
 SHOWN = frozenset(
     {"excludes", "none_grads", "norm_type", "min_max", "requires_min", "learning_rate", "error_if_nonfinite"}
 )
@@ -120,15 +120,17 @@ def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: 
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
-            return Finding(lack, f"Asked for it, it raised {kind}: {_choose_line(text)}")
+            return Finding(lack, f"A call that asks for it raised {kind}: {_choose_line(text)}")
         case NotSupported(text, kind):
             return Finding(kind, f"The adapter says: {text}")
         case Died(text):
-            return Finding("kernel" if ability.what == "dtype" else "interface", f"Asked for it, it died: {text}")
+            lack = "kernel" if ability.what == "dtype" else "interface"
+            return Finding(lack, f"A call that asks for it ended the process: {text}")
         case TimedOut(seconds):
-            return Finding("interface", f"Asked for it, it did not answer within {seconds:g} s.")
+            return Finding("interface", f"A call that asks for it got no answer within {seconds:g} s.")
         case Mistaken(text):
-            return Finding("adapter", f"Asked for it, the adapter itself failed: {_choose_line(text, last=True)}")
+            line = _choose_line(text, last=True)
+            return Finding("adapter", f"A call that asks for it failed in the adapter itself: {line}")
     return _read_reply(subject, ability, case, answer, connection, timeout)
 
 
@@ -146,15 +148,15 @@ def _read_reply(
         return Finding("interface", "A call returned no norm.", is_there=there)
     right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
     if ability.what == "dtype" or name == "mixed_dtypes":
-        # A wrong answer is an answer, too; the cells would show that it is wrong.
+        # Even a wrong answer shows that the dtype is accepted. The cells judge whether answers are right.
         return Finding("kernel", "", is_there=answer.reply.malformed is None)
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
         right = isinstance(connection.ask(case.call(subject.name), timeout), Raised)
     if name in SHOWN or ability.what == "norm":
-        return Finding("interface", "Asked for it, it answered as if it had not been asked for it.", is_there=right)
-    return Finding("adapter", "The adapter does not say that it does this, and its answer does not show it.")
+        return Finding("interface", "A call asks for it, and the answer ignores it.", is_there=right)
+    return Finding("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")
 
 
 def _observe_effect(case: Case, answer: Replied) -> Finding:
@@ -204,7 +206,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
 
 
 def _choose_line(text: str, *, last: bool = False) -> str:
-    """Return one line of a message: the first one that says something, or the last one of a traceback."""
+    """Return one line of a message: the line that names the error, or the last line of a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
     telling = next((line for line in lines if KERNEL.search(line) or "Error: " in line), "")
     found = (lines[-1:] if last else [telling or (lines or [""])[0]]) or [""]

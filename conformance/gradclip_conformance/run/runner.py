@@ -245,7 +245,7 @@ def _judge(
         judged = _ask_and_judge(connection, planned, timeout, claims, known)
         if not is_known_to_end(judged):
             return judged
-    # The calls before it must not be to blame, and those after it must not suffer.
+    # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
     connection.renew()
     try:
         return _ask_and_judge(connection, planned, timeout, claims, known)

@@ -75,10 +75,8 @@ def _draw_terminal(compared: Compared, width: int) -> Iterator[str]:
         yield f"{format_count(len(rest), 'more question')}: --format markdown shows all."
     for name, rules in zip(names, compared.only, strict=True):
         if rules:
-            yield _shorten_line(
-                f"Only {name} can be asked about {format_count(len(rules), 'rule')}: {', '.join(rules)}", width
-            )
-    yield f"The same in {format_count(compared.same, 'case')}."
+            yield _shorten_line(f"Only {name} supports {format_count(len(rules), 'rule')}: {', '.join(rules)}", width)
+    yield f"Equal answers in {format_count(compared.same, 'case')}."
 
 
 def _write_question(one: Difference) -> str:
@@ -185,10 +183,10 @@ def _draw_markdown(compared: Compared) -> Iterator[str]:
             yield ""
     for name, rules in zip(compared.names, compared.only, strict=True):
         if rules:
-            told = f"Only {name} can be asked about {format_count(len(rules), 'rule')}: {', '.join(rules)}."
+            told = f"Only {name} supports {format_count(len(rules), 'rule')}: {', '.join(rules)}."
             yield escape_markdown(escape_line(told))
             yield ""
-    yield f"The same in {format_count(compared.same, 'case')}."
+    yield f"Equal answers in {format_count(compared.same, 'case')}."
 
 
 def _shorten_line(text: str, width: int) -> str:

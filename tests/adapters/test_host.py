@@ -72,14 +72,14 @@ class Conversation:
         return message
 
     def greet(self) -> None:
-        """Send `hello`; the host answers with what it loads, before it runs foreign code."""
+        """Send `hello`; before the host runs foreign code, it answers with the name of the target that it loads."""
         self.say({"message": "hello", "protocol": wire.PROTOCOL})
         loading = self.hear()
         assert isinstance(self.process.args, list)
         assert (loading["message"], loading["target"]) == ("loading", self.process.args[-1])
 
     def end(self) -> tuple[str, str]:
-        """Close the host's input and return what it still writes."""
+        """Close the host's input, and return the rest of its standard output and standard error."""
         return self.process.communicate(timeout=30)
 
 
@@ -97,7 +97,7 @@ def make_call(subject: str, number: int) -> dict[str, Any]:
 
 @pytest.fixture(params=[MODULES, LAUNCHER], ids=["module", "launcher"])
 def conversation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Conversation]:
-    """Start a host of the adapter above."""
+    """Start a host that runs the adapter above."""
     path = tmp_path / "fake.py"
     path.write_text(ADAPTER, encoding="utf-8")
     conversation = Conversation([*request.param, str(path)])
@@ -191,7 +191,7 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
     ],
 )
 def test_line_that_is_neither_a_call_nor_bye_is_refused(line: str) -> None:
-    """Check that such a line ends the host, because no answer could have its number."""
+    """Check that such a line ends the host, because an answer needs the number of a call."""
     with pytest.raises(ValueError, match=r"no call with a number from 1 on|not JSON|not a JSON object"):
         host.read_request(line)
 

@@ -1,4 +1,4 @@
-"""Check that a message that exceeds a limit, or is not strict JSON, is refused before it is parsed."""
+"""Check that messages that exceed a limit or are not strict JSON are refused, and that all others are read."""
 
 from __future__ import annotations
 

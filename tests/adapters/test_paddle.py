@@ -174,7 +174,7 @@ class TestRows:
         assert read_values(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
 
 
-#: These refuse lists of several dtypes, or float64.
+#: The entry points that refuse lists of several dtypes, or float64.
 REFUSING = ("ClipGradByNorm", "clip_grad_norm_")
 
 
@@ -254,7 +254,7 @@ class TestUtils:
         assert read_values(caught.value.inputs) == [BIAS.tolist(), [np.inf]]
 
     def test_generator_is_passed_to_paddle(self) -> None:
-        # Paddle exhausts the generator before it clips. The judge reports that, so this test does not.
+        # Paddle exhausts the generator before it clips. The suite reports that fault, so this test does not check it.
         assert read_values((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
 
     def test_single_parameter_is_passed_without_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def read_array(array: Array | None) -> np.ndarray[Any, Any]:
 
 
 def halve(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Halve the gradients, which is not a clip: the adapter must report whatever comes back."""
+    """Halve the gradients. This is not a clip, but the adapter must report any result."""
     return [None if grad is None else grad / 2 for grad in grads]
 
 

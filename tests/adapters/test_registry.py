@@ -1,4 +1,4 @@
-"""Check how a name, a file or a function becomes an adapter, and the messages when it does not."""
+"""Check how a name, a file or a function becomes an adapter, and which message explains a failure."""
 
 from __future__ import annotations
 

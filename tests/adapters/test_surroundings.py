@@ -1,4 +1,4 @@
-"""Check that a call is answered, and the change reported, even if it breaks the state that the host watches."""
+"""Check that a call gets an answer, and that the host reports the change, even if the call breaks the watched state."""
 
 from __future__ import annotations
 

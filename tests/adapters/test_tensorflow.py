@@ -29,7 +29,7 @@ VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
 def make_gradients(subject: str, dtype: str) -> tuple[Gradient, ...]:
-    """Return three gradients, with a None among them if the function takes it."""
+    """Return three gradients, and a None among them if the function accepts None."""
     first, *rest = (Gradient(f"g{n}", Array.of(np.array(v, DTYPES[dtype]))) for n, v in enumerate(VALUES))
     return (first, Gradient("none", None), *rest) if subject in GLOBAL_NORM else (first, *rest)
 
@@ -158,7 +158,7 @@ def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.
         return original(*arguments, **options)
 
     monkeypatch.setattr(tf, function, clip)
-    # This threshold has no graph yet.
+    # Use a threshold for which no graph was compiled before.
     gradients, options = make_gradients(subject, "float32"), make_options(subject, 0.8125)
     compiled = ADAPTER.call(Call(subject, gradients, {**options, "compiled": True}))
     count = len(eagerly)

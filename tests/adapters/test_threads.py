@@ -1,4 +1,4 @@
-"""Check calls from several threads at once: the calls overlap, and a single different answer is noticed."""
+"""Check calls from several threads at once: the calls overlap, and one different answer is enough to be reported."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
 
 
 def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Interrupted calls come one or two at a time, so four would never meet at the barrier.
+    # Leave out the interrupted calls: at most two of them run at a time, so four never meet at the barrier.
     monkeypatch.setattr(arrays, "_interrupt_everywhere", lambda *_: iter(()))
     meeting = threading.Barrier(4, timeout=60)
     met = []

@@ -1,4 +1,4 @@
-"""Check that messages read back as written, byte for byte, and satisfy their schemas."""
+"""Check that messages satisfy their schemas, and that reading them gives back every bit of what was written."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_difference_is_shown_with_question_answers_and_example(records: dict[str
     assert ": right, as the rule says" in text
     assert ": the gradients come back unchanged" in text
     assert re.search(r"float32: gradients \[[-\d., e+]+\], clip_norm [\d.e+-]+: \S+ gives the right result", text)
-    assert "The same in " in text
+    assert "Equal answers in " in text
     assert len(result.stdout.splitlines()) <= 40
 
 
@@ -92,7 +92,7 @@ def test_fail_on_chooses_the_exit_code(records: dict[str, Path], severities: str
 def test_dtype_without_cells_gives_no_difference(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"], "--dtype", "float64")
 
-    assert "The same in 0 cases." in result.stdout
+    assert "Equal answers in 0 cases." in result.stdout
 
 
 def test_markdown_shows_every_difference(records: dict[str, Path]) -> None:

@@ -1,8 +1,8 @@
 """Fuzz everything that comes from outside: `python tests/fuzz/run.py --minutes 60 --seed 7`.
 
-Targets take turns. The same seed gives the same turns; the clock decides how many. Exit code 1 means that an example
-failed; a file holds the smallest one. Move the file to `tests/fuzz/found/TARGET/`, under a name that describes it: from
-then on it is a test.
+Targets take turns. The same seed gives the same turns; the time limit decides how many there are. Exit code 1 means
+that an example failed. The smallest failing example is written to a file. Move this file to `tests/fuzz/found/TARGET/`,
+under a name that describes the failure: then it is a test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from fuzzing.driver import Found, State, fuzz, run_turn  # noqa: E402 - the folder must be on the path before
+from fuzzing.driver import Found, State, fuzz, run_turn  # noqa: E402 - needs the folder on the path
 from fuzzing.target import NAMES  # noqa: E402
 
 KEPT = HERE.parents[1] / ".hypothesis" / "fuzz"

@@ -1,6 +1,6 @@
-"""Play a host that follows a script, whatever it is asked. `python scripted_host.py FILE` needs only Python.
+"""Play a host that follows a script, whatever the suite sends. `python scripted_host.py FILE` needs only Python.
 
-The file holds lists of acts: the first list is for the greeting, and the others are for the calls, by their numbers.
+The file holds lists of acts. The host performs the first list as its greeting, and list N as its answer to call N.
 """
 
 import json
@@ -40,7 +40,7 @@ def main() -> None:
         message = json.loads(line)
         if message["message"] == "bye":
             return
-        # The script has no answer to this call.
+        # If the script has no acts for this call, end the host.
         number = message.get("number", 0)
         for what, argument in acts[number] if number < len(acts) else [("end", 0)]:
             act(what, argument)

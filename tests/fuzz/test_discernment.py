@@ -1,4 +1,4 @@
-"""Prove that each target can find faults: if one escape, limit or check is removed, a few turns find that."""
+"""Prove that each target can find faults: after one escape, limit or check is removed, a few turns find a failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gradclip_reports import (
     values,
 )
 
-#: With seed 1, this number of turns finds each break; other seeds were not tried.
+#: The number of turns. With seed 1 they find each break; other seeds were not tried.
 TURNS = 6
 
 #: Texts with a meaning in a terminal, in XML, in Markdown and in its tables.
@@ -81,7 +81,7 @@ def join_lines(paragraphs: Sequence[str]) -> str:
 
 ORIGINAL = gradclip_spec.clip_by_norm
 
-#: For each target: the module and the name that the test breaks, and the replacement.
+#: For each target, its breaks: the module, the name in it, and the function that replaces it.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "answers": [(messages, "read_message", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
@@ -116,7 +116,7 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
 
 
 def test_each_target_is_proved() -> None:
-    """Check that every target has a break."""
+    """Check that every target has at least one break."""
     assert set(BREAKS) == set(NAMES)
 
 
@@ -131,9 +131,10 @@ def test_each_target_is_proved() -> None:
 def test_target_finds_what_is_broken(
     target: str, place: Any, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that a few turns find the break; `test_fuzz` shows that they find nothing without it.
+    """Check that a few turns find the break; `test_fuzz` shows that a turn finds nothing without it.
 
-    Few records of a turn hold a certain character in a certain member. Examples that put it there come first.
+    Few random records put a hostile text into the member that a break concerns. So for records, examples that put such
+    texts into every member come first.
     """
     monkeypatch.setattr(place, name, broken)
 
@@ -149,7 +150,7 @@ def test_hostile_records_find_nothing(text: str) -> None:
 
 
 def is_found(example: Any) -> bool:
-    """Tell whether the check of records does not hold for an example."""
+    """Return whether the check of records fails for an example."""
     try:
         check_example(load_target("records"), example)
     except Exception:  # noqa: BLE001 - a find is any exception

@@ -1,8 +1,8 @@
 """Judge the rules that every call must keep, in addition to the expectation of each case.
 
-A case is about one rule. Its answer shows more: the other elements, the excluded gradients, dtypes, the returned norm,
-the gradients that were passed, the memory of the results, and the state of the process around the call. A rule exists
-for each of these. An answer that breaks such a rule fails under the name of that rule.
+A case is about one rule, but its answer shows more: the other elements, the excluded gradients, dtypes, the returned
+norm, the gradients that were passed, the memory of the results, and the state of the process. Each of these has a rule.
+If an answer breaks one of these rules, the cell fails, and names the broken rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .model import Context
 
 __all__ = ["list_also_expected", "make_case_of_broken_rule"]
 
-#: Expectations that judge every included element, or whose call has no defined result.
+#: Expectations that judge every included element themselves, or that have a call without a defined result.
 JUDGE_ELEMENTS = (
     "values",
     "not-silent",
@@ -37,7 +37,7 @@ OTHER_RESULTS = ("update", "derivative")
 
 
 def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
-    """Yield the rules that a reply has to keep, each with the same call as a case of that rule."""
+    """Yield each rule that a reply has to keep, with the same call as a case of this rule."""
     case = context.case
     operation = case.rule.partition(".")[0]
     for name, expectation in _list_rules(context, reply):
@@ -45,7 +45,7 @@ def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Ca
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
-    """Return the call as a case of another rule that its answer broke; None if only the reply shows how to judge it."""
+    """Return the call as a case of another rule that its answer broke; None if this rule needs the reply for that."""
     excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
         "dtype-kept": expect("structure", aspect="dtype"),
@@ -72,8 +72,8 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
         yield "excluded-untouched", expect("untouched", indices=excluded)
     if not _judges_elements(case):
         yield from _list_element_rules(case)
-    # The common norm of several dtypes may have been rounded to the coarsest, but each element is rounded in its own
-    # dtype.
+    # The error bound for mixed dtypes is that of the coarsest dtype, because the norm may be rounded to it. Elements of
+    # finer dtypes must still keep the direction, because they are rounded only in their own dtype.
     if case.operation == "clip_by_global_norm" and _has_several_dtypes(case) and None not in predict(case).norms:
         yield "direction-kept", expect("metamorphic", relation="direction")
     if reply.norm is not None and _has_a_norm(context):
@@ -83,7 +83,7 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
 
 
 def _has_a_norm(context: Context) -> bool:
-    """Return whether the norm of a case is defined, and the case's own expectation does not judge it."""
+    """Return whether the norm of a case is defined, and is not judged by the case's own expectation."""
     case = context.case
     defined = case.operation == "clip_by_global_norm" and case.expectation.name not in ("returned-norm", "scaled-once")
     # If a case excuses arithmetic that leaves the range, it also excuses the norm.
@@ -105,7 +105,7 @@ def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
         return
     prediction = predict(case)
     if None in prediction.norms:
-        # The result for an infinite threshold and a norm that is not finite is undefined.
+        # With an infinite threshold, the result for a norm that is not finite is undefined.
         if math.isfinite(case.options["clip_norm"]) and case.options["clip_norm"] >= 0:
             yield "nan-not-silent", expect("not-silent")
         return

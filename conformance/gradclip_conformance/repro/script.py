@@ -3,14 +3,27 @@
 All code comes from our own tables, never from a record. A record's adapter, subject and options are looked up in the
 tables by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
 
-Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`. A table gives `imports`, `tensor` (an expression
-that makes a gradient of `$values` and `$dtype`), `strided` and `transposed` (the same in another layout, made of
-`$tensor`) and `missing` (an expression with the shape of a parameter whose gradient is None). Each `[[script]]` lists
-the `subjects` that it is about, and `clip`, the lines that clip the list `gradients`. The lines `before` and `after`
-surround them. `result` (`EXPRESSION for VARIABLE in LIST`) makes the list `results`, if those lines do not. `numpy` or
-`bfloat16` converts a `$result` to an array that NumPy understands. A `[[script]]` may override any of these keys.
-`compiled` is the mode of the compiled version of this subject; `compiled_before` holds the lines between the two calls.
-In the lines:
+Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`, with these keys. A `[[script]]` lists the subjects
+that it is about, and may override each key for them.
+
+================= ====================================================================================
+`imports`         the lines that import the framework
+`tensor`          an expression that makes a gradient from `$values` and `$dtype`
+`strided` ...     for each other layout, an expression that makes a gradient from `$tensor`
+`missing`         an expression with the shape of a parameter whose gradient is None
+`subjects`        the names of the subjects of a `[[script]]`
+`before`          the lines before the clip
+`clip`            the lines that clip the list `gradients`
+`after`           the lines after the clip
+`result`          `EXPRESSION for VARIABLE in LIST`, which makes the list `results` if no lines above do
+`numpy`           an expression that converts `$result` to an array that NumPy can read
+`bfloat16`        the same for bfloat16, which NumPy cannot read
+`excluding`       the part of the call that excludes gradients
+`compiled`        the mode of the subject's compiled version
+`compiled_before` the lines between the two calls
+================= ====================================================================================
+
+Their texts may hold these names:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets

@@ -58,7 +58,7 @@ EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 #: The statuses of cells that break a rule. Documented and declared answers differ for another reason.
 BREAKING = EXPLAINED - {Status.DOCUMENTED, Status.DECLARED}
 
-#: The explanation of a right answer. If its cell is wrong, another call of the cell explains this.
+#: The explanation of a right answer. A wrong cell with several calls may hold right answers, too.
 RIGHT = Explanation("")
 
 
@@ -66,7 +66,7 @@ RIGHT = Explanation("")
 class _Subject:
     """The knowledge about one entry point, collected from its cells."""
 
-    #: The causes that cannot apply in each dtype, because the entry point keeps their rule.
+    #: For each dtype, the causes that cannot apply, because the entry point keeps their rule.
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
@@ -97,7 +97,7 @@ def explain_cell(
     """Return the explanation of one cell alone; None if no model reproduces it.
 
     `suspects` holds the causes that the entry point is known to have. Their formulas need not be fitted from other
-    cells, and their models come first if several models reproduce the answer. `barred` holds causes that are left out.
+    cells, and they are preferred if several models reproduce the answer. `barred` holds causes that are left out.
     """
     subject = _Subject(
         barred={judged.context.case.dtype: set(barred)},

@@ -2,8 +2,8 @@
 
 Kernel axes are the axes that matter together in the loops of a library. The rows hold every triple of levels of kernel
 axes, and every pair of levels of other axes. The first level of an axis is the ordinary one, which every subject
-supports. Whether results are written in place is no axis here, because it depends on the subject. Every subject gets
-every row.
+supports. Writing in place is not an axis here, because it depends on the subject: each subject either writes in place
+or does not, and gets every row.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 r"""Measure all results of a call at once, in long doubles. This is quick for thousands of elements.
 
 The exact oracles use an integer for each element. Here one array holds the elements of all tensors. A long double has a
-significand of 64 bits, so it holds each element exactly, and no square or sum of squares leaves its range. Let
-:math:`v = 2^{-64}`. The relative error of the sum of the powers of a tensor is less than :math:`2^{-59}`, because NumPy
-adds in pairs above blocks of 128. The error of the norm and of the coefficient is less than :math:`2^{-58}`, and a
-product adds an error of `v`. So a distance has an error of less than :math:`2^{-58} 2^{53} = 1/32` ulp of float64, and
-a negligible error for narrower formats. :data:`DOUBT` allows for that. If the processor has no such long doubles,
-`can_measure` returns False, and the exact oracles are used.
+significand of 64 bits and a wide range: it holds each element exactly, and no square or sum of squares leaves its
+range.
+
+The relative errors are small. Let :math:`v = 2^{-64}`. The sum of the powers of a tensor has an error of less than
+:math:`2^{-59}`, because NumPy adds in pairs above blocks of 128. The norm and the coefficient have an error of less
+than :math:`2^{-58}`, and a product adds `v`. So a distance has an error of less than :math:`2^{-58} 2^{53} = 1/32` ulp
+of float64, and a negligible error for narrower formats. :data:`DOUBT` allows for that.
+
+If the processor has no such long doubles, `can_measure` returns False, and the exact oracles are used.
 """
 
 from __future__ import annotations

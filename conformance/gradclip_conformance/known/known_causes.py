@@ -67,7 +67,7 @@ class KnownCause:
     versions: str = ""
     platforms: str = "*"
 
-    #: Whether calls need a process of their own. Here they share one; a call that ends the process is repeated alone.
+    #: Whether the calls need their own process. Here they share one; a call that ends the process is repeated alone.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:

@@ -38,7 +38,7 @@ KINDS = ("reply", "raised", "unsupported", "mistake")
 
 
 def make_message(kind: str, call: Call, number: int) -> dict[str, Any]:
-    """Return a valid answer to a call; the kind says which sort."""
+    """Return a valid message of a kind that answers a call."""
     try:
         reply = ADAPTER.call(call)
     except Unsupported:

@@ -47,11 +47,11 @@ def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
 
 
 def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """List examples that put each text into each member that reports show, and into all that are no names at once."""
+    """List examples that put each text into each member that reports show, and into all of them but names at once."""
     paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
     free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
     wanted = [[[path, "set", text] for path in free] for text in texts]
-    # A rule that no finding names is told by itself.
+    # Reports have a line of its own for a rule that no finding names.
     wanted += [[[paths["cell", "rule"], "set", text]] for text in texts]
     wanted += [[[path, "everywhere", text]] for text in texts for path in paths.values()]
     return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]

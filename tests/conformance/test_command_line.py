@@ -612,7 +612,7 @@ class TestKeptBesideAnAdaptersFile:
 
         assert result.exit_code == 2
         said = " ".join(result.stderr.split())
-        assert "scripts of paddle, paddle-fluid, tensorflow, torch and plain functions" in said
+        assert "templates for paddle, paddle-fluid, tensorflow, torch and plain functions" in said
         assert "`gradclip show CASE`" in said
 
 

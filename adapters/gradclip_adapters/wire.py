@@ -111,7 +111,7 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     """
     if message is None:
         return None
-    dtype, shape = message["dtype"], _decode_shape(message["shape"])
+    dtype, shape = _decode_text(message["dtype"], "the name of a dtype"), _decode_shape(message["shape"])
     if "recipe" in message:
         recipe = recipes.decode_recipe(message["recipe"])
         check_limit(RECIPE, _count_bytes(shape, dtype))
@@ -126,6 +126,14 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     if dtype in DTYPES and len(data) != expected:
         raise ValueError(_describe_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
     return Array(dtype, shape, data)
+
+
+def _decode_text(text: Any, what: str) -> str:
+    """Return a text; refuse any other value, which a reply would repeat."""
+    if type(text) is not str:
+        message = "{!r:.40} is not {}".format(text, what)
+        raise ValueError(message)
+    return text
 
 
 def _decode_shape(lengths: Any) -> Tuple[int, ...]:

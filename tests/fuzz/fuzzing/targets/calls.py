@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +12,34 @@ from hypothesis import strategies as st
 
 import gradclip_adapters
 from gradclip_adapters import host, wire
-from gradclip_adapters.contract import OPERATIONS
+from gradclip_adapters.contract import Array
+from gradclip_adapters.recipes import Recipe, expand
 from gradclip_conformance.run.messages import read_message
 
-from ..documents import Halving, make_call
+from .. import same
+from ..documents import make_call
 from ..guards import folder
 from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 
-DOCUMENT = wire.encode_call(make_call(), 1)
+
+def _make_document() -> dict[str, Any]:
+    """Return the message of a call in which each member of a gradient occurs."""
+    call = make_call()
+    first, second, missing = call.gradients
+    recipe = Recipe("numbers", 7)
+    made = replace(first, array=Array("float32", (2,), expand(recipe, "float32", (2,)), recipe), group=1)
+    sparse = replace(second, rows=(1,), height=3, layout="strided", cotangent=second.array)
+    twice = replace(second, same_as=1)
+    return wire.encode_call(replace(call, gradients=(first, sparse, missing, made, twice)), 1, by_recipe=True)
+
+
+DOCUMENT = _make_document()
 HELLO = {"message": "hello", "protocol": wire.PROTOCOL}
-ADAPTER = Halving([("clip", operation) for operation in OPERATIONS[2:]])
+ADAPTER = same.Same()
 LAUNCH = Path(gradclip_adapters.__file__).with_name("launch.py")
-#: The adapter of the process: quick to import and independent of the suite.
-FILE = """
-from gradclip_adapters.contract import About, Adapter, Reply, Subject
-
-class Same(Adapter):
-    def about(self):
-        return About("same", "1")
-
-    def subjects(self):
-        return [Subject("clip", "clip_by_norm", ("float32",))]
-
-    def call(self, call):
-        return Reply(tuple(each.array for each in call.gradients))
-"""
+#: The adapter, as a file for the process.
+FILE = Path(same.__file__).read_text(encoding="utf-8")
 
 EXAMPLES = st.fixed_dictionaries(
     {

@@ -1,0 +1,25 @@
+"""Adapter that returns what it gets; it is quick to import and independent of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradclip_adapters.contract import About, Adapter, Call, Reply, Subject
+
+
+class Same(Adapter):
+    """Return all members of a call that a reply can hold."""
+
+    def about(self) -> About:
+        """Return an invented framework."""
+        return About("same", "1")
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return one function."""
+        return [Subject("clip", "clip_by_global_norm", ("float32",))]
+
+    def call(self, call: Call) -> Reply:
+        """Return the gradients, the first of them as the norm, and the names as warnings."""
+        arrays = tuple(each.array for each in call.gradients)
+        names = tuple(each.name for each in call.gradients)
+        return Reply(arrays, norm=arrays[0] if arrays else None, inputs=arrays, warnings=names)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
+from .paths import file_exists
 
 __all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "find_kind", "list_installed", "resolve"]
 
@@ -144,7 +145,7 @@ def _load_file(path: str) -> Adapter:
 
 def _import_file(path: str) -> ModuleType:
     """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
-    if not Path(path).exists():
+    if not file_exists(path):
         message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
         raise BadTarget(message)
     name = "_gradclip_adapter_" + Path(path).stem

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradclip_adapters.paths import folder_exists
 from gradclip_reports.lines import make_strict
 from gradclip_reports.values import escape_line, write_json
 
@@ -45,7 +46,7 @@ def accuracy(
     in another order or in other tensors. Clips by value are left out, because they round nothing.
     """
     targets = choose_targets(adapters, options)
-    if output is not None and not output.parent.is_dir():
+    if output is not None and not folder_exists(output.parent):
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
     if output is not None and output.name in ("", ".."):

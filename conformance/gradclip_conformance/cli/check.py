@@ -15,6 +15,7 @@ from typing import Any, Literal, TextIO, cast
 
 import click
 
+from gradclip_adapters.paths import folder_exists
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
@@ -276,7 +277,7 @@ def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]
 
 def _is_folder(output: str) -> bool:
     # `Path` drops the final slash, which says that a folder is meant.
-    return Path(output).is_dir() or output.endswith(("/", os.sep))
+    return folder_exists(output) or output.endswith(("/", os.sep))
 
 
 def _choose_file_name(target: Target) -> str:

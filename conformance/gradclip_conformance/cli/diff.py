@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.difference import Side, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.progress import progress_bar
@@ -83,12 +84,12 @@ def _read_side(text: str, options: TargetOptions) -> Side:
 
 def _find_record(text: str) -> tuple[Path | None, str]:
     """Return the record that a text names, and the entry point after a colon."""
-    if Path(text).is_file():
+    if file_exists(Path(text)):
         return Path(text), ""
     head, _, tail = text.partition(".jsonl")
     suffix = ".gz" if tail.startswith(".gz") else ""
     path = Path(f"{head}.jsonl{suffix}")
-    if "." in text and path.is_file():
+    if "." in text and file_exists(path):
         return path, tail.removeprefix(suffix).removeprefix(":")
     return None, ""
 

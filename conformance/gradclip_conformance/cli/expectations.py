@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gradclip_adapters import registry
+from gradclip_adapters.paths import file_exists
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.values import escape_line, escape_text, format_count
@@ -94,7 +95,7 @@ def _refuse_without_a_place(run: Run) -> None:
     kind = registry.find_kind(adapter)
     # A record may hold any name. Use the name in a path only if such an adapter exists.
     if (kind == "name" and adapter not in registry.list_installed()) or (
-        kind == "file" and not Path(adapter).is_file()
+        kind == "file" and not file_exists(Path(adapter))
     ):
         msg = f"The failures of {adapter!r} cannot be pinned: there is no such adapter here."
         raise click.UsageError(msg)

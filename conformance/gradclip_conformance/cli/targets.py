@@ -13,6 +13,7 @@ import click
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.values import escape_text
 
 from ..cases.patterns import suggest_known
@@ -155,7 +156,7 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     known = registry.list_installed()
     if kind == "name" and name not in known:
         raise click.UsageError(_describe_unknown_adapter(name, sorted(known)))
-    if kind == "file" and not Path(name).exists():
+    if kind == "file" and not file_exists(Path(name)):
         msg = f"There is no file {name!r} (looked in {Path.cwd()})."
         raise click.UsageError(msg)
 

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Run
 from gradclip_reports.values import escape_line
 
@@ -73,7 +74,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
         If a claim is not well-formed.
     """
     path = find_sidecar_file(adapter, "claims", CLAIMS)
-    if path is None or not path.exists():
+    if path is None or not file_exists(path):
         return ()
     document = read_toml(path)
     entries = document.get("claim", [])

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Run
 from gradclip_reports.statuses import Status
 from gradclip_reports.values import escape_line
@@ -129,7 +130,7 @@ def load_known_causes(adapter: str) -> tuple[KnownCause, ...]:
         When an entry is not well-formed.
     """
     path = find_pins_file(adapter)
-    if path is None or not path.exists():
+    if path is None or not file_exists(path):
         return ()
     return _make_known_causes(read_toml(path), path.name)
 

@@ -34,6 +34,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from gradclip_adapters.contract import Subject
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import Status
 from gradclip_reports.values import escape_line
@@ -155,7 +156,7 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
         If a pin is not well-formed.
     """
     path = find_pins_file(adapter)
-    if path is None or not path.exists():
+    if path is None or not file_exists(path):
         return ()
     return _make_deviations(read_toml(path), path.name)
 

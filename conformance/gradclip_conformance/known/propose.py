@@ -20,6 +20,7 @@ from dataclasses import fields, replace
 import tomlkit
 from tomlkit.items import Array, InlineTable
 
+from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import UNJUDGED
 from gradclip_reports.values import escape_line
@@ -52,7 +53,7 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     Raises
     ------
     CannotPin
-        If a cell to be pinned has a name that a pin would read as a pattern.
+        If a cell to be pinned has a name that a pin would read as a pattern, or an answer that no pin can name.
     """
     # A plain function has no version, and a pin must name one.
     adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
@@ -73,7 +74,15 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     loose = [one for one in holding if id(one) in wrong]
     parts += map(_write_pin, _make_new_pins(run, loose, version, explained))
     parts += [_write_comment(fault) for fault in (*find_pin_faults(run, known), *find_known_faults(run, causes))]
-    return "\n\n".join(parts) + "\n"
+    text = "\n\n".join(parts) + "\n"
+    try:
+        read_deviations(text, "the proposed file")
+        read_known_causes(text, "the proposed file")
+    except ValueError as error:
+        # A record may hold texts that are not valid in a file of pins.
+        msg = f"The failures of {adapter!r} cannot be pinned: {error}"
+        raise CannotPin(msg) from error
+    return text
 
 
 def _write_comment(text: str) -> str:
@@ -104,7 +113,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
     """Return the text of each entry of a file with the comments above it; under None, the file's first comment."""
     path = find_pins_file(adapter)
-    if path is None or not path.exists():
+    if path is None or not file_exists(path):
         return {}
     first, *parts = _join_comments(re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()))
     texts: dict[Entry | None, str] = {}
@@ -244,6 +253,9 @@ def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation
         return None
     if not cell.behaviour:
         msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: the record does not say what came back."
+        raise CannotPin(msg)
+    if CHANCE in cell.behaviour:
+        msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: its answer {cell.behaviour!r} reads as several."
         raise CannotPin(msg)
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)

@@ -1,0 +1,27 @@
+"""Look for files and folders whose names come from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Union
+
+__all__ = ["file_exists", "folder_exists"]
+
+
+def file_exists(path: Union[str, Path]) -> bool:
+    """Return whether there is such a file; False for a path that the system refuses, such as a long one.
+
+    `Path.is_file` raises an error for a name of 300 characters.
+    """
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def folder_exists(path: Union[str, Path]) -> bool:
+    """Return whether there is such a folder; False for a path that the system refuses, such as a long one."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False

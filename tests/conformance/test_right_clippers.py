@@ -14,7 +14,7 @@ def _may_be_rough(right: Right, rule: str) -> bool:
     return rule.endswith(".norm-beyond-range") or (right.grows and rule.endswith(".large-tensor-accuracy"))
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.exam
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: f"{right.operation}-{right.name}")
 def test_right_clipper_is_not_blamed(right: Right) -> None:
     cells = check_clipper(right.function, right.operation, in_place=right.in_place, dtypes=right.dtypes)

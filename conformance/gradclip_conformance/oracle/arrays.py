@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +49,12 @@ def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], f
 def round_elements(expected: ExpectedArray, dtype: str) -> bytes:
     """Return the expected elements, each rounded once to the dtype; a zero has the sign of its input element."""
     form, values = FORMATS[dtype], expected.values
+    unit = Fraction(expected.numerator, expected.denominator) * Fraction(2) ** values.exponent
+    # Elements often repeat, and rounding a fraction is slow.
+    rounded = {integer: round_to(integer * unit, form) for integer in set(values.integers)}
     bits = [
-        round_to(fraction, form) | (form.sign_bit if values.negative[place] and not fraction else 0)
-        for place, fraction in enumerate(expected.list_fractions())
+        rounded[integer] | (form.sign_bit if negative and not integer else 0)
+        for integer, negative in zip(values.integers, values.negative, strict=True)
     ]
     packed = np.array(bits, dtype=f"<u{form.width // 8}")
     for place, value in values.special.items():

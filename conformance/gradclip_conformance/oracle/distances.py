@@ -134,7 +134,7 @@ def _divide(numerator: int, denominator: int) -> float:
 def _measure_in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
     width, blocks = form.width // 8, []
     for start in range(0, len(expected.values), BLOCK):
-        part = replace(expected, values=expected.values.take_part(start, start + BLOCK))
+        part = expected.take_part(start, start + BLOCK)
         blocks.append(_measure_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
     return np.concatenate(blocks)
 

@@ -91,6 +91,10 @@ class ExpectedArray:
         factor = Fraction(self.numerator, self.denominator)
         return [factor * value for value in self.values.list_fractions()]
 
+    def take_part(self, start: int, stop: int) -> ExpectedArray:
+        """Return the elements from one place to another."""
+        return replace(self, values=self.values.take_part(start, stop))
+
     def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""
         product = Fraction(self.numerator, self.denominator) * factor

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from fuzzing.driver import check_example, run_turn
 from fuzzing.target import NAMES, load_target
-from fuzzing.targets.records import list_hostile_examples
 
 import gradclip_spec
 from gradclip_adapters import host, plain, wire
@@ -138,15 +137,21 @@ def test_target_finds_what_is_broken(
     """
     monkeypatch.setattr(place, name, broken)
 
-    hostile = (example for text in HOSTILE for example in list_hostile_examples("torch", [text]))
-    found = target == "records" and any(is_found(example) for example in hostile)
+    found = target == "records" and any(is_found(example) for text in HOSTILE for example in list_hostile(text))
     assert found or any(run_turn(target, seed=1, turn=turn, shrink=False)[1] for turn in range(TURNS))
 
 
 @pytest.mark.exam
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_records_find_nothing(text: str) -> None:
-    assert not any(is_found(example) for example in list_hostile_examples("torch", [text]))
+    assert not any(is_found(example) for example in list_hostile(text))
+
+
+def list_hostile(text: str) -> list[dict[str, Any]]:
+    """List examples that put a text into members of a record. The import takes seconds, so that tests make it."""
+    from fuzzing.targets.records import list_hostile_examples
+
+    return list_hostile_examples("torch", [text])
 
 
 def is_found(example: Any) -> bool:

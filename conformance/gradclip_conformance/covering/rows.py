@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -133,9 +133,11 @@ def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, 
     still tested together. Rows that become equal are tested once.
     """
     operation = SHORT[subject.operation]
+    axes = list_axes(operation)
+    reach = _find_reach(subject, axes)
     seen: set[str] = set()
     for number, row in enumerate(read_rows(operation, stage)):
-        levels = _select_within_reach(subject, list_axes(operation), row)
+        levels = _select_within_reach(subject, axes, row, reach)
         if levels is None:
             continue
         case = RowCase(operation, levels)
@@ -144,12 +146,23 @@ def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, 
             yield number, case
 
 
-def _select_within_reach(subject: Subject, axes: Sequence[Axis], row: Sequence[str]) -> dict[str, str] | None:
+def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
+    """Return, for each axis, the levels that a subject can be asked for."""
+    ordinary = _list_ordinary(axes)
+    return {
+        axis.name: {word for word in axis.list_words() if _can_ask(subject, {**ordinary, axis.name: word})}
+        for axis in axes
+    }
+
+
+def _select_within_reach(
+    subject: Subject, axes: Sequence[Axis], row: Sequence[str], reach: Mapping[str, Collection[str]]
+) -> dict[str, str] | None:
     """Return a row's levels; ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
-    levels = {axis.name: word for axis, word in zip(axes, row, strict=True)}
-    for axis in axes:
-        if not _can_ask(subject, {**_list_ordinary(axes), axis.name: levels[axis.name]}):
-            levels[axis.name] = axis.levels[0].word
+    levels = {
+        axis.name: word if word in reach[axis.name] else axis.levels[0].word
+        for axis, word in zip(axes, row, strict=True)
+    }
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
     if "requires_min" in subject.features:

@@ -1,4 +1,4 @@
-"""Make the gradients of the benchmarks: as many, and as large, as in real models."""
+"""Make the gradients of the benchmarks, with the shapes of GPT-2, of ResNet-50 and of simpler lists of tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shapes = list[tuple[int, ...]]
 
 
 def _list_gpt2_shapes() -> Shapes:
-    """Return the parameters of GPT-2 with 124M parameters (Radford et al. 2019; 12 layers of width 768)."""
+    """Return the shapes of the 124M parameters of GPT-2 (Radford et al. 2019; 12 layers of width 768)."""
     width, layers = 768, 12
     block: Shapes = [
         *[(width,)] * 2,
@@ -32,7 +32,7 @@ def _list_gpt2_shapes() -> Shapes:
 
 
 def _list_resnet50_shapes() -> Shapes:
-    """Return the parameters of ResNet-50 (He et al. 2015): convolutions, each with a scale and a shift."""
+    """Return the shapes of the parameters of ResNet-50 (He et al. 2015): each convolution has a scale and a shift."""
 
     def list_convolution_shapes(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]
@@ -66,7 +66,7 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
 
 #: Workloads with so many tensors that XLA and TensorFlow need minutes to compile a function of them.
 TOO_MANY = ("1,000 x 1,000", "1,000 x 10,000", "10,000 x 100")
-#: Workloads of every size between small and large.
+#: A few workloads, small and large, for the comparisons that do not need all.
 SOME = ("1 x 10,000", "1 x 1,000,000", "10 x 10,000", "1,000 x 1,000")
 
 
@@ -90,5 +90,5 @@ def choose_threshold(workload: str, clipped: bool) -> float:
 
 
 def has_only_large_tensors(workload: str) -> bool:
-    """Return whether every tensor has more than 64k elements, which the memory floor assumes."""
+    """Return whether every tensor has more than 64k elements; only then is the memory floor a fair comparison."""
     return all(math.prod(shape) > 65_536 for shape in WORKLOADS[workload]())

@@ -377,7 +377,7 @@ def framework_call(
 def read_text(error: object) -> str:
     """Return the text of an exception. The exception's own code makes the text, and may itself raise."""
     try:
-        # `str` may return an instance of a subclass, whose length lies.
+        # `str` may return an instance of a subclass of `str`, whose `__len__` may be wrong.
         return shorten(str.__str__(str(error)))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
         return "({} cannot be shown: its text raised {})".format(name_type(error), name_type(another))

@@ -150,7 +150,7 @@ def _call_on_parameters(
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
             continue
-        # Exclude by attribute, although these functions ignore it: the result then shows that they do.
+        # Set `need_clip` although these functions ignore it, so that the result shows that they ignore it.
         parameters.append(_make_parameter(gradient.array, gradient.need_clip))
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)

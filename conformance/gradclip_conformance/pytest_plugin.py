@@ -105,7 +105,7 @@ def check_cell(
         pytest.skip(escape_text(f"{cell.status}: {cell.detail}"))
 
 
-#: The earlier wrong cells, which help to find the function's formula.
+#: The largest number of earlier wrong cells that are used to find the function's formula.
 BEFORE = 60
 
 

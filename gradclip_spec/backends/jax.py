@@ -43,7 +43,7 @@ class JAX(Backend):
         return self.xp.stack(arrays)
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return the indices of the arrays that differ from device to device along the same axes of a `shard_map`."""
+        """Group the indices of the arrays by the axes of a `shard_map` along which an array differs between devices."""
         return group_by(arrays, map(_find_axes, arrays))
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
@@ -60,7 +60,8 @@ class JAX(Backend):
         from jax import lax
         from jax import numpy as jnp
 
-        # Dimensions of length one slow down XLA's sums in float64 several times. XLA removes a plain reshape.
+        # Dimensions of length one make XLA's sums in float64 several times slower. XLA would remove a `squeeze` without
+        # the barrier.
         flat = (lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x for x in arrays)
         sums = [jnp.sum(lax.square(lax.convert_element_type(x, jnp.float64))) for x in flat]
         # Without the barrier, XLA compiles the stacking into each step of the sum.
@@ -95,7 +96,7 @@ def _enable_float64() -> contextlib.AbstractContextManager[Any]:
 
 
 def _find_axes(x: Array) -> Hashable:
-    """Return the axes of a `shard_map` along which an array differs from device to device."""
+    """Return the axes of a `shard_map` along which an array differs between devices."""
     import jax
 
     # Older versions use another name for it, or do not have it.
@@ -114,11 +115,12 @@ def _make_products() -> Any:
     @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
     def compute_products(arrays: list[Array], k: Any) -> list[Array]:
         # Multiply in float32, which is twice as fast as float64, by a rounded coefficient. A coefficient below the
-        # smallest normal number is split into two factors. A coefficient below 2**-252 would need three, and all others
-        # would take a third longer to compile; so it gives zeros. The first factor shows whether there is a second one
-        # (then it is not above zero), and whether there is nothing to do (then it is above one, because XLA may flush
-        # subnormal numbers when it multiplies). The computation ends in a division, because XLA repeats cheaper
-        # operations for each array. (`jnp.where` would be compiled as a separate function each time.)
+        # smallest normal number is split into two factors. A coefficient below 2**-252 gives zeros: it would need a
+        # third factor, with which the function takes a third longer to compile for every coefficient.
+        # The first factor also encodes the case. It is negative or zero if there is a second factor. It is 2 if the
+        # coefficient is one: then the arrays are kept, because XLA may flush subnormal numbers when it multiplies.
+        # A division makes the first factor, because XLA would repeat a cheaper operation for each array.
+        # `lax.select` replaces `jnp.where`, which would be compiled as a separate function each time.
         smallest = 2.0**-126
         one = lax.full_like(k, 1.0)
         number = lax.select(k == one, one + one, k)
@@ -135,8 +137,8 @@ def _make_products() -> Any:
     @compute_products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
         (arrays, k), (changes, change_of_k) = primals, tangents
-        # Differentiate by the coefficient in float64. There, the product of its change and a large element is in the
-        # range, and so is the sum of such products, which is the reverse derivative.
+        # Compute the derivative by the coefficient in float64. Its range holds the product of a large element and the
+        # coefficient's tangent. It also holds the sum of such products, which reverse mode computes.
         with _enable_float64():
             kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
             of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]

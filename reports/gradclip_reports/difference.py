@@ -45,7 +45,7 @@ class Contrast:
     first: str
     second: str
     cases: tuple[str, ...]
-    #: The smallest cell of each side.
+    #: The cell of each side in an example: the case in float32, if there is one, with the shortest input.
     cells: tuple[Cell, Cell]
 
     @property
@@ -160,9 +160,10 @@ def _describe_answer(cell: Cell, finding: Finding | None) -> str:
 
 
 def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | None]) -> bool:
-    """Tell whether equal words mean equal answers: a cause explains both, or both have the same fingerprint.
+    """Return whether two answers with the same description count as equal.
 
-    One cause gives answers that differ by rounding. Two answers that nothing explains may be anything.
+    They do if both are right or unjudged, or if a cause explains both: then they differ at most by rounding. Answers
+    that nothing explains count as equal only if their recorded behaviours are the same.
     """
     explained = all(finding is not None and finding.cause != UNEXPLAINED for finding in findings)
     return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].behaviour == pair[1].behaviour

@@ -1,9 +1,9 @@
 """Define the axes of the covering design: the circumstances of a call, their levels, and the reason for each.
 
-Kernel axes are the axes that matter together in the loops of a library. The rows hold every triple of levels of kernel
-axes, and every pair of levels of other axes. The first level of an axis is the ordinary one, which every subject
-supports. Writing in place is not an axis here, because it depends on the subject: each subject either writes in place
-or does not, and gets every row.
+A row of the design is one call, with one level of each axis. The rows hold every possible pair of levels of two axes.
+Kernel axes are the axes that matter together in the loops of a library: the rows also hold every triple of their
+levels. The first level of an axis is the ordinary one, which every subject supports. Writing in place is not an axis
+here, because it depends on the subject: each subject either writes in place or does not, and gets every row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Level:
     #: The word for the level in the ids of cases. It is unique among all axes, and never changes.
     word: str
     reason: str
-    #: Whether the level is heavy: many elements, many tensors or a rare mixture. Rows hold only pairs with heavy
-    #: levels; `--thorough` adds triples.
+    #: Whether the level is heavy: many elements or tensors, or a rare mixture, shape or threshold. The rows hold every
+    #: pair with a heavy level, but the triples only with `--thorough`.
     heavy: bool = False
     #: Whether the level hides the effects of other levels in its row, as a NaN in the norm does. The generator takes
     #: such a level only if no other level makes as many new combinations.
@@ -66,12 +66,12 @@ AXES = (
             ("float32", "the dtype of most training"),
             ("float16", "few digits, a narrow range"),
             ("bfloat16", "fewest digits, a wide range"),
-            ("float64", "most digits: a detour through float32 shows"),
+            ("float64", "most digits: reveals a detour through float32"),
             ("float16+float32", "mixed, the narrow one first: some libraries use the first dtype for all"),
             ("float64+float32", "mixed, the wide one first"),
             ("+float32+float64", "mixed, the wide one last"),
             ("+float32+float16", "mixed, the narrow one last"),
-            ("+bfloat16+float32", "mixed, of one range and different digits"),
+            ("+bfloat16+float32", "mixed: the same range, but different numbers of digits"),
         ),
         kernel=True,
     ),
@@ -121,7 +121,7 @@ AXES = (
             ("+one-column", "a matrix of one column"),
             ("square", "a square matrix: its transpose has the same shape"),
             ("three", "three axes"),
-            ("five", "five axes, as the weights of a convolution and more"),
+            ("five", "five axes, one more than the weights of a 2D convolution"),
         ),
         kernel=True,
     ),
@@ -132,7 +132,7 @@ AXES = (
             ("fortran", "column by column"),
             ("strided", "every other element of a buffer"),
             ("gaps", "the middle of a larger buffer: gaps between rows"),
-            ("reversed", "strides below zero"),
+            ("reversed", "negative strides"),
             ("broadcast", "strides of zero: all rows (or all elements of a vector) share memory"),
         ),
         kernel=True,
@@ -148,7 +148,7 @@ AXES = (
             ("+just-below", "the threshold is the next number above the norm"),
             ("at", "the norm is the threshold"),
             ("+just-above", "the threshold is the next number below the norm"),
-            ("slightly-above", "the norm is 0.4 % above the threshold, so that a coefficient of 1 shows"),
+            ("slightly-above", "the norm is 0.4 % above the threshold, which reveals a coefficient of 1"),
             ("far-above", "the norm is fifty times the threshold, or all elements are beyond the bound"),
             ("+infinite", "a threshold of infinity"),
         ),
@@ -160,7 +160,7 @@ AXES = (
             ("alike", "the other tensors have the same shape and layout, as fast paths of libraries require"),
             ("shapes", "the other tensors have other shapes, but the same layout"),
             ("various", "the other tensors have other shapes and layouts"),
-            ("mirrored", "the other tensors have other shapes and layouts, with strides below zero among them"),
+            ("mirrored", "the other tensors have other shapes and layouts, with negative strides among them"),
         ),
         kernel=True,
     ),
@@ -202,14 +202,14 @@ AXES = (
         _make_levels(
             ("numbers", "both signs, every digit"),
             ("constant", "all elements are the same"),
-            ("negative", "all elements are negative: a maximum that forgets the sign shows"),
+            ("negative", "all elements are negative: reveals a maximum without absolute values"),
             ("alternating", "signs alternate: a sum without squares is zero"),
             ("one-large", "one large element among small ones"),
-            ("ends-equal", "the first element is the last: a shortcut for constants shows"),
+            ("ends-equal", "the first and last elements are equal: reveals a wrong shortcut for constants"),
             ("sorted", "in ascending order"),
             ("subnormals", "subnormal numbers beside normal ones"),
             ("zeros", "zeros of both signs among numbers"),
-            ("edges", "only the first and the last elements are not zero: a lost edge shows"),
+            ("edges", "only the first and the last elements are not zero: reveals a lost edge"),
             ("-nan-first", "a NaN at the start"),
             ("-nan-middle", "a NaN in the middle, where a check of the ends does not look"),
             ("-nan-last", "a NaN at the end, in the last chunk"),
@@ -235,8 +235,8 @@ AXES = (
             ("p1", "the sum of magnitudes"),
             ("p3", "an odd power"),
             ("p4", "an even power other than 2"),
-            ("p1.5", "a power that is no integer, above 1"),
-            ("p2.5", "a power that is no integer, above 2"),
+            ("p1.5", "a non-integer power above 1"),
+            ("p2.5", "a non-integer power above 2"),
             ("p0.5", "a power below 1"),
             ("p-inf", "the largest magnitude"),
         ),
@@ -246,18 +246,18 @@ AXES = (
         "threshold",
         _make_levels(
             ("digits", "a number of many digits"),
-            ("integer", "an int of Python"),
-            ("scalar-32", "a float32 of NumPy"),
-            ("scalar-64", "a float64 of NumPy"),
-            ("long-integer", "an int beyond 2^31"),
+            ("integer", "a Python int"),
+            ("scalar-32", "a NumPy float32"),
+            ("scalar-64", "a NumPy float64"),
+            ("long-integer", "a Python int beyond 2^31"),
         ),
     ),
     Axis(
         "flags",
         _make_levels(
-            ("bool", "flags of Python"),
+            ("bool", "Python bools"),
             # Flags of 1 and 0 may be refused, so only the rule `flag-kinds` tests them.
-            ("numpy-bool", "flags of NumPy"),
+            ("numpy-bool", "NumPy bools"),
         ),
     ),
     Axis(

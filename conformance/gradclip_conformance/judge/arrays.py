@@ -1,4 +1,4 @@
-"""Compare arrays and norms that came back with those that were passed or expected."""
+"""Compare returned arrays and norms with the passed or expected ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def differs_in_subnormals_only(given: Array, got: Array) -> bool:
 
 
 def read_norm(norm: Array) -> float:
-    """Return, as a float, a norm that came back.
+    """Return the single number in a returned norm, as a float.
 
     Raises
     ------

@@ -1,8 +1,9 @@
 """Probe what a subject declares about itself before its cells are planned; `abilities` probes what it does not declare.
 
-A subject that declares `may_return_norm` is called once or twice. Two cases make the same calls. They reuse these
-answers, so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it in a
-call; otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other call.
+A subject that declares `may_return_norm` is called once or twice. Two test cases need the same calls later, and reuse
+these answers, so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it
+in a call; otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other
+call.
 
 A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit.
 """
@@ -41,7 +42,7 @@ HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
 
 
 class Patience:
-    """For each subject, the number of its last calls that hung, and whether any call has ever ended."""
+    """For each subject, the number of consecutive calls that hung most recently, and whether any call has ended."""
 
     def __init__(self) -> None:
         self._hung: Counter[str] = Counter()
@@ -82,10 +83,10 @@ class EarlyAnswers:
 
 
 def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
-    """Return the description after the calls that come before the plan.
+    """Probe the subjects, and return the description with the features that the probes found.
 
-    If a call returns a norm, `returns_norm` is added to `may_return_norm`. If no call flushes, `flushes_subnormals` is
-    dropped.
+    `returns_norm` is added beside `may_return_norm` if a call returns a norm, or if no call is answered.
+    `flushes_subnormals` is dropped if every call is answered, and none flushes.
     """
     subjects = []
     for declared in description.subjects:
@@ -99,7 +100,8 @@ def settle_abilities(description: Description, ask: Callable[[Call], Answer], ea
 def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
     """Return whether a call loses a subnormal number, or gets no answer.
 
-    The first call clips: half the smallest normal number is the right result for each element. The second does not.
+    The first call clips a normal number; by a norm, the right result is half of it, a subnormal number. The second call
+    passes subnormal numbers and need not clip them.
     """
     for dtype in subject.dtypes:
         form = FORMATS[dtype]
@@ -121,7 +123,7 @@ def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
 
 
 def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:
-    # The subject keeps the feature: what it returns later may contradict these calls, and is not its declaration.
+    # The subject keeps `may_return_norm`: it has not declared that it returns a norm, and later calls may return none.
     features = set(subject.features)
     # If neither call is answered, the cases about the norm report that.
     failed = 0

@@ -21,9 +21,8 @@ def find_tail(row: Array, length: int) -> int:
 
 
 def narrow(value: Array) -> Array:
-    """Round to about half of the digits, and keep the dtype."""
+    """Drop the last binary digits of each element (3 of 11 in float16, about half in others), and keep the dtype."""
     if value.dtype == np.float16:
-        # Three digits fewer than float16 has.
         return (value.view(np.uint16) & np.uint16(0xFFF8)).view(np.float16)
     narrower = np.float16 if value.dtype == np.float32 else np.float32
     return value.astype(narrower).astype(value.dtype)
@@ -97,7 +96,7 @@ def _turn(result: Any) -> Any:
 def _spoil(grad: Array, place: Any) -> None:
     if grad.flags.writeable:
         grad.reshape(-1)[place] = 0
-        # A view may be a copy: write through the gradient itself, too.
+        # `reshape` may have made a copy: also write into the gradient itself.
         if grad.ndim:
             grad[(-1,) * grad.ndim] = 0
 

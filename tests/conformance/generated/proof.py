@@ -1,8 +1,8 @@
 """Prove an answer wrong by exact arithmetic, which shares nothing with the suite's oracles.
 
-The sum of powers is a fraction. A norm is compared with the threshold through that sum. It is computed to so many
-digits that its error is far below every tolerance. An answer is *proven wrong* only if no ordinary arithmetic explains
-it: its error exceeds that of a simple running sum over the nonzero elements.
+The sum of powers is an exact fraction, and this sum decides whether the norm is above the threshold. The norm itself is
+its root, with so many digits that its error is far below every tolerance. An answer is *proven wrong* only if no
+ordinary arithmetic explains it: its error exceeds that of a simple running sum over the nonzero elements.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ def compute_norm(arrays: Sequence[Array], p: float) -> Norm:
     Raises
     ------
     NotExactError
-        If a power is not a fraction.
+        If `p` is half an odd number, and an element is not a square, so that its power is irrational.
     """
     pairs = [pair for array in arrays for pair in count_values(array)]
     if p == math.inf:
         return Norm(max((value for value, _ in pairs), default=Fraction(0)), 1, 1)
     if p != int(p):
-        # n^p is the sum of roots to the power 2p, so that n^2p is its square.
+        # |x|^p is sqrt(|x|)^(2p). The sum of these is n^p, and its square is n^(2p).
         power = int(2 * p)
         roots = sum((count * take_exact_root(value) ** power for value, count in pairs), Fraction(0))
         return Norm(roots**2, power, sum(count for _, count in pairs))
@@ -162,7 +162,7 @@ def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> s
     low = -high if work.low is None else work.low
     for i in included:
         given, got = work.grads[i].reshape(-1), answer.results[i].reshape(-1)
-        # Comparisons of numbers are exact, and the bounds have few digits.
+        # Nothing is rounded here: comparisons are exact, and the bounds have at most ten binary digits.
         expected = [low if x < low else high if x > high else x for x in np.unique(given).tolist()]
         table = dict(zip(np.unique(given).tolist(), expected, strict=True))
         for x, y in _list_pairs(given, got):

@@ -160,7 +160,7 @@ def _check_proposal(place: Path, wanted: list[Any]) -> None:
 
 
 def _check_proposed(run: Run, text: str, known: int) -> None:
-    """Require that a proposal is a file of pins about cells of the run, and holds nothing else."""
+    """Require that a proposal can be read, and that what it adds is about subjects and cases of the run."""
     pins: Sequence[Any] = tomllib.loads(text).get("deviation", [])
     require(len(read_deviations(text, "proposal")) == len(pins), "pins are lost")
     causes: Sequence[Any] = tomllib.loads(text).get("known", [])
@@ -169,7 +169,7 @@ def _check_proposed(run: Run, text: str, known: int) -> None:
         return
     names, cases = {cell.subject for cell in run.cells}, [cell.case for cell in run.cells]
     for one in causes:
-        require(set(one["subjects"]) <= names, f"a known cause of subjects that the record has not: {one}")
+        require(set(one["subjects"]) <= names, f"a known cause of subjects that the record does not have: {one}")
     for pin in pins:
         require(set(pin["subjects"]) <= names, f"a pin of subjects that the record does not have: {pin}")
         for pattern in pin["cases"]:

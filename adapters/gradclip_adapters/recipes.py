@@ -1,7 +1,8 @@
 """Expand recipes of arrays: the suite and a host make the same bits from a few numbers instead of sending the bits.
 
-A recipe says how the bits of each element are made: sign, exponent and digits. A recipe needs integer arithmetic only,
-so it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the element's place.
+A recipe says how the bits of each element are made: sign, exponent and digits (the mantissa). It needs integer
+arithmetic only, so it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the
+element's place.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 
 __all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "decode_recipe", "encode_recipe", "expand", "find_weight"]
 
-#: A host says which recipes it knows; the suite sends whole arrays to a host that knows others.
+#: The version of the recipes. The suite sends whole arrays to a host that reports another version.
 VERSION = 2
 
-#: For each dtype, the number of bits of an element, and the number of bits of its digits.
+#: For each dtype, the number of bits of an element, and the number of bits of its mantissa.
 WIDTHS = {"float16": (16, 10), "bfloat16": (16, 7), "float32": (32, 23), "float64": (64, 52)}
 
 #: Odd constants that spread the bits of a product (the golden ratio; Steele, Lea and Flood 2014).
@@ -45,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class _Maker:
-    """The bits of a dtype, for one recipe and a number of elements."""
+    """A recipe, a number of elements, and the widths of the elements and of their mantissas in bits."""
 
     recipe: Recipe
     count: int
@@ -54,12 +55,12 @@ class _Maker:
 
     @property
     def bias(self) -> int:
-        """The exponent field of 1."""
+        """The exponent field of the number 1.0."""
         return (1 << (self.width - self.digits - 2)) - 1
 
     @property
     def mask(self) -> int:
-        """The bits of the digits."""
+        """The mask of the mantissa."""
         return (1 << self.digits) - 1
 
     @property
@@ -158,7 +159,7 @@ def _make_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
 
 
 def _make_edges(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return zeros with a power of two at both first and both last places; below four places, one twice as large."""
+    """Return zeros, except a power of two in the two first and two last places (below 4 elements: only in the last)."""
     found = np.zeros(maker.count, dtype=np.uint64)
     if maker.count >= 4:
         found[[0, 1, -2, -1]] = maker.make_power(maker.recipe.exponent)
@@ -185,19 +186,20 @@ def _choose_special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[An
     return make
 
 
-#: The largest exponent that is added to the weighty elements, and the least number of elements that have some.
+#: The kinds "weighty-..." have a few large elements: the largest exponent that is added to them, and the smallest
+#: number of elements of an array that has them.
 WEIGHT, FEW = 8, 16
 
 
 def find_weight(count: int) -> int:
-    """Return the exponent that is added to the weighty ones of so many elements."""
+    """Return the exponent that is added to the large elements of a "weighty" array of `count` elements."""
     return 0 if count < FEW else min(WEIGHT, (count.bit_length() + 1) // 2)
 
 
 def _add_weight(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Maker], np.ndarray[Any, Any]]:
-    """Return a maker that gives the elements at the ends and in the middle as much weight as all others have together.
+    """Return a maker that makes the elements at the ends and in the middle large, so that a norm shows their loss.
 
-    So a norm shows the loss of any of them, however long the array is.
+    Up to about 2**16 elements, the square of each is about as large as the sum of the squares of all others.
     """
 
     def make_weighty(maker: _Maker) -> np.ndarray[Any, Any]:
@@ -240,7 +242,7 @@ KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
 WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
 KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGHT})
 
-#: Arrays of at most so many elements are kept: lists hold the same small ones again and again.
+#: Arrays of at most this many elements are cached, because many lists hold the same small arrays.
 SMALL = 1100
 
 
@@ -269,7 +271,7 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
     width, digits = WIDTHS[dtype]
     maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
     if recipe.kind not in KINDS:
-        message = "there is no recipe {!r:.40}: {}".format(recipe.kind, ", ".join(KINDS))
+        message = "there is no recipe {!r:.40}; there are {}".format(recipe.kind, ", ".join(KINDS))
         raise ValueError(message)
     binades = 7 if recipe.kind == "one-large" else 1 + WEIGHT if recipe.kind.startswith("weighty-") else 1
     if not all(0 < maker.bias + exponent <= 2 * maker.bias - binades for exponent in (recipe.exponent, recipe.rest)):

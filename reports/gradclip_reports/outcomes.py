@@ -1,4 +1,4 @@
-"""Turn the planned cells into tests for continuous integration, with the outcomes that such tools support."""
+"""Turn the planned cells into tests for continuous integration, with the outcomes that CI tools know."""
 
 from __future__ import annotations
 

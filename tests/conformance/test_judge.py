@@ -648,8 +648,8 @@ class TestOwnFormula:
         assert self.judge_own(asked, self.clip_own(TRIANGLE, 5.0)).status == "documented"
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # Below 2**-18 an ulp is half as large as above it. The distance of the answer is 2 smaller ulps from the
-        # neutral result, and 1.24 from the result of its own formula.
+        # An ulp below 2**-18 is half as large as above. In these smaller ulps, the answer is 2 from the neutral result,
+        # and 1.24 from the result of its own formula.
         asked = build_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
@@ -663,7 +663,8 @@ class TestOwnFormula:
         assert self.judge_own(asked, make_array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
 
     def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
-        # The first coefficient is 0.9989, which may round to 0.9922 in bfloat16. The later ones are 1.02 and more.
+        # The coefficients are 0.9989, 1.005, 1.05 and 1.55. With rounding errors in bfloat16, only the first two may be
+        # 0.9922, as in the answer.
         values = [2.0**-18, 245 * 2.0**-28]
         scaled = make_array([2.0**-18 - 2 * 2.0**-26, 243 * 2.0**-28], "bfloat16")
 
@@ -681,7 +682,7 @@ class TestOwnFormula:
         ]
 
     def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
-        # The result by its own formula is 5 ulp below the input, and the threshold is 6 ulp below the norm.
+        # The result by its own formula is 5 ulp below the input. The threshold is 6 ulp below the norm plus epsilon.
         asked = build_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )

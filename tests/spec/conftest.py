@@ -195,7 +195,7 @@ ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|
 
 @functools.cache
 def _read_source(function: Callable[..., object]) -> str:
-    """Return the source of a test, which has one item for each of its parameters."""
+    """Return the source of a test function; cached, because the function has one item for each set of parameters."""
     return inspect.getsource(function)
 
 

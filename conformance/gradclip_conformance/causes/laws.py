@@ -274,7 +274,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
 
 
 def fit_multiple(views: Iterable[Seen]) -> float | None:
-    """Return the constant by which several clipped gradients differ from the right result; None if there is none."""
+    """Return the constant factor that several clipped gradients have relative to the right result, or None."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):

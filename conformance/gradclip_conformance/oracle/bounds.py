@@ -1,22 +1,23 @@
 r"""Compute the error bounds by which answers are judged, in ulp.
 
-Let :math:`u = 2^{-p}` be half the spacing of a dtype's numbers above 1. One operation has a relative error of at most
-`u`, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place in the binade. The errors
-of `k` operations in a product or a quotient give at most :math:`k u / (1 - k u)` (Higham, Accuracy and Stability of
-Numerical Algorithms, lemma 3.1).
+Let :math:`u` be half the spacing of a dtype's numbers above 1, and `p` the order of the norm. One operation has a
+relative error of at most `u`, and a relative error of `k u` is less than `k` ulp at the exact value, whatever its place
+in the binade. The errors of `k` operations in a product or a quotient give at most :math:`k u / (1 - k u)` (Higham,
+Accuracy and Stability of Numerical Algorithms, lemma 3.1).
 
-*The norm.* Powers, a sum and a root, first of each tensor and then of the tensors' norms, as the formula
-:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}` has it, all in the dtype itself. A sum of `n` terms that are not negative,
-in any order, has a relative error of at most `(n - 1) u`, for any `n` and without terms of second order (Jeannerod and
-Rump, SIAM J. Matrix Anal. Appl. 34, 2013). The longest way of an element through the sums of both levels has at most
-`n` additions, because tensors without elements add exact zeros. Elements that are zero add exact zeros, too: `n` counts
-the others. If `s` is the error of one power and `r` is the error of one root, the sum under the last root has the error
+*The norm* is computed in the dtype itself, in two levels, as in the formula
+:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}`. Each level takes powers, a sum and a root: the first of the elements of a
+tensor, the second of the tensors' norms. A sum of `n` terms that are not negative, in any order, has a relative error
+of at most `(n - 1) u`, for any `n` and without terms of second order (Jeannerod and Rump, SIAM J. Matrix Anal. Appl.
+34, 2013). Below, `n` is the number of nonzero elements of all tensors. An element passes through at most `n` additions
+in both levels together, because zeros and empty tensors add exact zeros. If `s` is the error of one power and `r` is
+the error of one root, the sum under the last root has the error
 
 .. math:: x = (n + 1 + 2 s + p r) u,
 
 and the norm and its inverse have the error :math:`(1 - x)^{-1/p} (1 + r u) - 1`. A square and a square root are rounded
-correctly: `s = r = 1`. Magnitudes need neither: `s = r = 0`. A general power is assumed to be within one ulp: `s = 2`.
-The root's exponent `1/p` is itself rounded, which adds the logarithm of the norm: `r = 2 + |ln n|`.
+correctly: `s = r = 1`. The orders 1 and infinity need neither: `s = r = 0`. A general power is assumed to be within one
+ulp: `s = 2`. The root's exponent `1/p` is itself rounded, which adds the logarithm of the norm `N`: `r = 2 + |ln N|`.
 
 *Too many elements.* If `x` reaches 1, no bound holds for a sum in the dtype: the sum may have stopped growing, or left
 the range. For half precision, a rule forbids such a sum. A right clipper may then add up the rounded powers in the next

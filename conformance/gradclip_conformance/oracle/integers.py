@@ -90,7 +90,7 @@ def _add_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
 
 
 def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits: int) -> Enclosure:
-    """Return a norm of half-integer order: the root, of order `halves`, of the squared sum of `sqrt(|x|**halves)`."""
+    """Return the norm of order `halves / 2`: `S**(2 / halves)`, where `S` is the sum of `sqrt(|x|**halves)`."""
     lower = upper = Fraction(0)
     for tensor in tensors:
         # Make the exponent even, so that the root of the unit is a power of two as well.
@@ -153,7 +153,7 @@ def compute_coefficient(bounds: Enclosure, threshold: float | Fraction, formula:
     """
     size, small = bounds.middle, formula.small
     if threshold == math.inf:
-        # In the limit only one formula differs from 1: the one that divides a norm below the threshold.
+        # The limit is 1, except for "min-numerator", whose coefficient below the threshold is n / (n + small).
         return size / (size + small) if formula.kind == "min-numerator" and size + small else Fraction(1)
     limit = convert_threshold(threshold)
     above = compare_to_threshold(bounds, limit - formula.compute_threshold_shift()) > 0

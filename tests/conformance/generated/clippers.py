@@ -30,7 +30,7 @@ class Made:
 
     operation: str
     style: str
-    #: A name of `SUMS` or, by value, of `LIMITS`.
+    #: A key of `SUMS`; for a clip by value, a key of `LIMITS`.
     arithmetic: str
     quotient: str = "quotient"
     in_place: bool = False

@@ -1,7 +1,7 @@
 """Prove an answer wrong by exact arithmetic, which shares nothing with the suite's oracles.
 
 The sum of powers is an exact fraction, and this sum decides whether the norm is above the threshold. The norm itself is
-its root, with so many digits that its error is far below every tolerance. An answer is *proven wrong* only if no
+its root to `BITS` digits, so its error is far below every tolerance. An answer is *proven wrong* only if no
 ordinary arithmetic explains it: its error exceeds that of a simple running sum over the nonzero elements.
 """
 

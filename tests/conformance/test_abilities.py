@@ -219,10 +219,13 @@ def test_unknown_kind_of_unsupported_is_a_mistake() -> None:
 
 
 def test_report_says_what_is_missing() -> None:
-    request = RunRequest("fake", lambda: InProcess(OfAnOutsider("none_grads")), Selection(dtypes=("float32",)))
+    request = RunRequest(
+        "fake", lambda: InProcess(OfAnOutsider("none_grads")), Selection(rules=("value.n*", "value.e*"))
+    )
 
     run = run_adapter(request, io.StringIO())
 
     kinds = [cell.lacks for cell in run.cells if cell.status == "unsupported"]
+    assert "interface" in kinds
     assert f"no such interface {kinds.count('interface')}" in draw_terminal([run], width=200)
     assert KINDS == LACKS

@@ -38,6 +38,19 @@ from gradclip_reports.records import Cell, Run, read_runs
 DRIVER = Path(__file__).with_name("run_scripts.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
+#: Why a failure has no script: it is about more than the numbers of one call, or the call does not fit into a script.
+WITHOUT_SCRIPT = (
+    "A script cannot show the expectation 'derivative'",
+    "A script cannot show the expectation 'no-shared-memory'",
+    "A script cannot show the expectation 'no-warnings'",
+    "A script cannot show the expectation 'rounded-bounds'",
+    "A script cannot show the expectation 'surroundings-kept'",
+    "A script cannot show the expectation 'update'",
+    "A script does not pass one gradient twice, or a sparse one",
+    "elements, too many to write out",
+    "relates calls, and the record does not hold their answers",
+)
+
 #: Scripts of cells that pass under these rules must not fail. Each kind of check has at least one rule here.
 PASSED = (
     "all-excluded",
@@ -151,12 +164,20 @@ def test_script_of_a_cell_that_passed_does_not_fail(adapter: str, tmp_path: Path
 
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("adapter", MODULES)
-def test_each_published_failure_has_a_script(adapter: str) -> None:
+def test_each_published_failure_has_a_script_or_a_reason(adapter: str) -> None:
     run = read_published(adapter)
     failures = [cell for cell in run.cells if cell.status in ("deviation", "fail")]
 
-    assert failures
-    assert all("import" in write_script(run.header, cell) for cell in failures)
+    reasons = []
+    for cell in failures:
+        try:
+            assert "import" in write_script(run.header, cell)
+        except NoScript as reason:
+            reasons.append(str(reason))
+
+    unknown = [reason for reason in reasons if not any(each in reason for each in WITHOUT_SCRIPT)]
+    assert unknown == []
+    assert len(reasons) < len(failures) / 10
 
 
 @pytest.mark.exam(sample=len(ADAPTERS))

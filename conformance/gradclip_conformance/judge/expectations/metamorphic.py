@@ -128,7 +128,7 @@ class Metamorphic(Expectation):
             return relation.second(first, (), self.exponent)
         shown = self.show_first(cell)
         if not isinstance(shown, Mapping) or not ("gradients" in shown or "norm" in shown):
-            msg = f"{case.id} relates calls, and the record shows no answers to them: nothing is wrong there."
+            msg = f"{case.id} relates calls, and the record does not hold their answers."
             raise NoScript(msg)
         results = read_shown_arrays(shown.get("gradients"), [gradient.array for gradient in case.gradients])
         if measure(first, predict(first), results, first.included).grade == Status.FAIL:

@@ -511,6 +511,47 @@ class TestRecords:
         assert "bad.jsonl" in result.stderr
 
 
+class TestDeclaredFormula:
+    """`--formula` judges a plain function by a formula of its own."""
+
+    RULE = ("--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above", "--dtype", "float32")
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Go to a folder that holds a port of torch's clip, with a larger epsilon."""
+        text = """
+            import numpy as np
+
+            def clip(grads, *, clip_norm):
+                norm = np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads))
+                coefficient = min(1.0, clip_norm / (norm + 1e-3))
+                return [(g * coefficient).astype(g.dtype) for g in grads]
+        """
+        (tmp_path / "ported.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+
+    def test_faithful_port_is_as_expected(self) -> None:
+        result = run("check", "ported:clip", *self.RULE, "--formula", "coefficient:1e-3")
+
+        assert result.exit_code == 0, result.output
+        assert "declared" in result.stdout
+
+    @pytest.mark.parametrize("formula", [(), ("--formula", "coefficient:1e-6")])
+    def test_other_formula_is_a_failure(self, formula: tuple[str, ...]) -> None:
+        result = run("check", "ported:clip", *self.RULE, *formula)
+
+        assert result.exit_code == 1, result.output
+        assert "0.001" in result.stdout
+
+    @pytest.mark.parametrize("text", ["coefficient:", "coefficient:-1", "torch:1e-6", "coefficient:1e-6\x1b[31m"])
+    def test_invalid_formula_is_refused(self, text: str) -> None:
+        result = run("check", "ported:clip", *self.RULE, "--formula", text)
+
+        assert result.exit_code == 2
+        assert "is not a formula such as 'coefficient:1e-6'" in result.stderr
+        assert "\x1b" not in result.stderr
+
+
 class TestKeptBesideAnAdaptersFile:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,14 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 #: So many entries say what is known of each framework.
 MOST = {"paddle": 17, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
+
+
+def test_example_of_the_manual_is_valid() -> None:
+    manual = Path(__file__).parents[2].joinpath("docs", "adapters.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
+
+    (entry,) = read_known_causes(example, "docs/adapters.md")
+
+    assert entry.cause == "squares-overflow"
+    # The table explains every key.
+    assert all(f"`{field.name}`" in manual for field in fields(KnownCause))

@@ -74,15 +74,15 @@ _WANTED = {
     "max": ("a number", ""),
     "min": ("a number", ""),
 }
-#: Types that Python or NumPy counts as numbers. As a threshold, a bool is a mistake, usually a missing argument before
-#: it; NumPy's durations are not plain numbers either.
+#: Types that are refused, although Python or NumPy counts them as numbers. A bool in place of a threshold usually shows
+#: that the threshold was left out. A NumPy duration has a unit.
 _NO_NUMBERS = (bool, np.timedelta64)
-#: The first two are also numbers.Real, but the check finds them much faster.
+#: `numbers.Real` covers the first two as well, but a check for it is much slower.
 _NUMBERS = (float, int, numbers.Real)
 
 
 def check_number(name: str, value: Any) -> float:
-    """Return an argument as a float: any bound; a threshold or `eps` of zero or more; a `norm_type` above zero."""
+    """Return an argument as a float, or refuse it by the condition on its name in `_WANTED`."""
     wanted, hint = _WANTED[name]
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, _NUMBERS):
         got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of traced code"

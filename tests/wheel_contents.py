@@ -53,7 +53,7 @@ def find_problems() -> list[str]:
     if not any(file.match("*.dist-info/licenses/LICENSE") for file in files):
         found.append("the licence is missing")
     scripts = {entry.name for entry in installed.entry_points if entry.group == "console_scripts"}
-    return found if scripts == {"gradclip"} else [*found, f"the scripts are {scripts}"]
+    return found if scripts == {"gradclip"} else [*found, f"the scripts are {scripts} and not only gradclip"]
 
 
 def _is_installed(name: str) -> bool:

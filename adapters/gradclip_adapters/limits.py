@@ -70,7 +70,7 @@ _ITEMS = {
     "options": OPTIONS,
 }
 
-#: The limits of texts, by their keys. `data` is not listed: the limit of a line and the array's shape limit it.
+#: The limits of texts, by their keys. `data` may fill a line; the array's shape limits it further.
 _TEXTS = {
     **dict.fromkeys(("dtype", "target", "python", "platform"), NAME),
     "framework": NAME,

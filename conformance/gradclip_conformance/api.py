@@ -34,7 +34,7 @@ DEFAULT_DTYPES = ("float16", "float32", "float64")
 
 
 class Results(list[dict[str, Any]]):
-    """The cells of a check, one dict each. Printing them gives the report of the command line, and the note."""
+    """The cells of a check, one dict each. Printing them shows the report that `gradclip check` prints, and `note`."""
 
     #: The findings, worst first: one dict each, as in a record.
     findings: Sequence[dict[str, Any]] = ()
@@ -47,7 +47,7 @@ class Results(list[dict[str, Any]]):
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the report of the command line, and the note if there is one."""
+        """Return the report that `gradclip check` prints, and the note if there is one."""
         text = "no case was run" if self.run is None else draw_brief([self.run]).rstrip()
         return f"{text}\n{self.note}" if self.note else text
 
@@ -115,7 +115,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         If `op`, `dtypes`, `memory`, `timeout` or `formula` is invalid, or if the function needs its own process and
         cannot be imported.
     RuntimeError
-        If the module of the function calls this while it is being imported.
+        If the module of the function calls `check_clipper` while it is being imported.
     TypeError
         If `fn` cannot be called in this way.
 
@@ -140,7 +140,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         raise ValueError(msg)
     own = None if formula is None else Formula.parse(formula)
     if HOST_MARK in os.environ:
-        msg = "A check of this module is importing it. Put its own checks under `if __name__ == '__main__':`."
+        msg = "The module starts a check while a check imports it. Put its checks under `if __name__ == '__main__':`."
         raise RuntimeError(msg)
     # This refuses a function that cannot be called for its operation, before any process starts.
     adapter = PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
@@ -160,7 +160,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
 def _connect(
     fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None, timeout: float
 ) -> tuple[Connection, str]:
-    """Return a connection to the function. If it runs in this process because it must, also return the reason."""
+    """Return a connection to the function, and the reason if the function must run in this process."""
     needed = isolated or options.memory is not None
     if isolated is False:
         if options.memory is not None:
@@ -173,7 +173,7 @@ def _connect(
         if needed:
             msg = f"The function cannot run in a process of its own, because {error}"
             raise ValueError(msg) from error
-        note = f"The function ran in this process, where a hang or an exit ends the check, because {error}"
+        note = f"The function ran in this process, where nothing stops a hang or a crash. The reason: {error}"
         return InProcess(adapter), note
 
 
@@ -192,7 +192,7 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
     Raises
     ------
     AssertionError
-        If something is not as expected; the text is the report of the command line.
+        If something is not as expected; the text is the report that `gradclip check` prints.
     """
     results = check_clipper(fn, op, **options)
     if results.run is None or not results.run.is_judged or any(cell["status"] in SPOILING for cell in results):
@@ -205,7 +205,8 @@ def _ask_all(
     selection = Selection(rules=(rule,) if rule else ())
     evidence: list[Evidence] = []
     subjects = add_formula(connection.description.subjects, formula)
-    # The suite uses NumPy's defaults. A connection in this process calls the function under the caller's settings.
+    # The suite computes with NumPy's default error handling. The function, if it runs in this process, keeps the
+    # caller's.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]

@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """The cells of one rule and one status that fail a run; from several subjects only if their details agree."""
+    """Cells that fail a run, with one rule and one status. Several subjects share a group if their details agree."""
 
     header: Header
     cells: tuple[Cell, ...]
@@ -56,8 +56,8 @@ class NotRun:
 def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
     """Return the groups, run by run; in each run, the worst group comes first.
 
-    A group is one rule, one subject and one status, so that a crash hides no wrong answer. Subjects whose first cell
-    has the same detail share a group.
+    The cells of a group have the same rule, subject and status, so that a crash hides no wrong answer. Groups of
+    different subjects are merged if their first cells have the same rule, status and detail.
     """
     severity = list(STATUSES)
     groups = []

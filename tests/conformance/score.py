@@ -2,8 +2,8 @@
 
 `python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
 runs only a fixed part of the generated clippers. With `--output` it writes the score to `mutants.json` and `mutants.md`
-in the folder. An exam that arguments have narrowed has no score. The exit code 1 means that something is wrong or has
-not run.
+in the folder. If the arguments select only some of the tests, there is no score. The exit code 1 means that something
+is wrong or has not run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).resolve().parent
-# A script must find the modules next to the tests itself. In a test, pytest's `pythonpath` finds them.
+# In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
@@ -84,7 +84,10 @@ class Outcomes:
         )
 
     def list_not_run(self) -> list[str]:
-        """List the entries of the tables without a test result, except those whose framework is missing."""
+        """List what the exam should have run and did not: clippers, canaries and whole tests.
+
+        A canary whose framework is missing is not listed.
+        """
         wrong = {wrong.name for wrong in WRONG} - self.select(WRONG_TEST).keys()
         right = {get_name(right) for right in RIGHT} - self.select(RIGHT_TEST).keys()
         canaries = {name for name in CANARIES if is_available(name)} - self.select(CANARY_TEST).keys()
@@ -93,7 +96,7 @@ class Outcomes:
 
 
 def is_available(canary: str) -> bool:
-    """Tell whether the framework of a canary is available. NumPy is in every Python."""
+    """Tell whether the framework of a canary is available. NumPy always is, because the suite needs it."""
     adapter = canary.rpartition("-")[0]
     return adapter == "numpy" or has_framework(adapter)
 
@@ -215,9 +218,9 @@ def write_markdown(result: dict[str, Any]) -> str:
             ],
         ),
         "A canary is an adapter whose framework's functions are replaced, by the identity or by a NumPy computation",
-        "whose results are doubled. It is red when every subject shows the replacement. `spared` are the subjects in",
-        "static programs, which hold no values that NumPy could compute with and must stay as they are; the identity",
-        "replaces those too.",
+        "whose results are doubled. It is red when every subject shows the replacement. A static program holds no",
+        "values that NumPy could compute with. So NumPy does not replace the functions in static programs, and their",
+        "subjects must stay as they are: `spared` is the number of such subjects. The identity replaces all functions.",
         "",
         *write_table(
             ("canary", "state", "framework", "subjects red", "spared"),

@@ -234,7 +234,7 @@ def test_closure_runs_in_this_process_and_says_why() -> None:
     results = check_clipper(clip_nothing, "clip_by_norm", **NEGATIVE)
 
     assert not results.isolated
-    assert "because a lambda, or a function inside a function, cannot be imported" in results.note
+    assert "The reason: a lambda, or a function inside a function, cannot be imported" in results.note
     assert results.note in str(results)
     with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
         check_clipper(clip_nothing, "clip_by_norm", isolated=True)
@@ -274,7 +274,7 @@ def clip(grads, *, clip_norm):
         ('if __name__ == "__main__":', "True \n"),
         (
             "if True:",
-            "False The function ran in this process, where a hang or an exit ends the check, because importing",
+            "False The function ran in this process, where nothing stops a hang or a crash. The reason: importing",
         ),
     ],
     ids=["guarded", "unguarded"],
@@ -300,7 +300,7 @@ def test_module_that_checks_itself_while_it_is_imported_is_checked_once(
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
     assert done.stdout.startswith("False The function ran in this process"), done.stderr
-    assert "A check of this module is importing it" in done.stdout
+    assert "The module starts a check while a check imports it" in done.stdout
 
 
 def test_function_that_another_module_would_hide_is_not_imported(

@@ -235,7 +235,7 @@ HOSTILE = "a|`b`\\|c\n\n</details><script>\x1b[2J\u202eevil\u2028\x00\ufffe**x**
 
 
 class TestHostileTexts:
-    """Check that no text of a record gets a meaning in a report, in any field."""
+    """Check that no text in any field of a record acts as markup or as a control character in a report."""
 
     @pytest.fixture
     def hostile_run(

@@ -25,7 +25,8 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 pytestmark = pytest.mark.array_library("jax")
 
 CHECKS: dict[str, Callable[[], None]] = {}
-#: Ways to shard an array: by rows, by columns, over a grid of devices, by rows over the whole grid, over half of it.
+#: Ways to shard an array over a grid of devices: rows over half of it, columns over half of it, rows and columns, rows
+#: over the whole grid, and not at all: each device has a copy.
 WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),), (None,)]
 
 
@@ -89,7 +90,8 @@ def same_as_unsharded() -> None:
                     assert x.dtype == z.dtype
                     assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
                     gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
-                    # Both are within 1.5 units in the last place of the exact element.
+                    # Both are less than 1.5 units in the last place from the exact element. So they differ by less than
+                    # 3 units, and by a whole number of units.
                     ulp = 2.0 ** np.floor(np.log2(np.abs(np.asarray(y, np.float64)))) * float(
                         jax.numpy.finfo(dtype).eps
                     )

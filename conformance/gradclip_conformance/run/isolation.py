@@ -42,7 +42,7 @@ SMALLEST = 256 << 20
 
 
 class CannotIsolate(Exception):
-    """A function cannot be imported in another process; the text is a reason that follows "because"."""
+    """A function cannot be imported in another process; the text is the reason, a clause in lower case."""
 
 
 @dataclass(frozen=True)

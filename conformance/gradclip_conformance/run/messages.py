@@ -64,7 +64,7 @@ TEXTS = {"warnings", "shared", "disturbed"}
 
 
 def is_plain_reply(message: dict[str, Any]) -> bool:
-    """Return whether a reply is of the common form, which satisfies its schema for sure.
+    """Return whether a reply has the common form, which always satisfies the schema.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def is_plain_reply(message: dict[str, Any]) -> bool:
     Returns
     -------
     bool
-        False also for a reply that satisfies the schema in another form.
+        False does not mean that the reply violates the schema: only the validator can tell.
     """
     inputs, same_object = message.get("inputs"), message.get("same_object")
     texts = [message[name] for name in TEXTS & message.keys()]
@@ -175,7 +175,7 @@ def read_answer(line: str, number: int, call: Call) -> Answer:
 
 
 def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
-    """Refuse inputs, read back after a call, that cannot be those of the call."""
+    """Refuse a reply that does not have as many `inputs` as the call had gradients."""
     if inputs is not None and len(inputs) != len(call.gradients):
         msg = f"{len(inputs)} `inputs` for a call of {len(call.gradients)} gradients"
         raise ValueError(msg)

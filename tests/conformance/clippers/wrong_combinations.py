@@ -24,7 +24,7 @@ class LosesTheEndOfLongExcluded(Clipper):
 
 @caught_by("combinations")
 class KeepsTheLastOfOddMatrices(Clipper):
-    """Do not write the last element of a long matrix of odd width that is not contiguous."""
+    """Leave the last element unclipped if the gradient is a long matrix of odd width and is not contiguous."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         if grad.ndim != 2 or grad.shape[-1] % 2 == 0 or grad.size < 64 or grad.flags.c_contiguous:
@@ -36,7 +36,7 @@ class KeepsTheLastOfOddMatrices(Clipper):
 
 @caught_by("combinations-extreme")
 class ZeroesWhatOverflows(Clipper):
-    """Return zeros for gradients of several axes whose squares overflow."""
+    """Return zeros if the squares of the elements overflow and the gradient has several axes."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         largest = np.max(np.abs(grad), initial=0.0)

@@ -267,7 +267,7 @@ class NoErrorForInfinityNorm(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class ErrorForExcludedNonfinite(ByGlobalNorm):
-    """Raise the requested error for NaN and infinity in excluded gradients too."""
+    """Raise the requested error also for NaN and infinity in excluded gradients."""
 
     def refuse_nonfinite(self, grads: list[Array], norms: Sequence[float]) -> None:
         for grad in grads:

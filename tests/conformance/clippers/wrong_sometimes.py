@@ -219,7 +219,7 @@ class _RaisesWrongly(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesAtZero(_RaisesWrongly):
-    """Raise the requested error for a norm of 0 too."""
+    """Raise the requested error also for a norm of 0."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or (norm == 0 and bool(grads))
@@ -227,7 +227,7 @@ class RaisesAtZero(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesForNothing(_RaisesWrongly):
-    """Raise the requested error for an empty list too."""
+    """Raise the requested error also for an empty list."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or not grads
@@ -235,7 +235,7 @@ class RaisesForNothing(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesBesideNone(_RaisesWrongly):
-    """Raise the requested error if a gradient is missing too."""
+    """Raise the requested error also if a gradient is missing."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not math.isfinite(norm) or any(grad is None for grad in grads)
@@ -243,7 +243,7 @@ class RaisesBesideNone(_RaisesWrongly):
 
 @caught_by("global-norm.error-if-nonfinite")
 class RaisesWhereSquaresOverflow(_RaisesWrongly):
-    """Raise the requested error for finite norms of 1.8e19 and more too, whose square overflows float32."""
+    """Raise the requested error also for finite norms from 1.8e19, because their squares overflow float32."""
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not norm < 1.8e19

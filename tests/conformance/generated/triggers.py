@@ -1,7 +1,8 @@
-"""Define the levels from which triggers are made; a trigger says when a fault shows.
+"""Define the levels from which triggers are made. A trigger says when a fault shows.
 
-The facts of a gradient decide whether a level holds. The level also says which input to draw so that it holds. Levels
-of *kernel* axes matter together inside kernels; only these form triggers of three levels.
+A level is one circumstance on an axis, such as "float16" on the axis "dtype". The facts of a gradient decide whether it
+holds. The level also says which input to draw so that it holds. A kernel chooses its code by several of `KERNEL_AXES`
+at once, so three levels of these axes can form a trigger. Levels of other axes form triggers of at most two.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in pla
 
 NORMS = OPERATIONS[1:]
 
-#: The magnitude at which no square overflows, but the sum of many squares does.
+#: Further demands for gradients in which no square overflows, but the sum of the squares does.
 SUMMED: dict[str, Any] = {"filling": "constant", "size": (12, 40)}
 
-#: The sizes at which kernels cut arrays.
+#: The sizes and numbers of arrays at which kernels split their work.
 LENGTHS = (8, 16, 32, 64, 512, 1024, 2048, 4096, 16_384, 32_768, 65_536, 2**17, 2**18)
 COUNTS = (1, 2, 32, 64, 110, 128, 256, 320, 1000, 1024)
 
 
 @dataclass(frozen=True)
 class Level:
-    """One circumstance."""
+    """One circumstance, which holds for a gradient or does not."""
 
     axis: str
     name: str
@@ -48,7 +49,7 @@ def demand(**demands: Any) -> Callable[[Draft], Draft]:
 
 
 def add_kind(name: str, kind: str) -> Callable[[Draft], Draft]:
-    """Return a function that adds a kind to a set of a draft."""
+    """Return a function that adds a kind to the set `excluded` or `nones` of a draft."""
     return lambda draft: replace(draft, **{name: getattr(draft, name) | {kind}})
 
 

@@ -1,4 +1,4 @@
-"""Fuzz scripts made from records: all code comes from our own tables, and everything else is a constant."""
+"""Fuzz the scripts that are made from records. Only our own tables may give code; a record may give only constants."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..target import Target, require
 from ..texts import CANARY
 from .records import write_record
 
-#: The adapters that have scripts.
 FUNCTION = "my_module:clip"
+#: The adapters that have scripts, and a plain function, which has them too.
 ADAPTERS = ("torch", "tensorflow", "paddle", FUNCTION)
 
 
@@ -84,7 +84,7 @@ def check_script(text: str, header: Header, adapter: str) -> None:
     tree = ast.parse(text)
     compile(tree, "script", "exec")
     own = _list_own_words(header.adapter)
-    # A changed record may name a plain function instead, which is called in its own way.
+    # A change can replace the adapter by a plain function. Its script is then that of a plain function.
     known = list_vocabulary(adapter, FUNCTION if own else adapter)
     for word in list_words(tree):
         require(word in known or word in own, f"the script has {word} in its code:\n{text[:1500]}")
@@ -137,7 +137,10 @@ def _list_own_words(adapter: str) -> set[tuple[str, str]]:
 
 @functools.cache
 def list_vocabulary(document: str, adapter: str) -> frozenset[tuple[str, str]]:
-    """Return the code in scripts of a record's unchanged cells, for an adapter and any features of its subjects."""
+    """Return the code in the scripts of all unchanged cells of a record.
+
+    The record is read as one of the given adapter. Each cell gives one script for each set of features.
+    """
     header, *cells, _ = read_lines(document, whole=True)
     header["adapter"] = adapter
     found = set()
@@ -152,7 +155,10 @@ def list_vocabulary(document: str, adapter: str) -> frozenset[tuple[str, str]]:
 
 
 def _list_subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield sets of features: all, none, each alone and all but each. A changed record may drop any of them."""
+    """Yield the sets of features to try: all, none, each one alone, and all without one.
+
+    A changed record may lack some of them.
+    """
     yield from (tuple(features), ())
     for one in features:
         yield (one,)

@@ -3,6 +3,8 @@
 Targets take turns. The same seed gives the same turns; the time limit decides how many there are. Exit code 1 means
 that an example failed. The smallest failing example is written to a file. Move this file to `tests/fuzz/found/TARGET/`,
 under a name that describes the failure: then it is a test.
+
+`--sweep` checks every change of one value of the documents, instead of drawing changes by chance. It takes an hour.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import hashlib
 import json
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from fuzzing.driver import Found, State, fuzz, run_turn  # noqa: E402 - needs the folder on the path
+from fuzzing.driver import Found, State, fuzz, run_turn, sweep  # noqa: E402 - needs the folder on the path
+from fuzzing.sweep import SWEEPS  # noqa: E402
 from fuzzing.target import NAMES  # noqa: E402
 
 KEPT = HERE.parents[1] / ".hypothesis" / "fuzz"
@@ -30,6 +34,8 @@ def main() -> int:
     if options.turn is not None:
         _, found = run_turn(names[0], options.seed, options.turn)
         return report(found)
+    if options.sweep:
+        return sweep_targets(options.target or list(SWEEPS))
     path = KEPT / "state.json"
     state = State.load(path) if options.resume else State(options.seed)
     print(f"seed {state.seed}, {options.minutes:g} minutes: {', '.join(names)}", flush=True)
@@ -55,9 +61,21 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="the seed of the examples")
     parser.add_argument("--target", action="append", choices=NAMES, help="only this target; may be repeated")
     parser.add_argument("--turn", type=int, help="only this turn of the first named target, as printed for a failure")
+    parser.add_argument("--sweep", action="store_true", help="check every change of one value of the documents instead")
     parser.add_argument("--resume", action="store_true", help="continue the run that was stopped")
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first failure")
     return parser.parse_args()
+
+
+def sweep_targets(names: Sequence[str]) -> int:
+    """Check every single change of the documents of targets, and return the exit code."""
+    if unknown := set(names) - set(SWEEPS):
+        print(f"No documents to sweep: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    numbers = {name: sweep(name, SWEEPS[name](), report) for name in names}
+    for name, (checked, finds) in numbers.items():
+        print(f"  {name:16} {checked:8} examples  {finds:3} finds")
+    return 1 if any(finds for _, finds in numbers.values()) else 0
 
 
 def report(found: Found | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fuzzing.driver import check_example, run_turn
+from fuzzing.driver import check_example, run_turn, sweep
 from fuzzing.target import NAMES, load_target
 
 import gradclip_spec
@@ -152,6 +153,29 @@ def list_hostile(text: str) -> list[dict[str, Any]]:
     from fuzzing.targets.records import list_hostile_examples
 
     return list_hostile_examples("torch", [text])
+
+
+@pytest.mark.exam
+@pytest.mark.parametrize("name", ["calls", "greetings"])
+def test_sweep_finds_nothing_in_every_tenth_example(name: str) -> None:
+    checked, finds = sweep(name, list_every_tenth(name), lambda found: None)
+
+    assert checked > 200
+    assert finds == 0
+
+
+@pytest.mark.exam
+def test_sweep_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_decode_text", lambda text, what: text)
+
+    assert sweep("calls", list_every_tenth("calls"), lambda found: None)[1] > 0
+
+
+def list_every_tenth(name: str) -> Iterator[Any]:
+    """List every tenth example of a sweep. The import takes seconds, so the tests make it."""
+    from fuzzing.sweep import SWEEPS
+
+    return itertools.islice(SWEEPS[name](), 0, None, 10)
 
 
 def is_found(example: Any) -> bool:

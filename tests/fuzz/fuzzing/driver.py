@@ -6,7 +6,7 @@ import json
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase
 from .guards import Hang, guarded
 from .target import Target, load_target
 
-__all__ = ["Found", "State", "check_example", "fuzz", "run_turn"]
+__all__ = ["Found", "State", "check_example", "fuzz", "run_turn", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,24 @@ def run_turn(
     except (Exception, SystemExit, Hang):
         return checked, Found(name, turn, last[0], traceback.format_exc(limit=-8))
     return checked, None
+
+
+def sweep(name: str, examples: Iterable[Any], told: Callable[[Found], object]) -> tuple[int, int]:
+    """Check given examples of a target; return the number of examples and the number of those that failed.
+
+    One error makes many examples fail. `told` is called once for each message.
+    """
+    target, seen, checked, finds = load_target(name), set[str](), 0, 0
+    for example in examples:
+        checked += 1
+        try:
+            check_example(target, example)
+        except (Exception, SystemExit, Hang) as error:
+            finds += 1
+            if (message := f"{type(error).__name__}: {str(error)[:100]}") not in seen:
+                seen.add(message)
+                told(Found(name, 0, example, traceback.format_exc(limit=-8)))
+    return checked, finds
 
 
 def fuzz(

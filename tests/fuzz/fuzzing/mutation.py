@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from .texts import draw_attacks, draw_json_values, draw_raw_json, draw_texts
 
-__all__ = ["change", "draw_changes", "draw_named", "list_paths", "write_text"]
+__all__ = ["change", "draw_changes", "draw_named", "find", "list_paths", "write_text"]
 
 #: Numbers of repetitions. The largest exceed every sensible limit.
 TIMES = (2, 3, 20, 200, 5_000, 200_000)
@@ -62,7 +62,7 @@ def _draw_paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]
     """Draw the path of a value; each kind of place is equally likely, however often it occurs."""
     kinds: dict[tuple[str, ...], list[list[Any]]] = {}
     for path in list_paths(document):
-        if not isinstance(_find(document, path), kind):
+        if not isinstance(find(document, path), kind):
             continue
         kinds.setdefault(tuple(step if isinstance(step, str) else "" for step in path), []).append(path)
     # If a document has no such value, the whole document is changed.
@@ -74,14 +74,15 @@ def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:
     holder = [copy.deepcopy(document)]
     for path, what, argument in wanted:
         try:
-            parent = _find(holder, [0, *path[:-1]] if path else [])
+            parent = find(holder, [0, *path[:-1]] if path else [])
             _change_one(parent, path[-1] if path else 0, what, argument, holder[0])
         except (KeyError, IndexError, TypeError):
             continue
     return holder[0] if holder else None
 
 
-def _find(document: Any, path: Sequence[Any]) -> Any:
+def find(document: Any, path: Sequence[Any]) -> Any:
+    """Return the value at a path."""
     for step in path:
         document = document[step]
     return document
@@ -129,7 +130,7 @@ def _change(value: Any, what: str, argument: Any, whole: Any) -> Any:
         name = next(iter(value))
         return RAW + write_text(value)[:-1] + f",{json.dumps(name)}:{write_text(argument)}}}"
     if what == "copy":
-        return copy.deepcopy(_find(whole, argument))
+        return copy.deepcopy(find(whole, argument))
     return value
 
 

@@ -16,6 +16,8 @@ __all__ = ["change", "draw_changes", "draw_named", "find", "list_paths", "write_
 
 #: Numbers of repetitions. The largest exceed every sensible limit.
 TIMES = (2, 3, 20, 200, 5_000, 200_000)
+#: The number of characters to which a repetition may lengthen a value.
+LONGEST = 20_000_000
 #: The mark of a value that is given as JSON text.
 RAW = "\ue000raw:"
 
@@ -91,7 +93,8 @@ def find(document: Any, path: Sequence[Any]) -> Any:
 def _change_one(parent: Any, key: Any, what: str, argument: Any, whole: Any) -> None:
     value = parent[key]
     if what == "everywhere":
-        _change_everywhere(whole, value, argument)
+        places = json.dumps(whole).count(json.dumps(value))
+        _change_everywhere(whole, value, argument[: LONGEST // max(1, places)])
     elif what == "drop":
         del parent[key]
     elif what == "add" and isinstance(value, dict):
@@ -123,7 +126,11 @@ def _change(value: Any, what: str, argument: Any, whole: Any) -> Any:
     if what == "insert" and isinstance(value, str):
         return value[: len(value) // 2] + argument + value[len(value) // 2 :]
     if what == "times" and isinstance(value, str | list):
-        return value * max(1, min(argument, 20_000_000 // max(1, len(json.dumps(value)))))
+        number = max(1, min(argument, LONGEST // max(1, len(json.dumps(value)))))
+        # Copies do not share their members: a change of a shared one would change, and could lengthen, all of them.
+        return (
+            value * number if isinstance(value, str) else [copy.deepcopy(one) for _ in range(number) for one in value]
+        )
     if what == "nest":
         return RAW + "[" * argument + write_text(value) + "]" * argument
     if what == "again" and isinstance(value, dict) and value:

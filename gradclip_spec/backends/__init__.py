@@ -88,7 +88,7 @@ def _make_backend(tree: Tree) -> Any:
 
 
 def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
-    """Return the backend of torch tensors; `device` is where a norm over none of them is."""
+    """Return the backend of torch tensors; if there are none, the norm is on `device`."""
     import torch
 
     from gradclip_spec.backends.torch import InMemoryTorch, Torch

@@ -38,7 +38,7 @@ THEMES = (
 LEVELS = {
     "must": "the documents say it",
     "should": "the documents do not say it, but a user can expect it",
-    "quality": "about accuracy: an error that the dtype's arithmetic explains is poor, any other error is a failure",
+    "quality": "about accuracy: an error that the dtype's arithmetic explains is poor, a larger error is a failure",
     "unspecified": "not defined anywhere: recorded, never judged",
 }
 

@@ -14,7 +14,7 @@ __all__ = ["draw_badge"]
 
 
 def draw_badge(runs: Sequence[Run]) -> str:
-    """Return the number of kept rules out of the tested ones, in the colour of the worst status."""
+    """Return the number of kept rules out of the tested ones, in green if all is as expected, and in red otherwise."""
     matrix = build_matrix(runs)
     spoiling = [f"{count} {name}" for name, count in matrix.tally.counts.items() if STATUSES[name].spoils]
     counts = count_rules(runs)

@@ -120,7 +120,7 @@ class RunWriter:
             yield "not planned"
         if pair in self._finished:
             yield "written before"
-        # Refuse a cell now that the schema would refuse when the record is read, when the run is long over.
+        # Refuse here what the schema would otherwise refuse when the record is read, long after the run.
         if cell.status not in CELL_STATUSES:
             yield f"there is no status {cell.status!r}"
         if cell.status != "pass" and not cell.detail:

@@ -269,7 +269,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
-    """Check that just below the tie that rounds up to the next binade, an ulp is half of the ulp at the tie."""
+    """Check the ulp at the tie that rounds up to 1, and just below the tie, where it is half as large."""
     form = FORMATS[dtype]
     tie = 1 - compute_power_of_two(-form.precision - 1)
     one = round_to(Fraction(1), form)

@@ -24,7 +24,7 @@ NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--timeout",
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
-    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them are missing"),
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no POSIX signals"),
 ]
 
 

@@ -152,7 +152,7 @@ def test_graphs_stay_small() -> None:
 def test_workers_send_only_numbers(client: Any, results: dict[str, int], tmp_path: Path, dtype: str) -> None:
     total = float(global_norm(load_chunks(tmp_path, dtype)))
 
-    # Each of the eight chunks was made once, and no task's result was larger than the numbers of all chunks.
+    # Each of the eight chunks was made once. No task returned more than four float64 numbers for each chunk.
     assert len(list(tmp_path.iterdir())) == 8
     assert total > 0
     assert results

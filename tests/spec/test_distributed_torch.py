@@ -1,4 +1,4 @@
-"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process; only numbers are sent.
+"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process. Only scalars are sent.
 
 The processes run this file as a script. A failure in one of them fails the test here.
 """
@@ -87,7 +87,7 @@ class Traffic:
 
 @check
 def same_as_unsharded(mesh: Any) -> None:
-    """Check all dtypes with ways of sharding mixed in one call, functional and in place."""
+    """Check all dtypes with several placements in one call, functional and in place."""
     import torch
     from torch.distributed.tensor import Replicate, Shard
 
@@ -225,7 +225,7 @@ def numbers_out_of_the_ordinary(mesh: Any) -> None:
 
 @check
 def refusals(mesh: Any) -> None:
-    """Check that a gradient that differs between processes is refused by name."""
+    """Check refusals: a plain tensor beside shards, a DTensor of partial sums, and elements that share memory."""
     import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
@@ -239,7 +239,8 @@ def refusals(mesh: Any) -> None:
     with pytest.raises(TypeError, match="redistribute"):
         clip_by_value([partial], 1.0, inplace=True)
     assert partial.to_local().equal(torch.ones(4))
-    # The derivative of a sum is one element for all positions. A DTensor reports the strides that it was given.
+    # The derivative of a sum is an expanded tensor: one element in memory for all positions. The strides of its DTensor
+    # do not show that, because a DTensor reports the strides that it was given.
     size = torch.Size((4 * mesh.size(),))
     expanded = DTensor.from_local(torch.ones(1).expand(4), mesh, [Shard(0)], run_check=False, shape=size, stride=(1,))
     for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
@@ -303,7 +304,7 @@ def second_derivatives(mesh: Any) -> None:
 
     def take_second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
         xs = [x.detach().requires_grad_() for x in xs]
-        # Every process holds the whole sum, and its own elements.
+        # The derivative of such a value by an element depends on the element, and on a sum over all processes.
         values = [(y**2 * w).sum() + y.sum() ** 2 for y, w in zip(call(xs), ws, strict=True)]
         firsts = torch.autograd.grad(sum(map(number, values)), xs, create_graph=True)
         return list(torch.autograd.grad(sum(number((x * w).sum()) for x, w in zip(firsts, ws, strict=True)), xs))
@@ -425,7 +426,7 @@ def main(folder: str, rank: int, size: int) -> None:
 
 @pytest.fixture(scope="module", params=[2, 4], ids=["two processes", "four processes"])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Return what each of several processes printed about its checks."""
+    """Return, for each of several processes, the outcomes of its checks, which it wrote to a file."""
     try:
         importlib.import_module("torch.distributed")
     except ImportError:

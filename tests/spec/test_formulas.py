@@ -13,12 +13,12 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 #: The smallest subnormal numbers of dtypes that are narrower than a Python float.
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 
-#: The bits of each dtype's significand.
+#: For each dtype, a number `n` such that `2**-n` bounds the relative error of rounding to it.
 SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 23, "float64": 52}
 
 
 def assert_equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
-    """Assert the library, the dtype and every bit of an array; all NaN are alike."""
+    """Assert the library, the dtype, the shape and every value of an array; NaN equals NaN."""
     __tracebackhide__ = True
     assert isinstance(array, backend.array_type), f"a {type(array)} came back, not an array of {backend.name}"
     values = backend.read(array)
@@ -50,7 +50,8 @@ def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
 def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
     if backend.name == "jax":
         pytest.skip("XLA flushes subnormal numbers on the CPU")
-    # The bound lies just above the middle of two numbers. A first rounding to that middle would give the even number.
+    # The bound lies just above the middle between two numbers. If it were first rounded to that middle, a second
+    # rounding would give the even number.
     for dtype in set(backend.dtypes) & SMALLEST.keys():
         smallest = SMALLEST[dtype]
         clipped = clip_by_value(backend.array([8 * smallest, -8 * smallest], dtype), (2.5 + 2.0**-10) * smallest)

@@ -206,7 +206,7 @@ def _show_expected_array(given: Array | None, expected: ExpectedArray | None) ->
 
 def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[list[Any], str]:
     """Return the expected gradients, and a sentence with the distance that is allowed."""
-    bound = f"elements that are scaled within {prediction.widest.clip_budget:g} ulp"
+    bound = f"scaled elements within {prediction.widest.clip_budget:g} ulp"
     return show_expected_arrays(case, prediction.gradients), f"{what}; {bound}"
 
 

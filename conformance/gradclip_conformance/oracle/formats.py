@@ -82,7 +82,7 @@ class Format:
         return 1 << (self.width - 1)
 
     def find_ulp_exponent(self, unit_exponent: int) -> int:
-        """Return the exponent of the ulp, given that of a rounded significand's unit; the top binade limits it."""
+        """Return the exponent of the ulp: that of a rounded significand's unit, but at most that of the top binade."""
         return min(unit_exponent, self.maximum_exponent - self.precision + 1)
 
 
@@ -220,10 +220,10 @@ def ulp(value: Fraction, form: Format) -> Fraction:
 
 
 def measure_distance(got: int, exact: Fraction, form: Format) -> float:
-    """Return the distance from `exact` of the number with the bits `got`, in ulp at `exact` rounded.
+    """Return the distance between `exact` and the number whose bits are `got`, in ulp at `exact` (see :func:`ulp`).
 
-    An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise; the same holds for every
-    NaN. A finite number has a finite distance even if `exact` is beyond the range.
+    An infinity has the distance 0 if `exact` rounds to it, and an infinite distance otherwise. A NaN has an infinite
+    distance. A finite number has a finite distance even if `exact` is beyond the range.
     """
     if got & (form.sign_bit - 1) >= form.infinity_bits:
         return 0.0 if got == round_to(exact, form) else math.inf

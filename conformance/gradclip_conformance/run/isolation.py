@@ -106,7 +106,8 @@ def connect_named_function(command: Sequence[str], target: str, options: PlainOp
     Raises
     ------
     StartError
-        If it does not start. If loading the module ended it, that is instead the answer to each call.
+        If the host does not start. If it starts, but ends or hangs while it loads the module, no error is raised: the
+        connection gives that as the answer to each call.
     """
     try:
         command = [*command, target, *options.list_arguments()]

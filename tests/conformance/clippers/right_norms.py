@@ -84,7 +84,7 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
 
 @_kept
 def decimal_digits(tensors: Sequence[Array]) -> float:
-    """Square and add in decimal, with enough digits for every binary number."""
+    """Square and add in decimal, with 50 digits and no limit on the exponent."""
 
     def finite(values: Array) -> float:
         with decimal.localcontext(decimal.Context(prec=50, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
@@ -131,7 +131,7 @@ def rows_of_blocks(tensors: Sequence[Array]) -> float:
 
 @_kept
 def pairs_of_halves(tensors: Sequence[Array]) -> float:
-    """Halve the elements repeatedly and add the sums of squares of the halves."""
+    """Split the elements into two halves repeatedly, and add the sums of squares of the halves."""
 
     def total(squares: Array) -> np.longdouble:
         if squares.size < 3:

@@ -152,7 +152,7 @@ class WidensTheClipped(NormClipper):
 
 @caught_by("dtype-kept")
 class WidensTheUnclipped(NormClipper):
-    """Return gradients that are not scaled in float64."""
+    """Return unscaled gradients in float64."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         kept = super().clip(grad, clip_norm, norm)

@@ -69,7 +69,7 @@ _TEXT_IN_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 
 
 def check_line(line: str) -> None:
-    """Check one line before it is parsed: its length, its numbers of values and of levels.
+    """Check one line before it is parsed: its length, its number of values, and the depth of its nesting.
 
     Raises
     ------

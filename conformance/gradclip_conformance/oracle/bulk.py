@@ -1,15 +1,16 @@
-r"""Measure the distance of large arrays from exact results: exactly, and a thousand times as fast as one by one.
+r"""Measure the distance of large arrays from exact results, a thousand times as fast as element by element.
 
-*The norm*: a number of a format of `p` bits is `m 2**e` with an integer `|m| < 2**p`, `p <= 53`; with
-:math:`m = 2^{27} a + b` its square is :math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is
-below :math:`2^{54}`. Their upper and lower 27 bits are summed apart, among elements of one exponent: in a piece of
-:math:`2^{16}` elements to less than :math:`2^{43}`, which float64 holds exactly, and over the pieces in 64 bits, which
-fewer than :math:`2^{36}` elements cannot fill. So nothing is rounded.
+*The norm* is enclosed without any rounding of the sum of squares. A number of a format of `p` bits is `m 2**e`, with an
+integer `|m| < 2**p` and `p <= 53`. With :math:`m = 2^{27} a + b`, its square is
+:math:`2^{54} a^2 + 2^{28} a b + b^2`, in which each of :math:`a^2, a b, b^2` is below :math:`2^{54}`. Each of these
+products is split into its upper and lower 27 bits. The halves are summed separately for each exponent. In a piece of
+:math:`2^{16}` elements, such a sum stays below :math:`2^{43}`, which float64 holds exactly. The sums of the pieces are
+added as 64-bit integers, which can overflow only from :math:`2^{36}` elements on.
 
-*The elements*: the exact result is `x f` with a rational `f`. With :math:`f = f_h + f_l` to 106 bits, `x f_h` as
-the sum of two float64 `p + e` (Dekker's product), and the distance taken as :math:`((y - p) - e) - x f_l`, the omitted
-part is below :math:`2^{-100} |x f|`, less than :math:`2^{-46}` ulp of any format here. The distance itself is rounded
-three times. The ulp is that of the binade of `x f` rounded to float64.
+*The elements*: the exact result is `x f` with a rational `f`. Two float64 hold `f` to 106 bits, as :math:`f_h + f_l`.
+Dekker's product gives `x f_h` exactly, as a sum :math:`q + e` of two float64. The distance of a result `y` is computed
+as :math:`((y - q) - e) - x f_l`. This omits less than :math:`2^{-100} |x f|`, which is below :math:`2^{-46}` ulp of any
+format here. The distance itself is rounded three times. The ulp is that of the binade of `x f` rounded to float64.
 
 All functions work on pieces that fit in the processor's cache.
 """

@@ -164,7 +164,7 @@ def test_command_line_searches_and_records(tmp_path: Path) -> None:
     result = CliRunner().invoke(gradclip, [*arguments, "-o", str(path)])
 
     assert result.exit_code == 0, result.output
-    assert "searches that found one that fails: 0" in result.output
+    assert "searches that found a failing input: 0" in result.output
     (run,) = read_runs(path)
     assert run.header.seed == 7
     # The search keeps its worst case, which each of the two subjects runs.

@@ -254,7 +254,7 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         searched = search(connection.description.subjects, selection, seed, ask)
     finally:
         connection.close()
-    say(f"{target.name}: {searched.tried} inputs tried; searches that found one that fails: {len(searched.failing)}")
+    say(f"{target.name}: {searched.tried} inputs tried; searches that found a failing input: {len(searched.failing)}")
     for case in searched.failing:
         say(write_toml(case))
     return searched.cases

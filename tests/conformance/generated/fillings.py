@@ -12,7 +12,7 @@ from .facts import Array
 
 __all__ = ["USUAL", "fill"]
 
-#: The kinds to draw if a draft demands none. Most put large elements where an error at an edge would lose them.
+#: The kinds to draw if a draft demands none. The "heavy" ones put in a large element, whose loss changes the norm.
 USUAL = ("mixed", "mixed", "digits", "heavy last", "heavy first", "heavy somewhere", "powers")
 
 
@@ -30,7 +30,7 @@ def _set(place: Callable[[int, random.Random], int], value: Callable[[int, rando
 
 
 def _draw_heavy(size: int, rng: random.Random) -> float:
-    """Return a number that is larger than all others together."""
+    """Return a number whose square is larger than the sum of the squares of all other elements."""
     return 8 * float(2 ** min(10, 2 + math.ceil(math.log2(size + 1)) // 2))
 
 
@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {
 
 
 def fill(kind: str, size: int, dtype: str, rng: random.Random) -> Array:
-    """Return a number of elements of a kind, with few different values."""
+    """Return `size` elements of a kind; most kinds have few different values."""
     base = np.random.default_rng(rng.getrandbits(32))
     x = base.choice(np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), size)
     return (KINDS[kind](x, rng, base) if size else x).astype(dtype)

@@ -96,7 +96,7 @@ def read_request(line: str) -> Optional[Dict[str, Any]]:
         return None
     number = message.get("number")
     if message.get("message") != "call" or type(number) is not int or number < 1:
-        text = "no call with a number from 1 on: {:.200}".format(line)
+        text = "neither a call with a number above 0 nor `bye`: {:.200}".format(line)
         raise ValueError(text)
     return message
 
@@ -216,7 +216,7 @@ def _is_greeting_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
 
 
 def _read_line(stream: IO[bytes]) -> str:
-    """Return the next line; cut a line that is too long one byte beyond the limit, so that parsing refuses it."""
+    """Return the next line. Cut a long line one byte beyond the limit, so that parsing refuses it."""
     return stream.readline(LINE.number + 1).decode("utf-8", "replace")
 
 

@@ -192,7 +192,7 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
 )
 def test_line_that_is_neither_a_call_nor_bye_is_refused(line: str) -> None:
     """Check that such a line ends the host, because an answer needs the number of a call."""
-    with pytest.raises(ValueError, match=r"no call with a number from 1 on|not JSON|not a JSON object"):
+    with pytest.raises(ValueError, match=r"neither a call with a number above 0 nor `bye`|not JSON|not a JSON object"):
         host.read_request(line)
 
 

@@ -21,7 +21,7 @@ __all__ = ["JoinedGradients", "LinearLayer", "build_linear_layers", "join_by_dty
 
 @dataclass(frozen=True)
 class LinearLayer:
-    """A linear layer and the numbers of the gradients that its parameters get."""
+    """A linear layer and the indices of the gradients that its parameters get."""
 
     dtype: str
     in_features: int
@@ -69,7 +69,7 @@ def _has_room_for(layer: LinearLayer, number: int, gradients: Sequence[Gradient]
 
 @dataclass(frozen=True)
 class JoinedGradients:
-    """All dense gradients of one dtype: their numbers, and their values concatenated."""
+    """All dense gradients of one dtype: their indices, and their values concatenated."""
 
     dtype: str
     numbers: Tuple[int, ...]

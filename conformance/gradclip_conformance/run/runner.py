@@ -53,7 +53,7 @@ __all__ = [
     "run_cell",
 ]
 
-#: The longest wait for the jobs: Python handles a signal that arrives just before a wait only after the wait.
+#: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
 SIGNAL_SECONDS = 0.25
 
 RULES = {rule.id: rule for rule in rules.load()}
@@ -69,7 +69,8 @@ def plan_rows(
 ) -> list[PlannedCell]:
     """Return the cells of the covering design; a subject is asked what its abilities allow.
 
-    One row after another is asked of all subjects of an operation, so that what it needs is made and measured once.
+    The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
+    subjects.
     """
     if stage == "default" and adapter in NOT_YET_BY_DEFAULT and not selection.rules:
         return []

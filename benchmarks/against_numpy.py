@@ -16,7 +16,7 @@ from gradclip_spec import kernels
 
 
 def run(measure: Measure) -> None:
-    """Make all comparisons; repeat those with common NumPy code without compiled loops."""
+    """Make all comparisons. Make those with common NumPy code again while the reference has no compiled loops."""
     loops = kernels.load_compiled
     for fast in ("", " (without the extra)"):
         for workload in WORKLOADS:
@@ -86,7 +86,7 @@ def _compare_memory_floor(measure: Measure, workload: str) -> None:
     grads = np.split(flat, np.cumsum([array.size for array in make_arrays(workload)])[:-1])
 
     def read_and_scale() -> None:
-        # Read the array once and scale it once in place. The factor does not change the numbers.
+        # Read the array once and scale it once in place. The factor changes only the signs.
         np.dot(flat, flat)
         np.multiply(flat, np.float32(-1.0), out=flat)
 

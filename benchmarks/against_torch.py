@@ -73,7 +73,7 @@ def _compare_memory_floor(measure: Measure, workload: str) -> None:
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 
     def read_and_scale() -> None:
-        # Read the array once and scale it once in place. The factor does not change the numbers.
+        # Read the array once and scale it once in place. The factor changes only the signs.
         torch.dot(flat, flat)
         flat.mul_(-1.0)
 

@@ -34,9 +34,9 @@ def clip_by_value(
     min : float, optional
         The lower bound; `-max` if it is left out.
     need_clip : tree of bool, callable, or set of str, optional
-        Which arrays are included: True or False for each array, in the structure of `grads`; or a function of the
-        path of an array (its keys and indices with dots between, such as "encoder.0.bias") and the array that returns
-        True or False; or a set of paths to exclude, each with everything below it. By default, all arrays are included.
+        Which arrays are included: True or False for each array, in the structure of `grads`; or a function that returns
+        True or False for the path of an array (its keys and indices with dots between, such as "encoder.0.bias") and
+        the array; or a set of paths to exclude, each with everything below it. By default, all arrays are included.
     inplace : bool, optional
         Whether to write the results into the arrays that are passed.
 

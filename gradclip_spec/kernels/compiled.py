@@ -55,7 +55,7 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-#: Makes a function that returns a signature and a code generator callable in loops.
+#: Lets loops call a function that is given as its signature and a code generator.
 _emit: Callable[[Callable[..., Any]], Any] = intrinsic
 #: Inlines a function into its callers.
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")

@@ -20,7 +20,7 @@ strict = pytest.importorskip("array_api_strict")
 xps = make_strategies_namespace(strict)
 thresholds = st.floats(0, 1e30) | st.sampled_from([0.0, 1e-300, 1e300, math.inf])
 
-#: For each dtype: the distance from 1 to the next number, the smallest and the largest number.
+#: For each dtype: the distance from 1 to the next number, the smallest number above 0, and the largest number to draw.
 FORMATS = {
     "float16": (2.0**-10, 2.0**-24, 65504.0),
     "bfloat16": (2.0**-7, 2.0**-133, 2.0**127),
@@ -77,7 +77,7 @@ def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
         # The error of a subnormal element is up to half of its last place, whatever the other elements are.
         slack = smallest * math.sqrt(flatten(backend, arrays).size)
 
-        # The expected norm is computed in float64 from scaled elements: unscaled squares could overflow.
+        # Compute the norm after the clip in float64, from scaled elements: unscaled squares could overflow.
         after = flatten(backend, clipped)
         largest = float(np.max(np.abs(after), initial=0.0)) or 1.0
         norm = largest * math.sqrt(float(np.sum((after / largest) ** 2)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -149,7 +150,7 @@ EXAMPLES = draw_mostly(st.sampled_from(sorted(_VERBS)).flatmap(_draw_arguments),
 def check(example: Any) -> None:
     """Run the command with some arguments in a folder with some files."""
     arguments = [*map(str, example)]
-    if "--venv" in arguments or any(_starts_anything(word) for word in arguments):
+    if "--venv" in arguments or any(_starts_anything(word) for word in arguments) or _writes_elsewhere(arguments):
         return
     if arguments[:1] == ["check"]:
         arguments = [arguments[0], *NARROW, *arguments[1:]]
@@ -173,6 +174,16 @@ def check(example: Any) -> None:
 def _starts_anything(word: str) -> bool:
     """Return whether a random text names a program: no program may run by chance."""
     return word.startswith("--v") or (word.startswith(("--command=", "--com", "--c")) and "=" in word)
+
+
+def _writes_elsewhere(arguments: Sequence[str]) -> bool:
+    """Return whether the arguments say where to write, and name a place outside the example's folder."""
+    named = [word for before, word in itertools.pairwise(arguments) if before == "-o"]
+    named += [word.removeprefix("-o") for word in arguments if word.startswith("-o")]
+    return any(
+        ".." in Path(word).parts or (Path(word).is_absolute() and word not in ("/dev/null", "/dev/full"))
+        for word in named
+    )
 
 
 @contextlib.contextmanager

@@ -50,9 +50,9 @@ def clip_by_value(
     Raises
     ------
     TypeError
-        If an argument has a wrong type or another library's name for it. If arrays come from several libraries, or are
-        of another dtype, masked, or sparse torch tensors. If an array is a `torch.nn.Parameter` (pass its `.grad`). If
-        `inplace` is true and an array cannot be written into.
+        If an argument has a wrong type, or a keyword is unknown, such as another library's name of an argument. If arrays
+        come from several libraries, or are of another dtype, masked, or sparse torch tensors. If an array is a
+        `torch.nn.Parameter` (pass its `.grad`). If `inplace` is true and an array cannot be written into.
     ValueError
         If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure or
         an unknown name. Nothing has been changed when an error is raised.
@@ -125,8 +125,7 @@ def clip_by_norm(
     Raises
     ------
     TypeError
-        If an argument has a wrong type or another library's name for it, or arrays are refused as by
-        :func:`clip_by_value`.
+        For the same reasons as in :func:`clip_by_value`.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
         or an unknown name. Nothing has been changed when an error is raised.
@@ -215,8 +214,8 @@ def clip_by_global_norm(
     FloatingPointError
         With `error_if_nonfinite`, if `total_norm` is NaN or infinite.
     TypeError
-        If an argument is of a wrong type or has a name of another library, arrays are refused as by
-        :func:`clip_by_value`, or `error_if_nonfinite` is true while the norm is being traced.
+        For the same reasons as in :func:`clip_by_value`, or if `error_if_nonfinite` is true while the norm is being
+        traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
         or an unknown name. Nothing has been changed when an error is raised.
@@ -229,13 +228,13 @@ def clip_by_global_norm(
     -----
     *Accuracy.* For NumPy arrays and torch tensors on the CPU, norms with p = 1, 2 and infinity are within 0.51 ulp of
     the exact norm (within 1 ulp in float64), whatever the elements and their order. For other p, the error of the
-    library's power is added. Elements are within 0.51 ulp if the loops are compiled (the extra `fast`, contiguous
-    arrays), or if there are fewer than 16,384 elements, all narrower than float64; otherwise they are within 1.5 ulp.
-    (Subnormal elements of float64 may have an error of 0.75 ulp.) For all other libraries, norms are within 1 ulp and
-    elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1, 2 and infinity have an
-    error of a few more ulp. From p = 1/30 on, no power overflows. Elements smaller than the largest by a factor of
-    `2**-1022` may count as zero, which matters only for p below 1/12 (without float64: a factor of `2**-126`, and p
-    below 1/2).
+    library's power is added. Elements are within 0.51 ulp in two cases: the loops are compiled (this needs the extra
+    `fast` and contiguous arrays), or there are fewer than 16,384 elements, all narrower than float64. Otherwise they
+    are within 1.5 ulp. (Subnormal elements of float64 may have an error of 0.75 ulp.) For all other libraries, norms
+    are within 1 ulp and elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1, 2 and
+    infinity have an error of a few more ulp. No power overflows if p is at least 1/30. An element below `2**-1022`
+    times the largest may count as zero, which matters only for p below 1/12 (without float64: below `2**-126` times the
+    largest, and p below 1/2).
 
     *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
     scaled. No result keeps the memory of another result alive.
@@ -324,8 +323,7 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     Raises
     ------
     TypeError
-        If an argument has a wrong type or another library's name for it, or arrays are refused as by
-        :func:`clip_by_value`.
+        For the same reasons as in :func:`clip_by_value`.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name.
 

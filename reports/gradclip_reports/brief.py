@@ -15,8 +15,8 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["draw_brief", "draw_finding"]
 
-#: The largest number of findings that do not fail the run and are listed in one line each, so that the report has 15
-#: lines.
+#: The number of findings to list, one line each. Findings that fail the run are always listed; the others fill the rest.
+#: So a report has at most 15 lines if the run is as expected.
 SHOWN = 5
 
 LABEL = 10
@@ -60,7 +60,7 @@ def _run(run: Run, width: int, several: bool) -> Iterator[str]:
     for one in (*spoiling, *shown):
         yield _cut(f"  {'✗' if one.spoils else '·'} {write_short_line(one)}", width)
     if rest[len(shown) :]:
-        yield f"  and {format_count(len(rest) - len(shown), 'finding')} that fail no run"
+        yield f"  and {format_count(len(rest) - len(shown), 'finding')} that do not fail the run"
 
 
 def draw_finding(finding: Finding, run: Run, width: int = 80) -> list[str]:
@@ -109,8 +109,8 @@ def _draw_verdict(runs: Sequence[Run], record: str) -> Iterator[str]:
         yield f"{format_count(counts.without_reason, 'known failure')} without a reason."
     as_expected = not group_failures(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
     yield "As expected." if as_expected else "Not as expected."
-    # The second line is never wrapped, so that it can be copied.
-    yield "The table of all rules comes with -v; every cell that did not pass by:"
+    # The command is never wrapped, so that it can be copied.
+    yield "Add -v for the table of all rules. To list every cell that did not pass:"
     yield f"  gradclip summary --format json {record}"
 
 

@@ -43,8 +43,8 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     ------
     RecordError
         If the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
-        schema, or holds no run. If a run has no footer, a cell twice or not at all, or counts or a plan that its cells
-        contradict.
+        schema, or holds no run. If a run has no footer, lacks a cell, or has a cell twice. If its counts or its plan
+        disagree with its cells.
     ModuleNotFoundError
         If the package jsonschema is not installed.
     """
@@ -103,7 +103,7 @@ class Place:
             yield line
 
     def _read(self) -> str:
-        """Return the text of the file; a longer one than the limit is never held in memory."""
+        """Return the text of the file. If it is longer than the limit, stop reading there and refuse it."""
         limit = LIMITS["file"].number
         try:
             # Do not trust the file size: it is 0 for a pipe or a device, and a compressed file grows.
@@ -115,14 +115,14 @@ class Place:
             self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
 
     def bound(self, name: str, found: int) -> None:
-        """Refuse more of something than its limit."""
+        """Refuse the file if a number that was counted in it exceeds its limit."""
         try:
             LIMITS[name].check(found)
         except OverLimit as error:
             self.refuse(str(error), "It is not a record that `gradclip check` wrote")
 
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
-        """Raise the one message about this place."""
+        """Raise a RecordError that names the file and the line, says what is wrong, and how to mend it."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
         # A record may hold control characters, which would act on a terminal.
         message = escape_text(f"{where}: {what}. {remedy}.")
@@ -248,8 +248,8 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
         named = [(subject, case) for subject, cases in finding.cells.items() for case in cases]
         for pair in named:
             if pair not in statuses or pair in explained:
-                what = "explains a second time" if pair in explained else "does not have"
-                yield f"has a finding {_shorten(finding.cause)!r} of the cell {' '.join(pair)}, which it {what}"
+                what = "another finding explains already" if pair in explained else "the run does not have"
+                yield f"has a finding {_shorten(finding.cause)!r} of the cell {' '.join(pair)}, which {what}"
             explained.add(pair)
         counts = Counter(statuses.get(pair, "") for pair in named)
         if dict(counts) != dict(finding.statuses) or Counter(case.partition("/")[0] for _, case in named) != Counter(

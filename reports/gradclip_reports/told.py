@@ -15,10 +15,10 @@ __all__ = ["describe_standing", "find_finding", "list_lines", "write_heading", "
 #: Longer values are cut; the record holds them in full.
 LENGTH = 300
 
-#: Parameters that serve to pin a cause, and that its example shows better.
+#: Parameters that headings leave out. Pins need them; for a reader, the example shows them better.
 FOR_MODELS = frozenset({"effect"})
 
-#: As many hexadecimal numbers stand beside the decimals.
+#: The largest number of hexadecimal floats that are shown after a value.
 HEX = 3
 
 
@@ -35,7 +35,7 @@ def _format_number(value: Any) -> str:
 
 
 def describe_standing(finding: Finding) -> str:
-    """Return whether a finding is documented, known or new."""
+    """Return one word for a finding: "new" if it fails the run, else why it does not, such as "known"."""
     if finding.spoils:
         return "new"
     if Status.DEVIATION in finding.statuses:
@@ -85,7 +85,7 @@ def _list_hex_floats(value: Any) -> list[str]:
 
 
 def _needs_digits(number: float) -> bool:
-    """Return whether three decimals do not show a number."""
+    """Return whether a number needs more than three decimals, or is not finite."""
     return not math.isfinite(number) or number != round(number, 3)
 
 

@@ -81,7 +81,7 @@ def test_finding_that_contradicts_the_cells_is_refused(
 def test_cell_with_two_findings_is_refused(failed_run: Run, tmp_path: Path) -> None:
     run = replace(failed_run, findings=(failed_run.findings[0], failed_run.findings[0]))
 
-    with pytest.raises(RecordError, match="explains a second time"):
+    with pytest.raises(RecordError, match="which another finding explains already"):
         read_runs(write(run, tmp_path / "x.jsonl"))
 
 

@@ -27,7 +27,7 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
     The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
-    error bound; for a `documented` cell with an error of a few ulp, the script passes.
+    error bound. It passes for a `documented` cell whose difference of a few ulp is within that bound.
 
     For a RULE, the script shows the first case that is not as expected; without --subject, of the first subject with
     such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For others,

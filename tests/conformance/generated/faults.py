@@ -17,7 +17,7 @@ __all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 ALL = ("clip_by_value", *NORMS)
 
-#: A function of the memory, the value of the step, and the details from the style.
+#: A function of the clipper's memory, which persists between calls, the value of the step, and details from the style.
 Edit = Callable[..., Any]
 
 

@@ -36,7 +36,7 @@ def check(example: Any) -> None:
         description = read_description(line)
     except StartError as error:
         require(str(error) or error.kind, "a host does not start, and nothing says why")
-        require(len(str(error)) < 10_000 or name == "failed", f"{len(str(error))} characters say why")
+        require(len(str(error)) < 10_000 or name == "failed", f"the reason has {len(str(error))} characters")
         return
     with folder():
         check_run(Connected(description), "fuzzed", SELECTION)

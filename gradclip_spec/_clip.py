@@ -50,8 +50,8 @@ def clip_by_value(
     Raises
     ------
     TypeError
-        If an argument has a wrong type, or a keyword is unknown, such as another library's name of an argument. If arrays
-        come from several libraries, or are of another dtype, masked, or sparse torch tensors. If an array is a
+        If an argument has a wrong type, or a keyword is unknown, such as another library's name of an argument. If
+        arrays come from several libraries, or are of another dtype, masked, or sparse torch tensors. If an array is a
         `torch.nn.Parameter` (pass its `.grad`). If `inplace` is true and an array cannot be written into.
     ValueError
         If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure or

@@ -60,8 +60,8 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
     """List the tests of the exam that are not in its sample.
 
     `@pytest.mark.exam(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
-    every worker: it is drawn with the function's id as the seed. With `--exam`, all of them run, or as many as
-    `part=N` says unless there is `--all`.
+    every worker: it is drawn with the function's id as the seed. With `--exam`, all tests of the function run. A mark
+    with `part=N` limits them to N, and `--all` removes this limit.
     """
     exam = config.getoption("--exam")
     if config.getoption("--all") or config.getoption("keyword") or any("::" in word for word in config.args):

@@ -7,8 +7,9 @@ from .limits import LINE
 
 __all__ = ["count_answer_bytes", "count_answer_line_bytes"]
 
-#: The limit is proportional to the size of the call: an answer holds results and inputs, in the widest dtype that
-#: exists (complex256 for float16). A fixed allowance covers empty gradients and texts.
+#: The limit is proportional to the size of the call. An answer holds the results and the inputs. The results may have
+#: another dtype: complex256, the widest, takes 16 times as many bytes as float16. A fixed allowance covers empty
+#: gradients and texts.
 BYTES_PER_BYTE, FREE_BYTES = 24, 4 << 20
 
 

@@ -43,7 +43,7 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Any:
 def _make_backend(tree: Tree) -> Any:
     existing = [leaf for leaf in tree.leaves if leaf is not None]
     if len(tree.included) < len(existing):
-        # In JAX, the derivative by an integer is a NumPy array of the dtype float0.
+        # In JAX, the derivative with respect to an integer is a NumPy array of the dtype float0.
         existing = [x for x in existing if getattr(getattr(x, "dtype", None), "names", None) != ("float0",)] or existing
     representatives = list({type(x): x for x in existing}.values())
     for x in representatives:

@@ -83,7 +83,8 @@ class JAX(Backend):
         """Return an array within bounds that its dtype holds exactly."""
         from jax import lax
 
-        # A weakly typed array, such as the derivative by a Python number, would become float64 in the context.
+        # A weakly typed array, such as the derivative with respect to a Python number, would become float64 in the
+        # context.
         return super().clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)
 
 
@@ -137,8 +138,8 @@ def _make_products() -> Any:
     @compute_products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
         (arrays, k), (changes, change_of_k) = primals, tangents
-        # Compute the derivative by the coefficient in float64. Its range holds the product of a large element and the
-        # coefficient's tangent. It also holds the sum of such products, which reverse mode computes.
+        # Compute the derivative with respect to the coefficient in float64. Its range holds the product of a large
+        # element and the coefficient's tangent. It also holds the sum of such products, which reverse mode computes.
         with _enable_float64():
             kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
             of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]

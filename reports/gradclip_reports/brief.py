@@ -15,8 +15,8 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["draw_brief", "draw_finding"]
 
-#: The number of findings to list, one line each. Findings that fail the run are always listed; the others fill the rest.
-#: So a report has at most 15 lines if the run is as expected.
+#: The number of findings to list, one line each. Findings that fail the run are always listed, and others only if there
+#: is room. So a report has at most 15 lines if the run is as expected.
 SHOWN = 5
 
 LABEL = 10

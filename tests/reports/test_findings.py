@@ -62,7 +62,7 @@ def test_finding_is_read_back(failed_run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"cells": {"nobody": ["a/b/c"]}}, "which it does not have"),
+        ({"cells": {"nobody": ["a/b/c"]}}, "which the run does not have"),
         ({"rules": {"other.rule": 1}}, "counts disagree"),
         ({"statuses": {"deviation": 1}}, "counts disagree"),
         ({"cause": ""}, "violates its schema"),

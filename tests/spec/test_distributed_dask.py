@@ -19,7 +19,7 @@ pytestmark = pytest.mark.array_library("dask")
 
 
 def import_dask(name: str) -> Any:
-    """Return a module that comes with Dask: a skip if it is missing, an error if Dask is required."""
+    """Return a module that comes with Dask. If it is missing, skip the test, or fail if Dask is required."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

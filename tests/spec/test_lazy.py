@@ -266,7 +266,7 @@ def test_jax_dtypes_outside_the_call_do_not_change(require: Any) -> None:
 
 def test_jax_keeps_weak_types(require: Any) -> None:
     jax = require("jax")
-    # A derivative by a Python number is weakly typed: it takes the dtype of its partner.
+    # A derivative with respect to a Python number is weakly typed: it takes the dtype of its partner.
     gradient = jax.grad(lambda x: 3 * x**2)(2.0)
     assert gradient.weak_type
     for clip in (

@@ -1,4 +1,4 @@
-"""Compare `gradclip_spec.torch` with torch's two functions, option by option, and where torch's functions fail."""
+"""Compare `gradclip_spec.torch` with torch's two functions, option by option; check it also where torch's fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def assert_close(ours: list[Any], others: list[Any]) -> None:
         assert (x.grad is None) == (y.grad is None)
         if x.grad is not None:
             if not x.grad.isnan().any() and y.grad.isnan().any():
-                # In float16, torch's 1e-6 rounds to zero, so for a zero norm the quotient is NaN.
+                # If the norm is zero, torch multiplies max_norm by the reciprocal of 1e-6, which is infinite in
+                # float16. Zero times infinity is NaN.
                 continue
             eps = torch.finfo(x.dtype).eps
             torch.testing.assert_close(x.grad, y.grad, rtol=4 * eps, atol=4 * float(eps), equal_nan=True)

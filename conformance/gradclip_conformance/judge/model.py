@@ -151,7 +151,7 @@ class Domain:
 
     option: str
     above: float
-    #: If it is not empty, the domain is bounded only if this option is left out.
+    #: The name of another option, or empty. A call that gives that option is never outside the domain.
     without: str = ""
 
     def leaves_out(self, options: Mapping[str, Any]) -> bool:
@@ -257,7 +257,8 @@ class ScriptCall:
     before: str
     clip: str
     after: str
-    #: Lines that make a list `results` of NumPy arrays: one from the results, one from the gradients that were passed.
+    #: Lines that make a list of NumPy arrays, `results` in the script. `results` makes it from the framework's results,
+    #: and `inputs` from the gradients that were passed.
     results: str
     inputs: str
 

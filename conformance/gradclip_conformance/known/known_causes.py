@@ -68,7 +68,7 @@ class KnownCause:
     versions: str = ""
     platforms: str = "*"
 
-    #: Whether the calls need their own process. Here they share one; a call that ends the process is repeated alone.
+    #: Whether each call needs a fresh process. Here it does not; only a call that ends the process is repeated in one.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
@@ -195,9 +195,10 @@ def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
 
 
 def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[str]:
-    """Return a sentence for each pattern of subjects of a known cause if no such subject shows the cause.
+    """Return a sentence for each pattern of subjects that is out of date.
 
-    The run must be complete, because other cells might show the cause.
+    This means that no subject that matches the pattern shows the known cause. The run must be complete, because other
+    cells might show it.
     """
     known = load_known(run.header.adapter) if entries is None else entries
     version, environment = run.header.framework["version"], run.header.environment

@@ -23,7 +23,8 @@ Value = TypeVar("Value")
 class lazy(Generic[Value]):  # noqa: N801 - it is used as a decorator
     """Compute a value when it is first needed, and cache it.
 
-    `functools.cached_property` holds a lock, which would block the calls that the suite makes between two lines.
+    `functools.cached_property` of Python 3.11 holds a lock while it computes. The suite interrupts calls to make other
+    calls, which would wait for the lock.
     """
 
     def __init__(self, find: Callable[[Any], Value]) -> None:
@@ -82,7 +83,7 @@ class Work:
         return _compute_norm([self.grads[i] for i in self.present if self.flags[i]], self.norm_type)
 
     def list_facts(self) -> list[Facts | None]:
-        """Return the facts of each gradient that exists."""
+        """Return the facts of each gradient, and None for a missing one."""
         return [None if grad is None else Facts(self, i, grad) for i, grad in enumerate(self.grads)]
 
 

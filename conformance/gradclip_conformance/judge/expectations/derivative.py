@@ -1,10 +1,10 @@
 """Expect the derivative through a clip: the vector-Jacobian product of the formula.
 
-With the norm n of the m elements x that share it, the vector v and the unit roundoff u, the derivative above the
-threshold c is `(c / n) (v - x (x . v) / n^2)`. The dot product has an error of at most `(m + 1) u` times the sum of the
-magnitudes. The relative error of the norm is at most `(m / 2 + 1) u`, and that of each quotient, product and difference
-`u`. Together, the relative error of the first term is at most `(m / 2 + 5) u`, and that of the second term `(5 m / 2 +
-9) u`.
+Let m elements x share the norm n, let v be the vector, and let u be the unit roundoff. If n is above the threshold c,
+the derivative is `(c / n) (v - x (x . v) / n^2)`. The dot product has an error of at most `(m + 1) u` times the sum of
+the magnitudes. The relative error of the norm is at most `(m / 2 + 1) u`, and that of each quotient, product and
+difference `u`. Together, the relative error of the first term is at most `(m / 2 + 5) u`, and that of the second term
+`(5 m / 2 + 9) u`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["Derivative"]
 #: An exact derivative, and the largest error that an element may have.
 Bounded = tuple[Fraction, Fraction]
 
-#: The weights of the two one-sided derivatives that are right at a kink: all of one, half of both, all of the other.
+#: At a kink there are two one-sided derivatives, and three answers are right: either of them, or their mean. These are
+#: the weights of one of them.
 SHARES = (Fraction(0), Fraction(1, 2), Fraction(1))
 
 
@@ -41,7 +42,7 @@ def _decode(array: Array | None) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class Derivative(Expectation):
-    """The reply holds, in place of the results, the derivatives of their product with the cotangents."""
+    """The reply holds vector-Jacobian products instead of results: the vectors are the cotangents of the call."""
 
     name: ClassVar[str] = "derivative"
 
@@ -51,19 +52,19 @@ class Derivative(Expectation):
         got = []
         for i, array in enumerate(reply.gradients):
             if array is not None and not decode(array.data, array.dtype).is_finite:
-                detail = f"The derivative by gradient {i} is not finite."
+                detail = f"The derivative with respect to gradient {i} is not finite."
                 return Verdict(Status.FAIL, detail, None, self._show(case), show_gradients(reply.gradients))
             got.append(_decode(array))
         for indices, allowed in _compute_derivatives(case):
             found = [value for i in indices for value in got[i]]
             if not any(_agree(found, one) for one in allowed):
-                detail = f"The derivative by {_name(indices)} is not that of the formula."
+                detail = f"The derivative with respect to {_name(indices)} is not that of the formula."
                 return Verdict(Status.FAIL, detail, None, self._show(case), show_gradients(reply.gradients))
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the derivatives; there are several at a kink."""
-        return ("the derivatives of the results times the cotangents, one of each of:", self._show(case))
+        return ("the derivatives of the results times the cotangents; for each group, one of:", self._show(case))
 
     def _show(self, case: Case) -> list[Any]:
         return [[[float(value) for value, _ in one] for one in allowed] for _, allowed in _compute_derivatives(case)]

@@ -61,7 +61,7 @@ def check(example: Any) -> None:
 
 def _read_regressions(path: Path) -> None:
     for case in regressions.make_cases(path):
-        require(case.id.count("/") == 2, f"a case of the name {case.id!r}")
+        require(case.id.count("/") == 2, f"a case has the malformed id {case.id!r}")
 
 
 def _read_environments(path: Path) -> None:

@@ -55,7 +55,7 @@ def clip_grad_norm_(
     TypeError
         If gradients cannot be clipped; see :func:`gradclip_spec.clip_by_global_norm`.
     ValueError
-        If `max_norm` is negative or NaN (torch flips the signs), or `norm_type` is not above zero.
+        If `max_norm` is negative (torch flips the signs) or NaN, or `norm_type` is not above zero.
 
     See Also
     --------
@@ -118,7 +118,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     TypeError
         If gradients cannot be clipped; see :func:`gradclip_spec.clip_by_value`.
     ValueError
-        If `clip_value` is negative or NaN (torch makes every element one number).
+        If `clip_value` is negative or NaN (torch sets every element to that number).
 
     See Also
     --------

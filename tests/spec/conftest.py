@@ -271,7 +271,7 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 @pytest.fixture
 def require() -> Callable[[str], Any]:
-    """Return a function that imports a module: a skip if it is missing, an error if its library is required."""
+    """Return a function that imports a module. If it is missing, skip the test, or fail if its library is required."""
 
     def import_required(module: str) -> Any:
         try:

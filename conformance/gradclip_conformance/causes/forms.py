@@ -110,7 +110,7 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
 
 
 def _may_be_left(group: Group, form: Format, value: float) -> bool:
-    """Return whether a norm can result from powers of which some underflow."""
+    """Return whether a norm can result if some of the powers underflow."""
     low, high = bound_norms_after_underflow(group, form)
     slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
     # The square root may be rounded below the normal numbers, too.

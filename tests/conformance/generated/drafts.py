@@ -44,7 +44,7 @@ class Draft:
     index: tuple[int, int] | None = None
     last: bool | None = None
     size: tuple[int, int] | None = None
-    #: A number of which the size must not be a multiple, or must be an odd multiple.
+    #: A number that should not divide the size; 1 for no demand.
     uneven: int = 1
     shape: str | None = None
     layout: str | None = None

@@ -84,7 +84,8 @@ def make_cases() -> Iterator[Case]:
 
 def _look_beside_the_results(operation: str, dtype: str) -> Iterator[Case]:
     """Make cases about the memory of results, the state around the call, warnings, and a following call."""
-    # A function may take equal gradients for one gradient; it may return an excluded gradient without a copy.
+    # A wrong function may mistake equal gradients for one gradient. A right function may return an excluded gradient
+    # itself, without a copy.
     tensors = [
         make_tensor([3.0, -4.0], dtype),
         make_tensor([3.0, -4.0], dtype),

@@ -64,8 +64,8 @@ def test_failing_input_is_found_and_shrunk() -> None:
     assert outcome.cases == [case]
     assert case.id.startswith("global-norm.scaled-above/deep-")
     assert case.id.endswith("/float32")
-    # The smallest failing input has the sizes 0, 0 and 2. The start of the search depends on a hash, so it may end at the
-    # next larger input.
+    # The smallest failing input has the sizes 0, 0 and 2. The start of the search depends on a hash, so it may end at
+    # the next larger input.
     sizes = [len(read_float64_values(g.array)) for g in case.gradients if g.array is not None]
     assert sizes in ([0, 0, 2], [0, 1, 2], [1, 0, 2])
 

@@ -38,7 +38,7 @@ class Target:
 
     #: The strategy that draws examples, which are JSON values.
     examples: SearchStrategy[Any]
-    #: The function that checks one example. It lets undocumented errors pass, and raises `Find` for a wrong outcome.
+    #: The function that checks one example. It catches documented errors only, and raises `Find` for a wrong outcome.
     check: Callable[[Any], None]
     #: The number of examples in a turn, which take a few seconds.
     turn: int = 100

@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 
 import gradclip_adapters
-from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.contract import Array, Call, Gradient, Reply, Subject
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
+from gradclip_conformance.cases.build import OPERATIONS as OPERATION_NAMES
 from gradclip_conformance.covering.axes import OPERATIONS, list_axes, list_heavy_levels
 from gradclip_conformance.covering.calls import WholeCall
-from gradclip_conformance.covering.constraints import can_complete
+from gradclip_conformance.covering.constraints import can_complete, find_reason
 from gradclip_conformance.covering.designs import read_rows, write_design
 from gradclip_conformance.covering.measure import measure_coverage
 from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
@@ -337,3 +338,17 @@ def test_quick_check_of_a_reply_accepts_no_more_than_the_schema(change: dict[str
     message = {**GOOD, **change}
     validator = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "reply.json").read_text(encoding="utf-8")))
     assert is_plain_reply(message) == validator.is_valid(message)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("dtypes", [("float64",), ("float16",), ("bfloat16", "float16"), ("float32", "float64")])
+@pytest.mark.parametrize("features", [(), ("excludes", "none_grads", "norm_type")])
+def test_subject_is_asked_for_nothing_impossible(
+    operation: str, dtypes: tuple[str, ...], features: tuple[str, ...]
+) -> None:
+    subject = Subject("any", OPERATION_NAMES[operation], dtypes, features, (1.0, 2.0))
+
+    reasons = {case.id: find_reason(operation, list(case.levels.values())) for _, case in list_cases(subject)}
+
+    assert len(reasons) > 100
+    assert {name: reason for name, reason in reasons.items() if reason} == {}

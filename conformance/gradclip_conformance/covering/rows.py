@@ -13,6 +13,7 @@ from ..cases.build import OPERATIONS as OPERATION_NAMES
 from ..cases.model import Case, expect
 from .arrays import Made, make_call
 from .axes import Axis, list_axes
+from .constraints import list_clashes
 from .designs import read_rows
 from .thresholds import NEAR, parse_norm_order
 
@@ -165,6 +166,9 @@ def _select_within_reach(
     }
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
+        # Levels of the row may be impossible with the other dtype.
+        clashes = list_clashes(SHORT[subject.operation]).get(levels["dtype"], {})
+        levels |= {axis.name: axis.levels[0].word for axis in axes if levels[axis.name] in clashes}
     if "requires_min" in subject.features:
         levels["bounds"] = "min-max"
     return levels if levels["dtype"] else None

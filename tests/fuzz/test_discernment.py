@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from fuzzing.driver import check_example, run_turn, sweep
 from fuzzing.target import NAMES, load_target
+from fuzzing.texts import PAYLOADS
 
 import gradclip_spec
 from gradclip_adapters import host, plain, wire
@@ -133,26 +135,30 @@ def test_target_finds_what_is_broken(
 ) -> None:
     """Check that a few turns find the break; `test_fuzz` shows that a turn finds nothing without it.
 
-    Few random records put a hostile text into the member that a break concerns. So for records, examples that put such
-    texts into every member come first.
+    Few random records put a hostile text into the member that a break concerns. So for records and scripts, examples
+    that put such texts into every member come first.
     """
     monkeypatch.setattr(place, name, broken)
 
-    found = target == "records" and any(is_found(example) for text in HOSTILE for example in list_hostile(text))
+    hostile = (example for text in (*HOSTILE, *PAYLOADS) for example in list_hostile(target, text))
+    found = any(is_found(target, example) for example in hostile)
     assert found or any(run_turn(target, seed=1, turn=turn, shrink=False)[1] for turn in range(TURNS))
 
 
 @pytest.mark.exam
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_records_find_nothing(text: str) -> None:
-    assert not any(is_found(example) for example in list_hostile(text))
+@pytest.mark.parametrize("target", ["records", "scripts"])
+@pytest.mark.parametrize("text", [*HOSTILE, PAYLOADS[1]])
+def test_hostile_examples_find_nothing(target: str, text: str) -> None:
+    assert not any(is_found(target, example) for example in list_hostile(target, text))
 
 
-def list_hostile(text: str) -> list[dict[str, Any]]:
-    """List examples that put a text into members of a record. The import takes seconds, so that tests make it."""
-    from fuzzing.targets.records import list_hostile_examples
-
-    return list_hostile_examples("torch", [text])
+def list_hostile(target: str, text: str) -> list[dict[str, Any]]:
+    """List examples that put a text into members of a record. The imports take seconds, so that tests make them."""
+    if target == "records":
+        return importlib.import_module("fuzzing.targets.records").list_hostile_examples("torch", [text])
+    if target == "scripts":
+        return importlib.import_module("fuzzing.targets.scripts").list_hostile_examples([text])
+    return []
 
 
 @pytest.mark.exam
@@ -178,10 +184,10 @@ def list_every_tenth(name: str) -> Iterator[Any]:
     return itertools.islice(SWEEPS[name](), 0, None, 10)
 
 
-def is_found(example: Any) -> bool:
-    """Return whether the check of records fails for an example."""
+def is_found(target: str, example: Any) -> bool:
+    """Return whether the check of a target fails for an example."""
     try:
-        check_example(load_target("records"), example)
+        check_example(load_target(target), example)
     except Exception:  # noqa: BLE001 - a find is any exception
         return True
     return False

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from gradclip_conformance.run import environments
 
-environments.recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
+environments.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")
 with Path(python).with_name("marks").open("a") as marks:
     marks.write("x")

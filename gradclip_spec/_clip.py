@@ -125,7 +125,7 @@ def clip_by_norm(
     Raises
     ------
     TypeError
-        For the same reasons as in :func:`clip_by_value`.
+        If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
         or an unknown name. Nothing has been changed when an error is raised.
@@ -214,8 +214,8 @@ def clip_by_global_norm(
     FloatingPointError
         With `error_if_nonfinite`, if `total_norm` is NaN or infinite.
     TypeError
-        For the same reasons as in :func:`clip_by_value`, or if `error_if_nonfinite` is true while the norm is being
-        traced.
+        If :func:`clip_by_value` would refuse the arguments for their types or names, or if `error_if_nonfinite` is true
+        while the norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
         or an unknown name. Nothing has been changed when an error is raised.
@@ -323,7 +323,7 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     Raises
     ------
     TypeError
-        For the same reasons as in :func:`clip_by_value`.
+        If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name.
 

@@ -37,35 +37,42 @@ class Right:
 
 #: Norms that take seconds for a million elements, the size of the largest float32 case.
 SLOW = "decimal_digits"
-#: Norms that the library's matrix product computes with a few running sums over the whole length.
-GROWING = ("dot_product", "matrix_product")
+#: Norms with running sums: over the whole length in the library's matrix product, or over a block of 512 elements.
+GROWING = ("dot_product", "matrix_product", "rows_of_blocks")
 
 
-def _refuse_negative(clip_norm: float) -> None:
+def _read_threshold(clip_norm: Any) -> float:
+    """Return a threshold as a float, whatever kind of number it is; refuse a negative one."""
     if clip_norm < 0:
         message = f"clip_norm is {clip_norm}, but must not be negative"
         raise ValueError(message)
+    return float(clip_norm)
 
 
 def _global_norm(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     def clip(
         grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], error_if_nonfinite: bool = False
     ) -> tuple[Gradients, float]:
-        _refuse_negative(clip_norm)
+        clip_norm = _read_threshold(clip_norm)
         chosen = [grad is not None and flag for grad, flag in zip(grads, need_clip, strict=True)]
         total = norm([grad for grad, flag in zip(grads, chosen, strict=True) if flag])
         if error_if_nonfinite and not math.isfinite(total):
             message = f"the total norm is {total}"
             raise RuntimeError(message)
-        pairs = zip(grads, chosen, strict=True)
-        return [scale(grad, clip_norm, total) if flag else grad for grad, flag in pairs], total
+        results, scaled = list(grads), set[int]()
+        for place, grad in enumerate(grads):
+            if chosen[place] and id(grad) not in scaled:
+                results[place] = scale(grad, clip_norm, total)
+                # A tensor that stands twice in the list is written in place once.
+                scaled |= {id(grad)} if results[place] is grad else set()
+        return results, total
 
     return clip
 
 
 def _own_norms(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
-        _refuse_negative(clip_norm)
+        clip_norm = _read_threshold(clip_norm)
         results = []
         for grad, flag in zip(grads, need_clip, strict=True):
             results.append(grad if grad is None or not flag else scale(grad, clip_norm, norm([grad])))
@@ -92,7 +99,7 @@ def _p_norms(
     error_if_nonfinite: bool = False,
 ) -> tuple[Gradients, Any]:
     """Clip by the norm of any order, computed in long double over one buffer."""
-    _refuse_negative(clip_norm)
+    clip_norm = _read_threshold(clip_norm)
     chosen = [i for i, grad in enumerate(grads) if need_clip[i] and grad is not None]
     buffer = np.concatenate([np.zeros(0, np.longdouble), *(grads[i].astype(np.longdouble).ravel() for i in chosen)])
     largest = np.max(np.abs(buffer), initial=np.longdouble(0))

@@ -60,6 +60,9 @@ FEATURE_OF_LAYOUT = {
     "broadcast": "broadcast",
 }
 
+#: The bits of plus infinity: all bits of the exponent.
+INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
 #: The functions that convert flags and thresholds to the kinds of objects that an option names.
 FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
 THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
@@ -256,15 +259,24 @@ def _change_elements(call: Call) -> Call:
 def _change_options(call: Call) -> Call:
     """Return the call with half the thresholds and the Euclidean norm.
 
-    If any gradient is excluded, invert the flags.
+    If any gradient is excluded and all elements are finite, invert the flags. A function may raise an error for an
+    included NaN, and this call is not about that.
     """
     options = dict(call.options)
     options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})
     options.update({name: 2.0 for name in ("norm_type",) if name in options})
     gradients = call.gradients
-    if not all(gradient.need_clip for gradient in gradients):
+    if not all(gradient.need_clip for gradient in gradients) and all(map(_is_finite, gradients)):
         gradients = tuple(replace(gradient, need_clip=not gradient.need_clip) for gradient in gradients)
     return replace(call, gradients=gradients, options=options)
+
+
+def _is_finite(gradient: Gradient) -> bool:
+    if gradient.array is None or gradient.array.dtype not in INFINITY_BITS:
+        return True
+    bits, infinity = gradient.array.bits(), INFINITY_BITS[gradient.array.dtype]
+    # An infinity and every NaN have all bits of the exponent.
+    return not bool((bits & bits.dtype.type(infinity) == infinity).any())
 
 
 def _erase_every_other_element(gradient: Gradient) -> Gradient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from gradclip_adapters import plain_results
+from gradclip_adapters.arrays import make_earlier_calls, make_following_call
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.judge.model import Replied
 from gradclip_conformance.run.in_process import InProcess
 
@@ -564,3 +567,20 @@ class TestHostileResults:
 
         with pytest.raises(TypeError, match="has no signature to read"):
             PlainFunction(Callable(), "clip_by_norm")
+
+
+@pytest.mark.parametrize("option", ["reused", "followed"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("special", [math.nan, -math.inf])
+def test_other_calls_exclude_what_is_not_finite(option: str, dtype: str, special: float) -> None:
+    def list_flags(value: float) -> list[list[bool]]:
+        gradients = (
+            make_tensor([value, 1.0], dtype, need_clip=False),
+            make_tensor([2.0, 1.0], dtype),
+        )
+        call = Call("clip", gradients, {"clip_norm": 1.0, option: True})
+        others = make_earlier_calls(call) if option == "reused" else [make_following_call(call)]
+        return [[gradient.need_clip for gradient in one.gradients] for one in others]
+
+    assert all(flags == [False, True] for flags in list_flags(special))
+    assert [True, False] in list_flags(1.0)

@@ -38,7 +38,7 @@ class Right:
 #: Norms that take seconds for a million elements, the size of the largest float32 case.
 SLOW = "decimal_digits"
 #: Norms with running sums: over the whole length in the library's products and norms, or over a block of 512 elements.
-GROWING = ("dot_product", "matrix_product", "library_norm_of_each", "rows_of_blocks")
+GROWING = ("dot_product", "folded", "library_norm_of_each", "matrix_product", "rows_of_blocks")
 
 
 def _read_threshold(clip_norm: Any) -> float:

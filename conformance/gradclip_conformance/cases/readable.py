@@ -64,7 +64,7 @@ def read_shown_array(shown: Mapping[str, Any] | None) -> Array | None:
 
 
 def read_shown_arrays(shown: Any, like: Sequence[Array | None]) -> tuple[Array | None, ...]:
-    """Return the arrays that a record shows for some gradients, each in the dtype and shape of its gradient.
+    """Return the arrays that a record shows for some gradients, each in the shape of its gradient.
 
     Parameters
     ----------
@@ -84,14 +84,14 @@ def read_shown_arrays(shown: Any, like: Sequence[Array | None]) -> tuple[Array |
         When the record shows something else, or only the first elements of an array.
     """
     arrays = tuple(map(read_shown_array, shown)) if isinstance(shown, list) and len(shown) == len(like) else None
-    if arrays is None or [_describe_form(array) for array in arrays] != [_describe_form(array) for array in like]:
-        msg = "The record does not show one whole array, of the same dtype and shape, for each gradient."
+    if arrays is None or [_get_shape(array) for array in arrays] != [_get_shape(array) for array in like]:
+        msg = "The record does not show one whole array, of the same shape, for each gradient."
         raise NoScript(msg)
     return arrays
 
 
-def _describe_form(array: Array | None) -> tuple[str, tuple[int, ...]] | None:
-    return None if array is None else (array.dtype, tuple(array.shape))
+def _get_shape(array: Array | None) -> tuple[int, ...] | None:
+    return None if array is None else tuple(array.shape)
 
 
 def _show_gradient(gradient: Gradient) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -174,6 +175,30 @@ def test_error_of_the_function_is_reported() -> None:
     row = measure_row(raises)
     assert "too many" in row.problem
     assert row.norm is None
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda results: (results, results[0]), "has the shape (1000,), not one number"),
+        (lambda results: (results, np.array("x")), "is of the dtype"),
+        (lambda results: [], "do not have the number, the dtypes and the shapes"),
+        (lambda results: [None for _ in results], "do not have the number, the dtypes and the shapes"),
+        (lambda results: [*results, results[0]], "do not have the number, the dtypes and the shapes"),
+        (lambda results: [np.ones(one.shape, "int64") for one in results], "do not have the number, the dtypes"),
+        (lambda results: [one[:1] for one in results], "do not have the number, the dtypes and the shapes"),
+        (lambda results: {"clipped": results}, "returned a value of type dict"),
+    ],
+    ids=["norm-array", "norm-text", "empty", "none", "longer", "integers", "shorter", "dictionary"],
+)
+def test_answer_of_another_form_is_reported(change: Callable[[list[Any]], Any], problem: str) -> None:
+    def returns_another_form(grads: list[Any], *, clip_norm: float) -> Any:
+        return change(list(grads))
+
+    row = measure_row(returns_another_form)
+
+    assert problem in row.problem
+    assert (row.norm, row.elements) == (None, 0.0)
 
 
 def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Subject
+from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Reply, Subject
 
 from ..judge.arrays import measure_norm_distance, read_norm
 from ..judge.model import (
@@ -109,9 +109,11 @@ def measure_accuracy(
         first: tuple[Array, Array | None] | None = None
         for arrangement in _list_arrangements(subject.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
-            answer = connection.ask(_make_call(subject, _arrange(array, arrangement)), LIMIT)
-            if not isinstance(answer, Replied):
-                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {_explain(answer)}"[:300])
+            pieces = _arrange(array, arrangement)
+            answer = connection.ask(_make_call(subject, pieces), LIMIT)
+            fault = _find_fault(answer.reply, pieces) if isinstance(answer, Replied) else _explain(answer)
+            if not isinstance(answer, Replied) or fault:
+                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {fault}"[:300])
             joined = _join_results(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
             elements = _keep_worse(elements, (measure_largest_error(array, joined, factor), label))
             if answer.reply.norm is not None:
@@ -135,6 +137,21 @@ def rebuild_gradients(worst: str, size: int, dtype: str) -> list[Array]:
 def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
     return array, compute_exact_norm(array)
+
+
+def _find_fault(reply: Reply, pieces: Sequence[Array]) -> str:
+    """Return why the errors of a reply cannot be measured; empty if they can."""
+    if reply.malformed is not None:
+        return f"the function {reply.malformed}"
+    found = [None if one is None else (one.dtype, one.shape) for one in reply.gradients]
+    if found != [(one.dtype, one.shape) for one in pieces]:
+        return "the results do not have the number, the dtypes and the shapes of the gradients"
+    try:
+        if reply.norm is not None:
+            read_norm(reply.norm)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _explain(answer: Answer) -> str:

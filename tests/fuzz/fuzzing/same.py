@@ -16,7 +16,7 @@ class Same(Adapter):
 
     def subjects(self) -> Sequence[Subject]:
         """Return one function."""
-        return [Subject("clip", "clip_by_global_norm", ("float32",))]
+        return [Subject("clip", "clip_by_norm", ("float32",))]
 
     def call(self, call: Call) -> Reply:
         """Return the gradients, the first of them as the norm, and the names as warnings."""

@@ -18,6 +18,7 @@ from hypothesis.strategies import SearchStrategy
 
 from gradclip_conformance.cli import gradclip
 
+from .. import same
 from ..documents import add_footer, read_lines
 from ..drawings import check_text
 from ..guards import folder
@@ -31,22 +32,9 @@ NARROW = ["--rule", "norm.scaled-above/three-four-five/float32"]
 _OWN_STYLES = re.compile(r"\x1b\[(?:1|0)m")
 EXIT_CODES = (0, 1, 2, 3)
 
-_ADAPTER = """
-from gradclip_adapters.contract import About, Adapter, Reply, Subject
-
-class Same(Adapter):
-    def about(self):
-        return About("same", "1")
-
-    def subjects(self):
-        return [Subject("clip", "clip_by_norm", ("float32",))]
-
-    def call(self, call):
-        return Reply(tuple(each.array for each in call.gradients))
-"""
 _FUNCTION = "def clip(grads, *, clip_norm):\n    return grads\n"
 FILES = {
-    "good.py": _ADAPTER,
+    "good.py": Path(same.__file__).read_text(encoding="utf-8"),
     "functions.py": _FUNCTION,
     "raises.py": "raise ValueError('\x1b[31mno')\n",
     "exits.py": "raise SystemExit(7)\n",

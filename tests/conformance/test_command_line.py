@@ -511,6 +511,32 @@ class TestRecords:
         assert "bad.jsonl" in result.stderr
 
 
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check", f"./{LONG}.py"], 2),
+        (["diff", LONG, "numpy"], 2),
+        (["diff", f"{LONG}.jsonl", "numpy"], 2),
+        (["check", RIGHT, *NARROW, "-o", LONG], 3),
+        (["check", RIGHT, *NARROW, "-o", f"{LONG}/"], 3),
+        (["accuracy", RIGHT, "--largest", "100", "-o", f"{LONG}/x"], 2),
+    ],
+    ids=["check", "diff-adapter", "diff-record", "output", "folder", "accuracy"],
+)
+def test_name_that_is_too_long_for_a_file_shows_no_traceback(
+    arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    result = run(*arguments)
+
+    assert result.exit_code == code, result.output
+    assert LONG in result.stderr.replace("\n", "")
+
+
 class TestDeclaredFormula:
     """`--formula` judges a plain function by a formula of its own."""
 

@@ -370,6 +370,11 @@ class TestProposal:
         with pytest.raises(CannotPin, match="cannot be pinned"):
             propose_pins(make_run(replace(make_cell("fail"), **changed)), [])
 
+    @pytest.mark.parametrize("answer", ["formula", "all-nan | all-zero", ""])
+    def test_answer_that_a_pin_cannot_name_is_refused(self, answer: str) -> None:
+        with pytest.raises(CannotPin, match="cannot be pinned"):
+            propose_pins(make_run(replace(make_cell("fail"), behaviour=answer)), [])
+
     def test_file_of_pins_keeps_its_comments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pin = propose_pins(make_run(make_cell("deviation")), [PIN]).partition("\n\n")[2]
         text = f"# Of a library.\n\n# Why this one is so.\n{pin}"

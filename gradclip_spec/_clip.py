@@ -253,10 +253,10 @@ def clip_by_global_norm(
     on an accelerator, under `torch.compile`, under transformations, with `requires_grad` or together with a tensor of a
     subclass) it reads no values. So nothing is computed early, no device is waited for, and new arrays are returned.
     JAX computes norms in float64 even if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero.
-    Derivatives are finite if the norm is finite, even at zero gradients. For float64 gradients this also needs the sum
-    of the elements, and the threshold divided by the square of the norm, to be within the range. Thresholds are plain
-    numbers: under `jax.jit`, make them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64
-    once for all thresholds, and other clips once for each threshold.
+    Derivatives are finite if the norm is finite, even at zero gradients. For float64 gradients, the sum of the elements
+    and the threshold divided by the square of the norm must also be within the range. Thresholds are plain numbers:
+    under `jax.jit`, make them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64 once for
+    all thresholds, and other clips once for each threshold.
 
     *Several machines.* Dask arrays, torch's DTensors (such as FSDP2's gradients) and sharded JAX arrays are not
     gathered: each chunk or shard is read in place, and only a few numbers are sent. With DTensors the total norm is a
@@ -350,14 +350,14 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
         return backend.round_norm(backend.measure_norm(tree.included, norm_type))
 
 
-def _refuse_nonfinite(total: Array, is_users: bool) -> None:
+def _refuse_nonfinite(total: Array, runs_users_code: bool) -> None:
     """Raise a FloatingPointError if a total norm is not finite, and a TypeError if its value cannot be read."""
     try:
         # torch warns if a tensor that requires grad is converted to a number.
         value = float(total.detach() if hasattr(total, "detach") else total)
     except Exception as error:
-        if is_users:
-            # This computes the norm with the user's own functions, perhaps on a cluster; their errors propagate.
+        if runs_users_code:
+            # Reading the norm ran the user's own functions, perhaps on a cluster; their errors propagate.
             raise
         message = (
             "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
@@ -366,7 +366,7 @@ def _refuse_nonfinite(total: Array, is_users: bool) -> None:
         raise TypeError(message) from error
     if not math.isfinite(value):
         message = (
-            f"the total norm of the gradients is {value}, which `error_if_nonfinite=True` refuses; look for the "
-            f"gradient that holds it or is so large, or leave `error_if_nonfinite` False (nothing has been changed)"
+            f"the total norm of the gradients is {value}, which `error_if_nonfinite=True` refuses; look for NaN, "
+            f"infinity or huge numbers in the gradients, or leave `error_if_nonfinite` False (nothing has been changed)"
         )
         raise FloatingPointError(message)

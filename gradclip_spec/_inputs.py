@@ -251,13 +251,13 @@ class Tree:
         return zip(paths, leaves, strict=True)
 
 
-def _holds(kind: Any) -> bool:
+def _check_container(kind: Any) -> bool:
     known = (list, tuple, dict, OrderedDict, defaultdict)
     return kind in known or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 #: Whether a type is a container that is taken apart here.
-_is_container: Callable[[Any], bool] = functools.cache(_holds)
+_is_container: Callable[[Any], bool] = functools.cache(_check_container)
 
 
 def _list_leaves(node: Any) -> list[Any]:

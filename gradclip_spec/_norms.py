@@ -85,7 +85,7 @@ def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> Powe
     scale = raise_two(xp, -exponent, work.format.precision)
     bound = positive * scale
     if norm_type not in (1, 2) and norm_type <= _MODEST_POWER:
-        # If the exponent was clipped, this is not 1.
+        # The result is 1, unless `_find_exponent` limited the exponent.
         bound = raise_two(xp, xp.floor(xp.log2(bound)), work.format.precision)
     high, low = _sum_scaled(work, arrays, norm_type, scale, bound)
     zero = xp.zeros_like(positive)
@@ -108,7 +108,7 @@ def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
     nonzero = high != 0
     if norm_type != math.inf:
         high = xp.where(nonzero, _take_other_root(work, high, low, norm_type) * divisor, xp.zeros_like(high))
-    # A value that is too small or too large for the limits stays too small or too large.
+    # If `_find_exponent` limits the exponent, `high` keeps the rest of it.
     positive = xp.where(nonzero & xp.isfinite(high), high, xp.ones_like(high))
     own = _find_exponent(xp, positive, precision, exponent)
     return Norm(high * raise_two(xp, -own, precision), xp.zeros_like(high), exponent + own)
@@ -173,7 +173,7 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
 def _find_exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
     """Return the exponent of a number above zero.
 
-    It is clipped so that two to the sum of two such exponents, and the inverse of that, are normal numbers of the
+    Limit it: two to the power of its sum with `other`, and the inverse of that power, must be normal numbers of the
     format.
     """
     lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
@@ -195,7 +195,7 @@ def _sum_scaled(
         x = work.xp.astype(whole, work.dtype, copy=False) * scale
         parts.append((_sum_whole if work.has_float64 else _sum_folded)(work, x, norm_type, bound))
     highs = [high for high, _ in parts]
-    # The largest number that can be halved repeatedly down to one.
+    # Add zeros up to a power of two, because `fold` halves such a number without a remainder.
     highs += [work.xp.zeros_like(highs[0])] * ((1 << (len(highs) - 1).bit_length()) - len(highs))
     high, error = fold(work.xp, work.xp.stack(highs))
     low = error + work.xp.sum(work.xp.stack([low for _, low in parts]))
@@ -205,11 +205,11 @@ def _sum_scaled(
 def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
     """Return the sum of powers over an array without cutting it into rows, because it may lie on several devices.
 
-    With b bits of the count and `h = (53 - b) // 2`, the high parts are multiples of a quantum q from `bound * 2**(1 -
-    h)` to twice that, at most `2**(h - 1)` of it. So their squares are at most `2**(2 * h - 2)` times q squared, and
-    fewer than `2**b` of them sum exactly. The low parts are at most q / 2. The remainder of a square is at most q / 2
-    times twice the bound; it is split and summed once more. The final remainder is below `2**(1 - h - 53 + b)` times
-    the largest square, and its rounding is negligible.
+    Let b be the bits of the count, and `h = (53 - b) // 2`. The high parts are multiples of a quantum q, which is
+    between `bound * 2**(1 - h)` and twice that; each is at most `2**(h - 1)` times q. So each square is at most
+    `2**(2 * h - 2)` times q squared, and fewer than `2**b` squares sum exactly. The low parts are at most q / 2. The
+    remainder of a square is at most q / 2 times twice the bound; it is split and summed once more. The final remainder
+    is below `2**(1 - h - 53 + b)` times the largest square, and its rounding is negligible.
     """
     xp, count_bits = work.xp, _count_bits(math.prod(x.shape))
     if norm_type != 2:
@@ -225,7 +225,7 @@ def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Arr
 def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:
     """Return the sum of powers in float32.
 
-    It has too few bits to split elements, so rounding errors are summed instead.
+    Float32 has too few bits to split elements, so rounding errors are summed instead.
 
     TwoProduct and TwoSum give each error exactly (Ogita, Rump, Oishi, Accurate Sum and Dot Product, 2005). The relative
     size of each error is at most `2**-24`. Summing n errors adds a relative error of at most `n * 2**-48`, and less if

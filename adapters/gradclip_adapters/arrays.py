@@ -92,8 +92,8 @@ Tensor = TypeVar("Tensor")
 def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None:
     """Refuse a call that its subject cannot perform.
 
-    The error carries `kind`, which says what is missing (see `contract.LACKS`).
-    If in doubt, make the call: only the framework's own error shows that the framework cannot do it.
+    The error carries `kind`, which says what is missing (see `contract.LACKS`). An adapter that is not sure makes the
+    call: only the framework's own error shows that the framework cannot do it.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Ca
     """Yield replies to a call that another call interrupts, each time at a different line."""
 
     def answer_traced(call: Call, at_line: Callable[[], Any]) -> Reply:
-        together.manager = _traced(at_line)
+        together.manager = _trace_lines(at_line)
         return answer(call)
 
     with ThreadPoolExecutor(2) as pool:
@@ -316,8 +316,8 @@ def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Ca
 
 
 @contextlib.contextmanager
-def _traced(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
-    """Trace a call of the framework, without recording warnings."""
+def _trace_lines(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
+    """Call `at_line` at each of the first lines that the framework's call runs; record no warnings."""
     left, before = iter(range(lines)), sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -366,7 +366,7 @@ def _hesitate() -> None:
 def _answer_after(
     barrier: threading.Barrier, answer: Callable[[Call], Reply], call: Call, at_line: Optional[Callable[[], Any]]
 ) -> Reply:
-    together.manager = _waiting(barrier, at_line)
+    together.manager = _wait_for_others(barrier, at_line)
     try:
         return answer(call)
     except BaseException:
@@ -376,8 +376,8 @@ def _answer_after(
 
 
 @contextlib.contextmanager
-def _waiting(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
+def _wait_for_others(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
     """Wait for the other threads, then call the framework; call `at_line` at each line, if it is given."""
     barrier.wait()
     with contextlib.ExitStack() as stack:
-        yield [] if at_line is None else stack.enter_context(_traced(at_line, PAUSES))
+        yield [] if at_line is None else stack.enter_context(_trace_lines(at_line, PAUSES))

@@ -338,7 +338,7 @@ together = threading.local()
 
 
 @contextlib.contextmanager
-def _recorded_warnings() -> Iterator[List[_warnings.WarningMessage]]:
+def _record_warnings() -> Iterator[List[_warnings.WarningMessage]]:
     with _warnings.catch_warnings(record=True) as caught:
         _warnings.simplefilter("always")
         yield caught
@@ -363,7 +363,7 @@ def framework_call(
     """
     seen = FrameworkCall()
     caught: List[_warnings.WarningMessage]
-    with getattr(together, "manager", None) or _recorded_warnings() as caught:
+    with getattr(together, "manager", None) or _record_warnings() as caught:
         try:
             yield seen
         except Unsupported:

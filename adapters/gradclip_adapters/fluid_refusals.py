@@ -7,7 +7,7 @@ from typing import Iterator
 
 from .contract import Call, Subject, Unsupported, read_text
 
-__all__ = ["make_gradients", "refuse_unsupported", "refuse_ways"]
+__all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
 
 #: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` 6 s.
 MOST_IN_A_PROGRAM = 500
@@ -40,6 +40,13 @@ def refuse_ways(call: Call) -> None:
 
 
 def refuse_unsupported(call: Call, subject: Subject) -> None:
+    """Refuse a call whose gradients fluid, or this CPU build, cannot clip.
+
+    Raises
+    ------
+    Unsupported
+        If the call has such gradients.
+    """
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
     if any(array.dtype == "bfloat16" for array in arrays):
         message = "fluid 1.8 has no bfloat16"
@@ -67,8 +74,8 @@ def refuse_unsupported(call: Call, subject: Subject) -> None:
 
 
 @contextlib.contextmanager
-def make_gradients(dtype: str) -> Iterator[None]:
-    """Mark the lines that make the gradients; the CPU build has no kernels for float16.
+def refuse_failed_backward(dtype: str) -> Iterator[None]:
+    """Mark the backward pass that makes the gradients; refuse the call if the CPU build has no kernels for float16.
 
     Raises
     ------

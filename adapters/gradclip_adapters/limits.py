@@ -48,10 +48,10 @@ HEX = Limit("characters in a hexadecimal float", 40, "float64 needs 24")
 GRADIENTS = Limit("gradients in a message", 20_000, "the largest models have a few thousand")
 ROWS = Limit("rows in a sparse gradient", 100_000, "cases have fewer than ten")
 SUBJECTS = Limit("subjects in a message", 1_000, "no framework has more than a few dozen entry points")
-WORDS = Limit("words in a list", 100, "the whole vocabulary of features has 25")
+WORDS = Limit("words in a list", 100, "the contract defines fewer than 50 features")
 WARNINGS = Limit("warnings in a message", 100, "a call that warns more often repeats itself")
 ENTRIES = Limit("entries in an environment", 200, "adapters name fewer than ten")
-OPTIONS = Limit("options in a call", 50, "the contract has eleven")
+OPTIONS = Limit("options in a call", 50, "the contract defines fewer than 25")
 
 #: The limits of the number of items in a list or an object, by its key.
 _ITEMS = {

@@ -16,7 +16,7 @@ from paddle import fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
 from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
-from .fluid_refusals import make_gradients, refuse_unsupported, refuse_ways
+from .fluid_refusals import refuse_failed_backward, refuse_unsupported, refuse_ways
 from .linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 
 __all__ = ["PaddleFluidAdapter"]
@@ -131,7 +131,7 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
             by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
         parameters = [by_number[number] for number in range(len(call.gradients))]
         (joined,) = join_by_dtype(call.gradients)
-        with make_gradients(joined.dtype):
+        with refuse_failed_backward(joined.dtype):
             loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
             loss.backward()
         with framework_call() as seen:
@@ -172,7 +172,7 @@ def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
             parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()))
         (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
-        with make_gradients(joined.dtype):
+        with refuse_failed_backward(joined.dtype):
             loss = _build_loss(parameters, joined, data)
         yield Network(parameters, loss, {"gradients": joined.values})
 

@@ -128,7 +128,7 @@ class Backend:
         return norm_type == 2 and self.has_float64 and not self.wide
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return four numbers for some blocks; the norm of all blocks follows from the numbers of each."""
+        """Return the four numbers of a `PowerSum` for some arrays; `join` computes a norm from those of all blocks."""
         if self.is_simple(norm_type):
             one, zero = self.make_number(1.0), self.make_number(0.0)
             return PowerSum(self.sum_squares(arrays), zero, one, zero)

@@ -74,7 +74,7 @@ class InMemory(kernels.Memory):
         return [self._take_root(each, norm_type) for each in powers]
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return four numbers for some blocks; the norm of all blocks follows from the numbers of each."""
+        """Return the four numbers of a `PowerSum` for some arrays."""
         if norm_type in (1, 2):
             (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)
             return self._check_range(arrays, parts, int(norm_type))
@@ -128,7 +128,7 @@ class InMemory(kernels.Memory):
         """Return each array multiplied by a coefficient, one for all or one of a list, or itself if that is 1."""
         coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
-        # The very list where all change: how it was shared out is known.
+        # If all arrays change, pass the same list again, because `shared_out` caches its chunks.
         some = arrays if len(changed) == len(arrays) else [arrays[index] for index in changed]
         targets = some if inplace else self.make_like(some)
         kernels.scale(self, some, targets, [coefficients[index] for index in changed])

@@ -100,7 +100,7 @@ def _find_axes(x: Array) -> Hashable:
     """Return the axes of a `shard_map` along which an array differs between devices."""
     import jax
 
-    # Older versions use another name for it, or do not have it.
+    # Older versions of JAX give this attribute another name, or do not have it.
     kind = jax.typeof(x)
     axes: Hashable = getattr(kind, "manual_axis_type", getattr(kind, "vma", None))
     return axes

@@ -125,7 +125,7 @@ class InMemoryTorch(InMemory, Torch):
     # Making NumPy's view of a tensor takes longer than asking for its address.
     many_arrays = 8
     # Use half the cores, because torch's own threads keep spinning for a while.
-    threads_of_others = 2
+    thread_divisor = 2
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
         """Return a tensor that cannot be written into; tensors of this backend have no other problems."""

@@ -40,8 +40,8 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
         return False
     if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
         message = (
-            "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out on this "
-            "process"
+            "gradients must be on meshes that this process is part of, got a DTensor on another mesh; leave it out on "
+            "this process"
         )
         raise TypeError(message)
     for array in arrays:
@@ -196,8 +196,8 @@ def _wrap(x: Array, shard: Array) -> Array:
 
 
 def _make_differentiable(x: Array) -> Array:
-    # The derivative of `from_local` converts gradients to the placements of its result, and this step is not
-    # differentiable. The derivative of `redistribute`, which changes nothing here, converts them in a differentiable
+    # The derivative of `from_local` converts gradients to the placements of its result in a step that is not
+    # differentiable. The derivative of `redistribute`, which changes nothing here, does the same in a differentiable
     # step.
     return x.redistribute(x.device_mesh, x.placements) if x.requires_grad else x
 

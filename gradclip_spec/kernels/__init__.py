@@ -36,8 +36,8 @@ class Memory(Protocol):
     shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
     #: The number of arrays from which on compiled loops are faster, however few their elements are.
     many_arrays: int = 32
-    #: The divisor of the number of threads.
-    threads_of_others: int = 1
+    #: The number by which the number of threads is divided.
+    thread_divisor: int = 1
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
@@ -153,9 +153,9 @@ def sum_powers(
     for chunks in compiled:
         sums = np.zeros((2, chunks.sizes.size))
         if exact:
-            chunks.run("sum_exactly", memory.threads_of_others, power, factor, *sums)
+            chunks.run("sum_exactly", memory.thread_divisor, power, factor, *sums)
         else:
-            chunks.run("sum_plainly", memory.threads_of_others, power, sums[0])
+            chunks.run("sum_plainly", memory.thread_divisor, power, sums[0])
         if each:
             for owner, pair in zip(chunks.owners.tolist(), sums.T.tolist(), strict=True):
                 parts[owner] += pair
@@ -172,7 +172,7 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
     for chunks in compiled:
         results = np.empty(chunks.sizes.size, np.int64)
-        chunks.run("find_largest", memory.threads_of_others, results)
+        chunks.run("find_largest", memory.thread_divisor, results)
         found += results.view(np.float64).tolist()
     return math.nan if any(map(math.isnan, found)) else max(found)
 
@@ -190,8 +190,8 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         compiled, outs, rest = [], [], list(range(len(sources)))
     table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):
-        alone = out is chunks and chunks.large and chunks.may_overlap()
-        chunks.run("scale", 1 << 20 if alone else memory.threads_of_others, out.starts, table, chunks.owners)
+        one_thread = out is chunks and chunks.large and chunks.may_overlap()
+        chunks.run("scale", 1 << 20 if one_thread else memory.thread_divisor, out.starts, table, chunks.owners)
     if rest:
         precise = sum(memory.measure(sources)) < MANY_ELEMENTS
         views = memory.view([sources[index] for index in rest])

@@ -34,7 +34,7 @@ LANES = 32
 
 
 @functools.cache
-def _tell_once() -> None:
+def _warn_once() -> None:
     message = (
         "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them again, in a few "
         "seconds; set NUMBA_CACHE_DIR to a folder that can be written into"
@@ -49,7 +49,7 @@ def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
         try:
             return numba.njit(nogil=True, cache=True, **flags)(function)
         except RuntimeError:
-            _tell_once()
+            _warn_once()
             return numba.njit(nogil=True, **flags)(function)
 
     return decorate
@@ -198,7 +198,7 @@ def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]
 
 @_loop()
 def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, last: int) -> None:
-    """Find the bits of the largest magnitude of each chunk, as float64; those of NaN if an element is NaN."""
+    """Find the largest magnitude of each chunk, or NaN if an element is NaN; write its bits as a float64."""
     for chunk in range(first, last):
         address, found = starts[chunk], 0
         for index in range(sizes[chunk]):

@@ -89,7 +89,7 @@ def sum_exactly(x: View, power: int) -> list[float]:
 
     In each row of 256 elements the highest 22 bits of the largest are split off every element (Rump, Ogita, Oishi,
     Accurate Floating-Point Summation, 2008, algorithm ExtractVector). The squares of these parts are multiples of one
-    number and fewer than `2**53` of it together: their sum is exact in any order. If q is the last place of these
+    number, and their sum is below `2**53` times that number: it is exact in any order. If q is the last place of these
     parts, the rests of all squares add up to at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm`. That is `2**-16` of
     the sum, and rounding the rests has a relative error of `2**-45`. Magnitudes are split in the same way.
     """
@@ -109,7 +109,7 @@ def sum_exactly(x: View, power: int) -> list[float]:
 def find_unit(power: float, largest: float) -> float:
     """Return the number by which magnitudes are divided before they are raised to a power.
 
-    This is a power of two near the largest magnitude, which divides without rounding, if no sum can then overflow.
+    If no sum can then overflow, this is a power of two near the largest magnitude, which divides without rounding.
     Otherwise it is the largest magnitude itself: the power multiplies the quotient's rounding error by `power`, and the
     root divides it again.
     """

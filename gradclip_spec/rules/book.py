@@ -57,13 +57,13 @@ it is the smallest subnormal number. Thresholds are representable in the dtype, 
 The formulas here are the neutral ones. Some frameworks document another formula: the source in `004` multiplies by
 $c / (n + 10^{-6})$ when that is below 1. The suite compares such a framework with both formulas. An answer that follows
 only the framework's own formula is called documented if a phrase of its documentation gives the formula, and declared
-if only its adapter does. Where a documentation bounds an argument, as in `clip_norm > 0`, any answer to a call outside
+if only its adapter does. If the documentation bounds an argument, as in `clip_norm > 0`, any answer to a call outside
 the bound is called documented.
 
 ## Poor answers
 
 An answer has the status `quality` when it is not right and the dtype's arithmetic explains it. A coefficient that
-underflows gives zeros. A subnormal one has few digits, so that the result may be a quarter off. A long running sum
+underflows gives zeros. A subnormal one has few digits, so the result may be wrong by a quarter. A long running sum
 loses its last digits. Such answers are poor, because they lose gradients. They are not failures, because simple code
 gives them and no document forbids them.
 

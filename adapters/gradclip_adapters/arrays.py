@@ -102,7 +102,8 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
     """
     missing = sorted(set(_list_used_features(call)) - set(subject.features))
     if missing:
-        message = "{} cannot do this: {}".format(subject.name, "; ".join(FEATURES[feature] for feature in missing))
+        described = " and ".join("{} ({})".format(feature, FEATURES[feature]) for feature in missing)
+        message = "{} does not have the feature {}".format(subject.name, described)
         raise Unsupported(message, kind)
     dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
     if not dtypes <= set(subject.dtypes):

@@ -258,7 +258,7 @@ def _list_entry_points() -> Iterator[EntryPoint]:
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
             name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
-            # "The group name for this clip."
+            # The documentation of the argument `group_name`: "The group name for this clip."
             has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
             features = common + more + (("norm_per_group",) if has_groups else ())
             subject = Subject(name, clip_class.operation, DTYPES, features)

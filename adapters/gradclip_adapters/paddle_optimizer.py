@@ -127,13 +127,13 @@ def _build_loss(
     return sum(terms) if terms else None
 
 
-def refuse_shared(call: Call) -> None:
-    """Refuse repeated gradients and layouts, which only gradients made by hand can have.
+def refuse_repeats_and_layouts(call: Call) -> None:
+    """Refuse repeated gradients and layouts, because no backward pass makes such gradients.
 
     Raises
     ------
     Unsupported
-        If a gradient repeats another, or asks for a layout.
+        If a gradient repeats another, or has a layout other than "contiguous".
     """
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "an optimizer gets its gradients from a backward pass: each once, in the layout that Paddle gives it"
@@ -154,8 +154,8 @@ def refuse_ways(options: Dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _make_gradients(call: Call) -> Iterator[None]:
-    """Mark the lines that make the gradients; the CPU build has no kernels for 16 bits.
+def _refuse_failed_backward(call: Call) -> Iterator[None]:
+    """Mark the backward pass that makes the gradients; refuse the call if the CPU build has no kernels for 16 bits.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _make_gradients(call: Call) -> Iterator[None]:
 
 def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in dynamic mode, after a real `backward()`."""
-    refuse_shared(call)
+    refuse_repeats_and_layouts(call)
     if any(name in options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
         return _train(make_clip, call, options)
     parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
@@ -182,7 +182,7 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
         message = "an optimizer needs at least one parameter"
         raise Unsupported(message, "interface")
     joined = join_by_dtype(call.gradients)
-    with _make_gradients(call):
+    with _refuse_failed_backward(call):
         rows = _build_row_losses(parameters, call.gradients)
         loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
         if loss is not None:
@@ -231,7 +231,7 @@ def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
 
 def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program."""
-    refuse_shared(call)
+    refuse_repeats_and_layouts(call)
     refuse_ways(options)
     if any(name in options for name in TRAINING):
         message = "this adapter takes several steps only in dynamic mode"
@@ -251,7 +251,7 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
     with _enter_static_program() as (program, startup):
         parameters = _build_layers(layers, call.gradients)
         data = [paddle.static.data(part.dtype, part.values.shape, part.dtype) for part in joined]
-        with _make_gradients(call):
+        with _refuse_failed_backward(call):
             loss = _build_loss(parameters, joined, data)
         executor = paddle.static.Executor(paddle.CPUPlace())
         with framework_call() as seen:

@@ -45,7 +45,7 @@ from .contract import (
     read_text,
 )
 from .limits import NAME, shorten
-from .plain_results import is_passed, pack, read_result
+from .plain_results import pack, read_result, returned_no_list
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
 
@@ -200,13 +200,13 @@ class PlainFunction(Adapter):
                 _fill(arrays, earlier)
                 self._ask(list(arrays), self._build_keywords(earlier))
                 _fill(arrays, call)
-            # Read inside the block, because another thread may call between the two.
+            # Read the result inside the block: after the block, the call of another thread might change it first.
             result = self._ask(passed, keywords)
             if "followed" in call.options:
                 following = make_following_call(call)
                 self._ask(list(build_tensors(following.gradients, _make_array)), self._build_keywords(following))
             reply = read_result(result, passed, arrays, allowed)
-            given = "in_place" in self._subject.features or is_passed(result)
+            given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
         disturbed = () if kept else ("the caller's list",)
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)

@@ -11,7 +11,7 @@ from .contract import Array, Reply, name_type, read_text
 from .limits import AXES, GRADIENTS, check_limit
 from .surroundings import find_shared
 
-__all__ = ["is_passed", "pack", "read_result"]
+__all__ = ["pack", "read_result", "returned_no_list"]
 
 
 def read_result(
@@ -33,14 +33,14 @@ def read_result(
         return Reply((), malformed=message.format(name_type(result), read_text(error)))
 
 
-def is_passed(result: Any) -> bool:
-    """Return whether the results are in the list that the function got, because the function returned no other list."""
+def returned_no_list(result: Any) -> bool:
+    """Return whether a function returned nothing, or only a norm; then the list that it got holds the results."""
     return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
     """Return the clipped gradients and the norm, or None, from the result of a function."""
-    if is_passed(result):
+    if returned_no_list(result):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
         return _list_items(result[0]), result[1]

@@ -186,8 +186,8 @@ def _choose_special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[An
     return make
 
 
-#: The kinds "weighty-..." have a few large elements: the largest exponent that is added to them, and the smallest
-#: number of elements of an array that has them.
+#: Arrays of the kinds "weighty-..." have a few large elements. WEIGHT is the largest exponent that is added to these
+#: elements, and FEW is the smallest size of an array that has them.
 WEIGHT, FEW = 8, 16
 
 

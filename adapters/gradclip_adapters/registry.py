@@ -165,7 +165,7 @@ def _import_file(path: str) -> ModuleType:
     except BadDeclaration:
         raise
     except Exception as error:
-        message = "The file {!r} does not import: {}: {}".format(path, type(error).__name__, read_text(error))
+        message = "The file {!r} cannot be imported: {}: {}".format(path, type(error).__name__, read_text(error))
         raise BadTarget(message) from error
     return module
 
@@ -189,7 +189,7 @@ def _find_function(target: str) -> Any:
     except (BadTarget, MissingFramework, BadDeclaration):
         raise
     except Exception as error:
-        message = "The module {!r} does not import: {}: {}".format(where, type(error).__name__, read_text(error))
+        message = "The module {!r} cannot be imported: {}: {}".format(where, type(error).__name__, read_text(error))
         raise BadTarget(message) from error
     return found
 

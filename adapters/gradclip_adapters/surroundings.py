@@ -37,8 +37,8 @@ def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
         after = _look()
         # Skip this for calls from several threads, which share the state, and for a compiler, which keeps its findings
         # in the environment.
-        apart = "threads" in call.options or "compiled" in call.options
-        changed = [] if apart else [what for what in before if before[what] != after[what]]
+        is_exempt = "threads" in call.options or "compiled" in call.options
+        changed = [] if is_exempt else [what for what in before if before[what] != after[what]]
         for what in changed:
             # The call may have replaced the object that would be restored.
             with contextlib.suppress(Exception):
@@ -55,7 +55,7 @@ def _look() -> Dict[str, Any]:
 def _read(look: Callable[[], Any]) -> Any:
     try:
         return look()
-    except Exception:  # noqa: BLE001 - a function may have replaced what is looked at, by anything
+    except Exception:  # noqa: BLE001 - the call may have replaced the object that holds the state
         return "can no longer be read"
 
 
@@ -66,7 +66,7 @@ def _get_numpys_random() -> Any:
 
 def _set_numpys_random(state: Sequence[Any]) -> None:
     kind, keys, *rest = state
-    np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002 - what was there
+    np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002 - restored, not used
 
 
 def _set_environment(variables: Mapping[str, str]) -> None:
@@ -74,7 +74,7 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 
-#: Looked up anew each time, because a function may replace them.
+#: The functions that read each state. The lambdas look up the library's function anew, because a call may replace it.
 _LOOKS: Mapping[str, Callable[[], Any]] = {
     ERRORS: lambda: np.geterr(),  # noqa: PLW0108
     NUMPYS_RANDOM: _get_numpys_random,
@@ -82,6 +82,7 @@ _LOOKS: Mapping[str, Callable[[], Any]] = {
     ENVIRONMENT: lambda: dict(os.environ),
 }
 
+#: The functions that restore each state.
 _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
     ERRORS: lambda state: np.seterr(**state),
     NUMPYS_RANDOM: _set_numpys_random,

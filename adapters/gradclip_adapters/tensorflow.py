@@ -149,7 +149,7 @@ def _read_dense(tensor: Tensor) -> Array:
     return Array.of(tf.convert_to_tensor(tensor).numpy())
 
 
-# Options without a parameter of TensorFlow are passed as `more`, because only its error shows that they are missing.
+# Options for which TensorFlow has no parameter are passed as `more`: only TensorFlow's error shows that it has none.
 
 
 def _clip_by_value(tensor: Tensor, *, max: float, **more: Any) -> Tensor:

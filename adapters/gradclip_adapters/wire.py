@@ -91,8 +91,8 @@ def encode_array(array: Optional[Array]) -> Optional[Dict[str, Any]]:
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
-def _encode_small_array(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
-    """Return the message of an array of a reply: only the name of an equal array of the call or the reply, if any."""
+def _encode_or_name(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
+    """Return the message of an array of a reply; if an array among the others is equal, only the name of that array."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
             return {"same": name}
@@ -268,7 +268,7 @@ def _encode_results(
 ) -> List[Optional[Dict[str, Any]]]:
     if len(results) != len(given):
         return [encode_array(array) for array in results]
-    return [_encode_small_array(array, {"call": one}) for array, one in zip(results, given)]
+    return [_encode_or_name(array, {"call": one}) for array, one in zip(results, given)]
 
 
 def _encode_inputs(
@@ -276,9 +276,7 @@ def _encode_inputs(
 ) -> List[Optional[Dict[str, Any]]]:
     if not len(inputs) == len(results) == len(given):
         return [encode_array(array) for array in inputs]
-    return [
-        _encode_small_array(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)
-    ]
+    return [_encode_or_name(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)]
 
 
 def check_reply(reply: Any) -> None:
@@ -397,7 +395,7 @@ def decode_subject(message: Mapping[str, Any]) -> Subject:
 
 
 def encode_about(about: About, subjects: Sequence[Subject], python: str, platform: str) -> Dict[str, Any]:
-    """Return the host's first message."""
+    """Return the message `about`."""
     return {
         "message": "about",
         "protocol": PROTOCOL,

@@ -19,6 +19,7 @@ __all__ = ["draw_brief", "draw_finding"]
 #: is room. So a report has at most 15 lines if the run is as expected.
 SHOWN = 5
 
+#: The width of the labels before the facts of a finding.
 LABEL = 10
 
 #: A framework's message may be a whole traceback.

@@ -12,8 +12,8 @@ from .values import format_count
 
 __all__ = ["RuleCounts", "count_rules"]
 
-#: The statuses of answers that differ from a rule as the framework's documentation or its adapter says.
-SAID = frozenset({Status.DOCUMENTED, Status.DECLARED})
+#: The statuses of answers that differ from a rule and follow the formula of the framework's documentation or adapter.
+ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _breaks(statuses: Iterable[str]) -> bool:
 def _choose_word(statuses: set[str]) -> str:
     if _breaks(statuses):
         return "broken"
-    if statuses & SAID:
+    if statuses & ANNOUNCED:
         return "documented"
     if statuses <= {Status.UNSUPPORTED}:
         return "not asked"

@@ -50,7 +50,7 @@ class Contrast:
 
     @property
     def quotes(self) -> tuple[str, str]:
-        """The phrases of both documentations that describe the answers; empty where there is none."""
+        """For each side, the phrase of its documentation that describes its answer, or an empty text."""
         return self.cells[0].quote or "", self.cells[1].quote or ""
 
 

@@ -24,6 +24,7 @@ DIGITS = 4
 #: The number of elements of each gradient in an example.
 SHOWN = 4
 
+#: The number of characters of a call or an answer in Markdown.
 LENGTH = 160
 
 INDENT = "   "

@@ -154,7 +154,7 @@ class TestWhatIsPassed:
 
     @pytest.mark.parametrize("option", ["norm_type", "eps", "error_if_nonfinite", "learning_rate", "as_generator"])
     def test_option_without_a_parameter_is_unsupported(self, option: str) -> None:
-        with pytest.raises(Unsupported, match=r"halve (cannot do this|takes no parameter)"):
+        with pytest.raises(Unsupported, match=r"halve (does not have the feature|takes no parameter)"):
             PlainFunction(halve, "clip_by_global_norm").call(make_call(THREE_FOUR, clip_norm=1.0, **{option: 1.0}))
 
     def test_exclusion_without_a_parameter_is_unsupported(self) -> None:

@@ -180,7 +180,7 @@ class TestExitCodes:
             (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
             (["check", str(HOSTS / "lacks_its_framework.py")], 3, "'no_such_framework'. --python EXE names a Python"),
             (["check", DEAD], 3, "with exit code 9"),
-            (["check", "no_such_module:clip", "--op", "clip_by_norm"], 3, "does not import: ModuleNotFoundError"),
+            (["check", "no_such_module:clip", "--op", "clip_by_norm"], 3, "cannot be imported: ModuleNotFoundError"),
             (["check", "math:clip", "--op", "clip_by_norm"], 3, "The module 'math' has no 'clip'"),
             (["check", "math:pi", "--op", "clip_by_norm"], 3, "'math:pi' is a float, not a function"),
             (["check", "numpy", "--python", "/no/such/python"], 3, "Cannot run '/no/such/python'"),

@@ -256,7 +256,7 @@ def accuracy(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def report(session: nox.Session) -> None:
-    """Make the README's table and the full matrix from the published records; with `--check`, fail if one is stale."""
+    """Make the pages and pictures from the published records; with `--check`, fail if one is stale."""
     session.install("-e", ".[check]")
     session.run("python", "reports/published/update_readme.py", *session.posargs)
 

@@ -1,4 +1,7 @@
-"""Make `matrix.md` and the README's table from the published records; with `--check`, fail if one is stale."""
+"""Make the pages and pictures of the published records; with `--check`, fail if one is stale.
+
+The pages are `questions.md` and `questions.svg`, which the README shows, and `matrix.md`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,15 @@ from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown
 from gradclip_reports.markup import draw_markdown_table, escape_markdown
 from gradclip_reports.records import Run, read_runs
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.measured import read_accuracy, read_speeds
+from gradclip_reports.site.picture import draw_picture, draw_table
+from gradclip_reports.site.questions import STANDINGS, answer_run
+from gradclip_spec.rules.questions import load_questions
 
 HERE = Path(__file__).resolve().parent
 README, MATRIX = HERE.parents[1] / "README.md", HERE / "matrix.md"
+QUESTIONS, PICTURE = HERE / "questions.md", HERE / "questions.svg"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The adapters that both tables show, in this order.
 ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow")
@@ -19,6 +28,31 @@ HEADING = """# All rules, all frameworks
 
 `nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.
 """
+ABOUT = """# What frameworks do when they clip
+
+`nox -s report` makes this page and [its picture](questions.svg) from the records, the accuracy and the benchmarks
+beside it. Each answer is about float32 unless the question names other dtypes. It is about the clip by global norm if
+the framework has one. If entry points answer differently, the worst answer stands here, with their number.
+
+| | |
+|---|---|
+{legend}
+
+## Questions
+
+{table}
+
+{questions}
+
+## Rules
+
+A *finding* is one way to differ from the rules. [All rules](matrix.md) are on a page of their own.
+
+{counts}
+"""
+PICTURE_LINK, PAGE_LINK = "reports/published/questions.svg", "reports/published/questions.md"
+#: The README's picture, for those who do not see it.
+ALT = "A table of 16 questions and the answers of {names}; the link leads to the same table as text."
 
 
 def read_published_runs() -> list[Run]:
@@ -28,8 +62,27 @@ def read_published_runs() -> list[Run]:
     return sorted(runs, key=lambda run: ORDER.index(run.header.adapter))
 
 
+def load_book() -> Book:
+    """Return the questions and the published measurements."""
+    accuracy, speeds = read_accuracy(HERE / "accuracy.json"), read_speeds(HERE / "benchmarks.json")
+    return Book(load_questions(), accuracy=accuracy, speeds=speeds)
+
+
+def write_questions(runs: list[Run]) -> tuple[str, str]:
+    """Return the page of the questions, and its picture."""
+    book = load_book()
+    answers = [answer_run(run, book) for run in runs]
+    page = ABOUT.format(
+        legend="\n".join(f"| {glyph} | {meaning} |" for glyph, meaning in STANDINGS.values()),
+        table=draw_table(book.questions, runs, answers),
+        questions="\n".join(f"- *{one.short}*: {one.text} {one.why}" for one in book.questions),
+        counts=summarise(runs),
+    )
+    return page, draw_picture(book.questions, runs, answers)
+
+
 def summarise(runs: list[Run]) -> str:
-    """Return the README's table: one row a framework, with the numbers of rules and of findings."""
+    """Return the table of counts: one row a framework, with the numbers of rules and of findings."""
     rows = [["framework", "date (UTC)", "rules tested", "kept", "as documented", "broken", "by findings"]]
     for run in runs:
         counts = count_rules([run])
@@ -40,17 +93,22 @@ def summarise(runs: list[Run]) -> str:
 
 
 def update_readme(readme: str, runs: list[Run]) -> str:
-    """Return the README with the table of the runs between its markers."""
+    """Return the README with the picture of the runs between its markers."""
     before, begin, rest = readme.partition(BEGIN)
     comment, _, after = rest.partition("\n")
     _, end, after = after.partition(END)
-    return f"{before}{begin}{comment}\n{summarise(runs).strip()}\n{end}{after}"
+    names = escape_markdown(", ".join(run.header.heading for run in runs))
+    picture = f"[![{ALT.format(names=names)}]({PICTURE_LINK})]({PAGE_LINK})"
+    return f"{before}{begin}{comment}\n{picture}\n{end}{after}"
 
 
 def main() -> int:
-    """Write the README and the page, or compare them."""
+    """Write the README, the pages and the picture, or compare them."""
     runs = read_published_runs()
+    page, picture = write_questions(runs)
     wanted = {
+        QUESTIONS: page,
+        PICTURE: picture,
         README: update_readme(README.read_text(encoding="utf-8"), runs),
         MATRIX: HEADING + "\n" + draw_markdown(runs, failures=False),
     }

@@ -35,7 +35,7 @@ def test_record_is_whole_and_holds_no_path_of_a_machine(path: Path) -> None:
 
 
 @pytest.mark.exam(sample=0)
-def test_readme_and_matrix_show_the_published_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_pages_and_picture_show_the_published_records(monkeypatch: pytest.MonkeyPatch) -> None:
     script = runpy.run_path(str(PUBLISHED / "update_readme.py"))
     monkeypatch.setattr("sys.argv", ["update_readme.py", "--check"])
 

@@ -1,0 +1,89 @@
+"""Read the tables of measurements, and refuse what is no such table. Like records, they may come from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..limits import LIMITS, OverLimit, check_members, parse_json
+from ..lines import RecordError
+from ..values import escape_text
+
+__all__ = ["read_accuracy", "read_speeds"]
+
+_ACCURACY = {"subject": str, "dtype": str, "size": int, "norm": float, "elements": float, "problem": str}
+_SPEED = {"peer": str, "workload": str, "dtype": str, "mode": str, "clipped": bool, "ours": float, "theirs": float}
+
+
+def read_accuracy(path: Path) -> Mapping[str, Any]:
+    """Read what `gradclip accuracy -o` wrote.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be read or holds something else.
+    """
+    document = _read(path)
+    frameworks = document.get("frameworks") if isinstance(document, dict) else None
+    if not isinstance(frameworks, list):
+        _refuse(path, "it has no list of frameworks")
+    for framework in frameworks:
+        names = isinstance(framework, dict) and [framework.get(name) for name in ("adapter", "framework", "version")]
+        if not names or not all(isinstance(name, str) for name in names):
+            _refuse(path, "a framework lacks its adapter, its name or its version")
+        _check_rows(framework.get("rows"), _ACCURACY, path, optional="norm")
+    return {"made": str(document.get("made", "")), "frameworks": frameworks}
+
+
+def read_speeds(path: Path) -> list[dict[str, Any]]:
+    """Read what `nox -s bench` wrote.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be read or holds something else.
+    """
+    rows: list[dict[str, Any]] = _read(path)
+    _check_rows(rows, _SPEED, path)
+    return rows
+
+
+def _read(path: Path) -> Any:
+    limit = LIMITS["line"].number
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(limit + 1)
+        LIMITS["line"].check(len(content))
+        document = parse_json(content.decode("utf-8"))
+        check_members(document)
+    except OverLimit as error:
+        _refuse(path, str(error))
+    except (OSError, ValueError, RecursionError) as error:
+        _refuse(path, f"it cannot be read: {error}")
+    return document
+
+
+def _check_rows(rows: Any, members: Mapping[str, type], path: Path, optional: str = "") -> None:
+    if not isinstance(rows, list):
+        _refuse(path, "it has no list of rows")
+    for number, row in enumerate(rows, start=1):
+        for name, kind in members.items():
+            value = row.get(name) if isinstance(row, dict) else None
+            if not (_fits(value, kind) or (name == optional and value is None and name in row)):
+                _refuse(path, f"row {number} has no valid member {name!r}")
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if kind is float and isinstance(value, str):
+        # A distance beyond all numbers is written as text.
+        return value in ("inf", "nan")
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value) and value >= 0
+    return type(value) is kind
+
+
+def _refuse(path: Path, what: str) -> NoReturn:
+    message = escape_text(f"{path} is no table of measurements: {what}.")
+    raise RecordError(message)

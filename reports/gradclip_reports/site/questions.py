@@ -1,0 +1,298 @@
+"""Answer the questions of the matrix from a run, in a word and a glyph for each framework.
+
+An answer is derived from the cells that a question names, never written by hand. Cells that could not be asked give no
+answer, and cells that a cause of another question explains belong to that question.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..lines import Cell, Finding, Run
+from ..statuses import SEVERITIES, STATUSES, UNEXPLAINED, Status
+from ..values import escape_line, shorten_text
+from .book import Book, Question, Words
+
+__all__ = ["OPERATIONS", "STANDINGS", "Answer", "answer_question", "answer_run", "write_answer"]
+
+#: The operations by the prefix of their rules, in the order in which an answer is looked for.
+OPERATIONS = {"clip_by_global_norm": "global-norm", "clip_by_norm": "norm", "clip_by_value": "value"}
+
+#: The standings of answers, worst first, with a glyph and a meaning.
+STANDINGS = {
+    "broken": ("✗", "breaks a rule"),
+    "poor": ("≈", "poor, as the dtype's arithmetic explains"),
+    "documented": ("§", "differs as its documentation says"),
+    "right": ("✓", "as the rules say"),
+    "measured": ("○", "measured, not judged"),
+    "unknown": ("–", "not asked, or not offered"),
+}
+
+#: The standing of each status; every other status breaks a rule.
+_STANDING_OF = {
+    Status.PASS: "right",
+    Status.QUALITY: "poor",
+    Status.DOCUMENTED: "documented",
+    Status.DECLARED: "documented",
+    Status.UNSUPPORTED: "unknown",
+    Status.UNSPECIFIED: "unknown",
+}
+
+#: Causes that answer every question for an entry point that answers it in no other way.
+_GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
+
+#: Longer words would not fit into a table.
+_LENGTH = 60
+
+#: The dtype and the size that answer the question of accuracy.
+_DTYPE, _SIZE = "float32", 10**7
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What some entry points of a framework do."""
+
+    standing: str
+    words: str
+    severity: str = ""
+    #: The entry points that answer so.
+    subjects: tuple[str, ...] = ()
+    #: The number of entry points that were asked.
+    asked: int = 0
+    #: The place of the finding in the run.
+    finding: int | None = None
+    #: The first case that shows it.
+    case: str = ""
+
+    @property
+    def glyph(self) -> str:
+        """The sign of the standing."""
+        return STANDINGS[self.standing][0]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The place among answers, worst first."""
+        place = SEVERITIES.index(self.severity) if self.severity in SEVERITIES else len(SEVERITIES)
+        return [*STANDINGS].index(self.standing), place
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The cells of a run by rule, and the findings that explain them."""
+
+    run: Run
+    cells: Mapping[str, Sequence[Cell]]
+    findings: Mapping[tuple[str, str], int]
+
+
+def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
+    """Return the answers of a run to every question, worst first; each differs from the others.
+
+    Parameters
+    ----------
+    run
+        The run.
+    book
+        The questions and the tables of measurements.
+    operation
+        Answer for this operation only. If it is empty, the first of `OPERATIONS` that can answer a question does.
+    """
+    cells: dict[str, list[Cell]] = {}
+    for cell in run.cells:
+        cells.setdefault(cell.rule, []).append(cell)
+    findings = {
+        (subject, case): number
+        for number, finding in enumerate(run.findings)
+        for subject, cases in finding.cells.items()
+        for case in cases
+    }
+    asked = _Asked(run, cells, findings)
+    return {question.id: _answer(asked, question, book, operation) for question in book.questions}
+
+
+def answer_question(run: Run, question: Question, book: Book, operation: str = "") -> tuple[Answer, ...]:
+    """Return the answers of a run to one question; see :func:`answer_run`."""
+    return answer_run(run, Book([question], accuracy=book.accuracy, speeds=book.speeds), operation)[question.id]
+
+
+def write_answer(answers: Sequence[Answer]) -> str:
+    """Return all answers to a question in a few words; the worst counts, with the number of its entry points."""
+    worst = answers[0]
+    if worst.standing in ("right", "unknown", "measured"):
+        return " or ".join(dict.fromkeys(answer.words for answer in answers))
+    # Answers of one framework may differ among its entry points.
+    part = len(worst.subjects)
+    return worst.words if part == worst.asked else f"{worst.words} ({part} of {worst.asked})"
+
+
+def _answer(asked: _Asked, question: Question, book: Book, operation: str) -> tuple[Answer, ...]:
+    if question.measure:
+        return (_measure(asked.run, question, book, operation),)
+    names = [operation] if operation else [*OPERATIONS]
+    found = [_answer_of(asked, question, name) for name in names]
+    known = [answers for answers in found if answers and answers[0].standing != "unknown"]
+    unknown = [answers for answers in found if answers]
+    return (known or unknown or [(Answer("unknown", "not asked"),)])[0]
+
+
+def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answer, ...]:
+    """Return the answers for one operation; nothing if it has no cell of the question."""
+    cells = list(_select_cells(asked, question, operation))
+    judged = [cell for cell in cells if cell.status not in (Status.UNSUPPORTED, Status.UNSPECIFIED)]
+    if not judged:
+        return (_explain_silence(question, cells),) if cells else ()
+    by_subject: dict[str, list[Cell]] = {}
+    for cell in judged:
+        by_subject.setdefault(cell.subject, []).append(cell)
+    grouped: dict[tuple[str, str], list[Answer]] = {}
+    for of_subject in by_subject.values():
+        told = [_describe(asked, question, cell) for cell in _choose_cells(asked, question, of_subject)]
+        worst = min(told, key=lambda one: one.rank)
+        grouped.setdefault((worst.standing, worst.words), []).append(worst)
+    total = len(by_subject)
+    joined = [_join(group, total) for group in grouped.values()]
+    return tuple(sorted(joined, key=lambda one: one.rank))
+
+
+def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> Sequence[Cell]:
+    """Return the cells of an entry point that answer a question; all of them if another cause explains each."""
+    for causes in (("", *question.causes), tuple(_GENERAL)):
+        if found := [cell for cell in cells if _find_cause(asked, cell) in causes]:
+            return found
+    return cells
+
+
+def _join(group: Sequence[Answer], total: int) -> Answer:
+    first = min(group, key=lambda one: one.rank)
+    subjects = tuple(name for one in group for name in one.subjects)
+    return Answer(first.standing, first.words, first.severity, subjects, total, first.finding, first.case)
+
+
+def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator[Cell]:
+    for pattern in question.rules:
+        name, _, variant = pattern.partition("/")
+        for cell in asked.cells.get(f"{OPERATIONS[operation]}.{name}", ()):
+            fits = not variant or cell.case.split("/")[1:2] == [variant]
+            if fits and (not question.dtypes or cell.dtype in question.dtypes):
+                yield cell
+
+
+def _find_finding(asked: _Asked, cell: Cell) -> Finding | None:
+    number = asked.findings.get((cell.subject, cell.case))
+    return None if number is None else asked.run.findings[number]
+
+
+def _find_cause(asked: _Asked, cell: Cell) -> str:
+    finding = _find_finding(asked, cell)
+    return finding.cause if finding is not None else ""
+
+
+def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
+    """Return the answer of one cell."""
+    finding = _find_finding(asked, cell)
+    standing = _STANDING_OF.get(STATUSES[cell.status], "broken")
+    words = _choose_words(question.answers, cell, finding)
+    severity = "" if finding is None or standing == "right" else finding.severity
+    number = asked.findings.get((cell.subject, cell.case))
+    return Answer(standing, words, severity, (cell.subject,), 1, number, cell.case)
+
+
+def _choose_words(answers: Iterable[Words], cell: Cell, finding: Finding | None) -> str:
+    parameters = finding.parameters if finding is not None else {}
+    for words in answers:
+        if _holds(words, cell, finding):
+            return _fill(words.words, parameters)
+    return "other"
+
+
+def _holds(words: Words, cell: Cell, finding: Finding | None) -> bool:
+    """Return whether a cell fulfils all conditions."""
+    wanted = {
+        words.cause: finding.cause if finding is not None else None,
+        words.behaviour: cell.behaviour.partition(":")[0],
+        words.rule: cell.rule.partition(".")[2],
+        words.lacks: cell.lacks,
+        words.operation: cell.operation,
+    }
+    right = words.right is None or words.right == (cell.status == Status.PASS)
+    return right and all(found == name for name, found in wanted.items() if name)
+
+
+def _fill(words: str, parameters: Mapping[str, Any]) -> str:
+    """Put parameters of a finding into words; they come from a record, so they are escaped and cut."""
+
+    def write(found: re.Match[str]) -> str:
+        value = parameters.get(found[1], found[1])
+        return f"{value:g}" if isinstance(value, float) else shorten_text(escape_line(str(value)), _LENGTH)
+
+    return re.sub(r"\{(\w+)\}", write, words)
+
+
+def _explain_silence(question: Question, cells: Sequence[Cell]) -> Answer:
+    """Return why no cell could be asked: what most of them lack."""
+    if not cells:
+        return Answer("unknown", "not asked")
+    (lacks, _), *_ = Counter(cell.lacks or "" for cell in cells).most_common(1)
+    cell = next(one for one in cells if (one.lacks or "") == lacks)
+    known = any(words.lacks == lacks for words in question.answers) if lacks else False
+    words = _choose_words(question.answers, cell, None) if known else "not asked"
+    return Answer("unknown", words, case=cell.case)
+
+
+# Measurements.
+
+
+def _measure(run: Run, question: Question, book: Book, operation: str) -> Answer:
+    wanted = operation or "clip_by_global_norm"
+    found: Answer | None = None
+    if question.measure == "accuracy":
+        found = _measure_accuracy(run, book, wanted)
+    elif question.measure == "speed" and wanted == "clip_by_global_norm":
+        found = _measure_speed(run, question, book)
+    return found or Answer("unknown", "not measured")
+
+
+def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:
+    """Return the largest error of an entry point at the size of the question, in ulp."""
+    subjects = {one["name"] for one in run.header.subjects if one["operation"] == operation}
+    rows = [
+        row
+        for framework in book.accuracy.get("frameworks", ())
+        if (framework["adapter"], framework["version"]) == (run.header.adapter, run.header.framework["version"])
+        for row in framework["rows"]
+        if row["subject"] in subjects and (row["dtype"], row["size"]) == (_DTYPE, _SIZE) and not row["problem"]
+    ]
+    norms = [float(row["norm"]) for row in rows if row["norm"] is not None]
+    if norms:
+        return _describe_error(max(norms), "")
+    # Where no norm is returned, the largest error of an element shows that of the norm.
+    elements = [float(row["elements"]) for row in rows]
+    return _describe_error(max(elements), " in results") if elements else None
+
+
+def _describe_error(ulp: float, where: str) -> Answer:
+    # A function that rounds once is within half an ulp; one that adds its own rounding is within one.
+    standing = "right" if ulp <= (1 if not where else 2) else "poor"
+    # Two digits are enough, and a large number with an exponent is hard to read.
+    number = f"{float(f'{ulp:.2g}'):,g}" if ulp < 10**6 or math.isinf(ulp) else f"{ulp / 10**6:.2g} million"
+    return Answer(standing, f"{number} ulp{where}")
+
+
+def _measure_speed(run: Run, question: Question, book: Book) -> Answer | None:
+    """Return how much longer a clip takes than one pass over the memory, from the table of speeds."""
+    peer = question.peers.get(run.header.adapter)
+    rows = [row for row in book.speeds if row["workload"] == question.workload and row["clipped"]]
+    floor = next((row for row in rows if row["peer"] == question.floor), None)
+    if peer is None or floor is None or not floor["theirs"] > 0:
+        return None
+    mine = [row for row in rows if row["peer"] == (peer or question.floor)]
+    # Prefer in place, where both write to the memory that they read.
+    chosen = next((row for row in mine if row["mode"] == "in place"), mine[0] if mine else None)
+    if chosen is None:
+        return None
+    return Answer("measured", f"{(chosen['ours'] if not peer else chosen['theirs']) / floor['theirs']:.1f} passes")

@@ -1,0 +1,218 @@
+"""Check the matrix of questions: each answer is derived from cells, and its words come from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.measured import read_accuracy, read_speeds
+from gradclip_reports.site.picture import draw_picture, draw_table
+from gradclip_reports.site.questions import answer_run, write_answer
+from gradclip_spec.rules.questions import load_questions, parse_questions
+
+HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&"'
+SUBJECTS = [("f", "clip_by_global_norm"), ("g", "clip_by_global_norm")]
+ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
+SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place", "clipped": True}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def answer(
+    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+) -> Callable[..., tuple[str, str]]:
+    """Return a function that gives the standing and the words of an answer to cells of a rule."""
+
+    def find(question: str, rule: str, *cells: dict[str, Any], cause: str = "", **parameters: Any) -> tuple[str, str]:
+        made = [
+            make_cell(
+                **{"subject": "f", "operation": "clip_by_global_norm", "rule": f"global-norm.{rule}"}
+                | {"case": f"global-norm.{rule}/case-{number}/float32"}
+                | cell
+            )
+            for number, cell in enumerate(cells)
+        ]
+        run = make_run(make_header(subjects=SUBJECTS), made)
+        differing = [cell for cell in made if cell.status not in ("pass", "unsupported")]
+        if cause:
+            run = replace(run, findings=(make_finding(cause, differing, parameters),))
+        answers = answer_run(run, Book(load_questions()))[question]
+        return answers[0].standing, write_answer(answers)
+
+    return find
+
+
+def make_finding(cause: str, cells: list[Cell], parameters: dict[str, Any]) -> Finding:
+    """Return a finding that explains all cells."""
+    by_subject: dict[str, list[str]] = {}
+    for cell in cells:
+        by_subject.setdefault(cell.subject, []).append(cell.case)
+    return Finding(
+        cause=cause,
+        title="does something",
+        question="What?",
+        severity="wrong",
+        why="Because.",
+        parameters=parameters,
+        cells=by_subject,
+        rules={cell.rule: 1 for cell in cells},
+        statuses={"fail": len(cells)},
+        example={"subject": cells[0].subject, "case": cells[0].case, "detail": "It is."},
+    )
+
+
+def test_every_question_has_words_and_the_matrix_has_sixteen() -> None:
+    questions = load_questions()
+
+    assert len(questions) == 16
+    assert all(question.measure or question.causes for question in questions)
+    assert all(any(words.right for words in question.answers) for question in questions)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ('rules = ["no-such-rule"]', "no-such-rule"),
+        ('rules = ["zero-gradient"]\ncauses = ["no-such-cause"]', "no-such-cause"),
+        ('rules = ["zero-gradient"]\ncolour = "red"', "colour"),
+        ("", "needs rules or a measure"),
+        ('rules = ["zero-gradient"]\n[[question.answer]]\nright = true', "an answer of the question q"),
+    ],
+)
+def test_malformed_question_is_refused_by_name(entry: str, says: str) -> None:
+    text = f'[[question]]\nid = "q"\nshort = "s"\ntext = "t"\nwhy = "w"\n{entry}\n'
+
+    with pytest.raises(ValueError, match="the question q") as refused:
+        parse_questions(text)
+    assert says in str(refused.value)
+
+
+class TestAnswers:
+    def test_right_cells_give_the_words_of_the_rule(self, answer: Callable[..., Any]) -> None:
+        assert answer("above", "scaled-above", {}) == ("right", "c / n")
+
+    def test_finding_fills_its_parameters_in(self, answer: Callable[..., Any]) -> None:
+        given = answer("above", "scaled-above", {"status": "documented"}, cause="eps-in-coefficient", eps=1e-6)
+
+        assert given == ("documented", "c / (n + 1e-06)")
+
+    def test_behaviour_gives_words_where_the_cause_has_none(self, answer: Callable[..., Any]) -> None:
+        cell = {"status": "fail", "behaviour": "all-nan"}
+
+        assert answer("overflow", "overflow-of-squares", cell, cause="squares-overflow") == ("broken", "all NaN")
+
+    def test_cell_of_another_question_is_left_out(self, answer: Callable[..., Any]) -> None:
+        cells = [{}, {"status": "documented", "behaviour": "other"}]
+
+        assert answer("zero", "zero-gradient", *cells, cause="eps-in-coefficient") == ("right", "stay zero")
+
+    def test_worst_answer_counts_with_the_number_of_its_entry_points(self, answer: Callable[..., Any]) -> None:
+        cells = [{"status": "fail", "behaviour": "all-zero"}, {"subject": "g"}]
+
+        told = answer("overflow", "overflow-of-squares", *cells, cause="squares-overflow")
+
+        assert told == ("broken", "all zero (1 of 2)")
+
+    def test_different_right_answers_are_joined(self, answer: Callable[..., Any]) -> None:
+        rules = [{"rule": "global-norm.in-place-written"}, {"rule": "global-norm.inputs-not-mutated", "subject": "g"}]
+
+        assert answer("written", "", *rules) == ("right", "in place or new arrays")
+
+    def test_unanswered_question_says_why(self, answer: Callable[..., Any]) -> None:
+        missing = {"status": "unsupported", "lacks": "interface"}
+
+        assert answer("excluded", "excluded-untouched", missing) == ("unknown", "no such option")
+        assert answer("excluded", "scaled-above", {}) == ("unknown", "not asked")
+        assert answer("sharded", "scaled-above", {}) == ("unknown", "not measured")
+
+    def test_only_the_variant_of_a_question_answers(self, answer: Callable[..., Any]) -> None:
+        rule = "negative-threshold-refused"
+        case = f"global-norm.{rule}/minus-one/float32"
+        cells = [
+            {"status": "fail", "behaviour": "sign-flipped:-0.6,0.8", "case": case},
+            {"status": "fail", "behaviour": "all-nan", "subject": "g"},
+        ]
+
+        assert answer("negative-threshold", rule, *cells, cause="negative-threshold") == ("broken", "signs flip")
+
+    def test_error_answers_only_where_nothing_else_does(self, answer: Callable[..., Any]) -> None:
+        error = {"status": "fail", "behaviour": "raises:TypeError"}
+
+        assert answer("written", "in-place-written", {}, error, cause="raises") == ("right", "in place")
+        assert answer("written", "in-place-written", error, cause="raises") == ("broken", "raises an error")
+
+
+class TestMeasurements:
+    @pytest.mark.parametrize(
+        ("row", "told"),
+        [
+            ({"norm": 0.487}, ("right", "0.49 ulp")),
+            ({"norm": 2123456.0}, ("poor", "2.1 million ulp")),
+            ({"norm": None, "elements": 71.2}, ("poor", "71 ulp in results")),
+            ({"norm": "inf"}, ("poor", "inf ulp")),
+            ({"norm": None, "problem": "no kernel"}, ("unknown", "not measured")),
+        ],
+    )
+    def test_accuracy_answers_with_the_largest_error(
+        self, row: dict[str, Any], told: tuple[str, str], torch_run: Run
+    ) -> None:
+        subject = torch_run.header.subjects[0]["name"]
+        framework = {"adapter": "torch", "framework": "torch", "version": "2.13.0"}
+        accuracy = {"frameworks": [{**framework, "rows": [{**ROW, **row, "subject": subject}]}]}
+
+        (answer,) = answer_run(torch_run, Book(load_questions(), accuracy=accuracy))["accuracy"]
+
+        assert (answer.standing, answer.words) == told
+
+    def test_speed_answers_in_passes_over_the_memory(self, torch_run: Run) -> None:
+        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
+        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
+
+        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=[floor, torch]))["speed"]
+
+        assert (answer.standing, answer.words) == ("measured", "3.2 passes")
+
+    @pytest.mark.parametrize(
+        "text", ["[]", "{}", '{"frameworks": [1]}', '{"frameworks": [{"rows": []}]}', "[" * 100, "\x00", '{"a": NaN}']
+    )
+    def test_other_files_are_refused_by_name(self, text: str, tmp_path: Path) -> None:
+        path = tmp_path / "accuracy.json"
+        path.write_text(text, encoding="utf-8")
+
+        with pytest.raises(RecordError, match=r"accuracy\.json is no table"):
+            read_accuracy(path)
+        path.write_text(text.replace("[]", '[{"peer": 1}]'), encoding="utf-8")
+        with pytest.raises(RecordError, match=r"accuracy\.json is no table"):
+            read_speeds(path)
+
+
+class TestPicture:
+    def test_hostile_names_stay_text(self, torch_run: Run, make_header: Callable[..., Header]) -> None:
+        header = replace(torch_run.header, framework={"name": HOSTILE, "version": HOSTILE})
+        run = replace(torch_run, header=header)
+        questions = load_questions()
+        answers = [answer_run(run, Book(questions))]
+
+        picture = ElementTree.fromstring(draw_picture(questions, [run], answers))
+        table = draw_table(questions, [run], answers)
+
+        assert {element.tag.removeprefix(SVG) for element in picture.iter()} == {
+            *("svg", "title", "desc", "style", "rect", "text", "tspan")
+        }
+        assert "\x1b" not in table
+        assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1
+
+    def test_picture_says_in_words_what_it_shows(self, torch_run: Run) -> None:
+        questions = load_questions()
+        picture = ElementTree.fromstring(draw_picture(questions, [torch_run], [answer_run(torch_run, Book(questions))]))
+
+        described = picture.findtext(f"{SVG}desc") or ""
+
+        assert all(question.text in described for question in questions)

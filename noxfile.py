@@ -116,7 +116,7 @@ def busy_cores() -> Iterator[None]:
 
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
-    """Measure branch coverage by tests and exam, hosts included; fail below 95 % of any package."""
+    """Measure branch coverage by tests and exam, hosts included; fail if a package has less than 95 %."""
     install_tests(session, *list_requirements("coverage"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL, *session.posargs)

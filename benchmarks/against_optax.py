@@ -17,9 +17,9 @@ def run(measure: Measure) -> None:
     """Make all comparisons."""
     for workload in WORKLOADS.keys() - TOO_MANY:
         grads = [jax.numpy.asarray(array) for array in make_arrays(workload)]
-        _compile(measure, workload, grads)
+        _compare_compile_time(measure, workload, grads)
         for clipped in (True, False):
-            _run(measure, workload, grads, clipped)
+            _compare_run_time(measure, workload, grads, clipped)
 
 
 def _make_ours(limit: float) -> Callable[[Any], Any]:
@@ -31,7 +31,7 @@ def _make_theirs(limit: float) -> Callable[[Any], Any]:
     return lambda grads: transform.update(grads, transform.init(grads))[0]
 
 
-def _run(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> None:
+def _compare_run_time(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> None:
     limit = choose_threshold(workload, clipped)
     ours, theirs = (jax.jit(clip(limit)).lower(grads).compile() for clip in (_make_ours, _make_theirs))
     measure.compare(
@@ -45,7 +45,7 @@ def _run(measure: Measure, workload: str, grads: list[Any], clipped: bool) -> No
     )
 
 
-def _compile(measure: Measure, workload: str, grads: list[Any]) -> None:
+def _compare_compile_time(measure: Measure, workload: str, grads: list[Any]) -> None:
     limit = choose_threshold(workload, True)
     measure.compare(
         lambda: jax.jit(_make_ours(limit)).lower(grads).compile(),

@@ -1,7 +1,7 @@
 """Write a page and a picture of the comparisons: our time over each peer's time, and the largest accepted ratio.
 
-In each round both are timed one after the other; a ratio is the median over all rounds. Ratios differ a little from
-machine to machine, milliseconds differ a lot.
+In each round, the reference and the peer are timed one after the other; a ratio is the median over all rounds. Ratios
+differ a little from machine to machine, and milliseconds differ a lot.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def _write_page(found: list[Comparison], picture: str) -> str:
         "",
         (
             f"One run, {datetime.datetime.now(datetime.UTC).date()}, {_name_processor()}, {os.cpu_count()} cores, "
-            f"Python {platform.python_version()}. Both take turns. The ratio of a round is our time over the peer's: "
-            "below 1, the reference is faster. Tables give the median, and the range of the middle half of the rounds. "
-            "Ratios differ from one machine to another, milliseconds even more."
+            f"Python {platform.python_version()}. The reference and the peer take turns. The ratio of a round is our "
+            "time over the peer's: below 1, the reference is faster. Tables give the median, and the range of the "
+            "middle half of the rounds. Ratios differ from one machine to another, and milliseconds even more."
         ),
         "",
     ]
-    head = "beside", "accepted", "rows", "within it", "smallest ratio", "median", "largest"
+    head = "peer", "accepted ratio", "rows", "accepted", "smallest ratio", "median", "largest"
     summary: list[tuple[str, ...]] = [head]
     for peer, rows in _group_by_peer(found).items():
         ratios = [row.ratio for row in rows]

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from .counting import count_rules
 from .failures import FailureGroup, group_failures, group_not_run
+from .finding_text import describe_standing, list_lines, write_heading, write_short_line
 from .lines import Finding, Run
 from .statuses import LACKS
-from .told import describe_standing, list_lines, write_heading, write_short_line
 from .values import escape_line, format_cell_count, format_count, format_value, shorten_text
 
 __all__ = ["draw_brief", "draw_finding"]
@@ -28,7 +28,7 @@ VALUE_LENGTH = 1000
 
 def draw_brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") -> str:
     """Return the report: at most 15 lines for a run that is as expected."""
-    lines = [line for run in runs for line in _run(run, width, len(runs) > 1)]
+    lines = [line for run in runs for line in _draw_run(run, width, len(runs) > 1)]
     worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
     unfound = [group for run in runs for group in group_failures([_leave_out_findings(run)])]
     if worst is not None:
@@ -39,7 +39,7 @@ def draw_brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") ->
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _run(run: Run, width: int, several: bool) -> Iterator[str]:
+def _draw_run(run: Run, width: int, several: bool) -> Iterator[str]:
     header, counts = run.header, count_rules([run])
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
     yield from _wrap(f"{escape_line(header.heading)}  {escape_line(where)}", width)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from .finding_text import write_heading
 from .lines import Cell, Finding, Run
 from .statuses import SEVERITIES, UNEXPLAINED, UNJUDGED, Status
-from .told import write_heading
 from .values import escape_line
 
 __all__ = ["Compared", "Contrast", "Difference", "Side", "choose_subjects", "compare"]

@@ -100,13 +100,13 @@ def _draw_in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[s
 def _write_example(one: Contrast, names: Sequence[str]) -> str:
     """Return the smallest call with both answers."""
     given = one.cells[0].input or one.cells[1].input
-    few = [_answer(cell, DIGITS) for cell in one.cells]
-    told = few if few[0] != few[1] else [_answer(cell) for cell in one.cells]
+    few = [_format_answer(cell, DIGITS) for cell in one.cells]
+    told = few if few[0] != few[1] else [_format_answer(cell) for cell in one.cells]
     answers = [f"{name} gives {text}" for name, text in zip(names, told, strict=True)]
-    return f"{one.cells[0].dtype}: {_call(given, DIGITS)}: {'; '.join(answers)}"
+    return f"{one.cells[0].dtype}: {_format_call(given, DIGITS)}: {'; '.join(answers)}"
 
 
-def _call(given: Any, digits: int = 0) -> str:
+def _format_call(given: Any, digits: int = 0) -> str:
     """Return the gradients and the options of a call, without names of types."""
     if not isinstance(given, Mapping):
         return format_value(given)
@@ -146,7 +146,7 @@ def _format_number(value: Any, digits: int, dtype: str = "float64") -> str:
     return f"{float.fromhex(value):.{digits}g}"
 
 
-def _answer(cell: Cell, digits: int = 0) -> str:
+def _format_answer(cell: Cell, digits: int = 0) -> str:
     if cell.status == "pass":
         return "the right result"
     observed = cell.observed
@@ -176,11 +176,13 @@ def _draw_markdown(compared: Compared) -> Iterator[str]:
             yield f"{escape_markdown(one.severity)}, {format_count(len(one.cases), 'case')}"
             yield ""
             for name, text, cell in zip(compared.names, (one.first, one.second), one.cells, strict=True):
-                shown = f": {format_code(shorten_text(_answer(cell), LENGTH))}" if cell.observed is not None else ""
+                shown = (
+                    f": {format_code(shorten_text(_format_answer(cell), LENGTH))}" if cell.observed is not None else ""
+                )
                 quote = f' Its documentation: "{escape_markdown(cell.quote)}"' if cell.quote else ""
                 yield f"- {escape_markdown(name)}: {escape_markdown(text)}{shown}{quote}"
-            given = one.cells[0].input or one.cells[1].input
-            yield f"- example: {format_code(one.cells[0].case)}, {format_code(shorten_text(_call(given), LENGTH))}"
+            call = shorten_text(_format_call(one.cells[0].input or one.cells[1].input), LENGTH)
+            yield f"- example: {format_code(one.cells[0].case)}, {format_code(call)}"
             yield ""
     for name, rules in zip(compared.names, compared.only, strict=True):
         if rules:

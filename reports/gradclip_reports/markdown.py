@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from .counting import count_rules
 from .failures import FailureGroup, group_failures, group_not_run
+from .finding_text import list_lines, write_short_line
 from .lines import Run
 from .markup import draw_markdown_table, escape_html, escape_markdown, format_code, format_code_in_html
 from .matrix import Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES
-from .told import list_lines, write_short_line
 from .values import format_cell_count, format_value, shorten_text
 
 __all__ = ["draw_markdown"]

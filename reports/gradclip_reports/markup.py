@@ -28,7 +28,7 @@ def draw_markdown_table(rows: Sequence[Sequence[object]], right: Collection[str]
     rows : sequence of sequences
         The cells, row by row; the first row is the head.
     right : collection of str
-        The heads of the columns whose cells stand at the right, as numbers do.
+        The heads of the columns to align at the right, as is usual for numbers.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def format_code(text: str, *, in_table: bool = False) -> str:
 
 
 def format_code_in_html(text: str) -> str:
-    """Return the text as an HTML element on one line, which has no meaning in Markdown either."""
+    """Return the text as an HTML element on one line; Markdown leaves it as it is, too."""
     return f"<code>{escape_html(text)}</code>"
 
 

@@ -44,7 +44,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Column:
-    """An adapter, where several runs are compared, or a subject of a single run."""
+    """A subject, in a matrix of one run; an adapter, in a matrix of several runs."""
 
     #: The number of the column, from 1, for tables too narrow for names.
     number: int
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One rule; a tally for each column of its table, None where the column has no case of it."""
+    """One rule, with a tally for each column of its table; None if the column has no case of the rule."""
 
     rule: str
     level: str

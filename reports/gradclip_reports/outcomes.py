@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from .finding_text import write_short_line
 from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
-from .told import write_short_line
 from .values import escape_text, format_value, shorten_text
 
 __all__ = ["OUTCOMES", "Outcome", "describe_outcome", "list_outcomes", "measure_milliseconds"]

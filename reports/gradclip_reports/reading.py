@@ -223,7 +223,7 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
     finished = Counter((cell.subject, cell.case) for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:
-            yield f"has the cell {subject} {case} {times} times; it must have it once"
+            yield f"has the cell {subject} {case} {times} times; each cell must occur once"
     if len(cells) < footer.finished:
         yield f"lacks cells: its footer says {footer.finished} finished, and {len(cells)} are there"
     counts = dict(Counter(cell.status for cell in cells))

@@ -84,7 +84,7 @@ UNEXPLAINED = "unexplained"
 #: The statuses of cells in which something differs from the rule.
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
 
-#: The meaning of the words in records for what `unsupported` cells lack.
+#: The words with which records say what an `unsupported` cell lacks, and their meanings.
 LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", "adapter": "limit of the adapter"}
 
 #: The statuses that a record may hold.

@@ -16,10 +16,10 @@ __all__ = ["draw_summary"]
 def draw_summary(runs: Sequence[Run]) -> str:
     """Return one JSON object.
 
-    `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status), `cells` (every
-    cell that did not pass, as in the record, with the index of its run in `runs`), `passed`, `planned`, `lacks` (what
-    the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the index of its run), and
-    `as_expected`.
+    Its members are `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status),
+    `cells` (every cell that did not pass, as in the record, with the index of its run in `runs`), `passed`, `planned`,
+    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the index of
+    its run), and `as_expected`.
     """
     matrix = build_matrix(runs)
     document = {
@@ -29,7 +29,7 @@ def draw_summary(runs: Sequence[Run]) -> str:
         "counts": matrix.tally.counts,
         "lacks": matrix.lacks,
         "rules_kept": _summarize_counts(count_rules(runs)),
-        "runs": [_run(run) for run in runs],
+        "runs": [_summarize_run(run) for run in runs],
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns
         ],
@@ -52,7 +52,7 @@ def _summarize_counts(counts: RuleCounts) -> dict[str, Any]:
     return {**numbers, "not_asked": counts.not_asked, "findings": counts.findings}
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _summarize_run(run: Run) -> dict[str, Any]:
     footer = run.footer.to_json()
     return {**run.header.to_json(), **{name: footer[name] for name in ("planned", "finished", "incomplete", "not_run")}}
 

@@ -23,6 +23,7 @@ __all__ = ["draw_terminal", "report"]
 #: The number of failures that are shown in full; the others get a line each.
 _IN_FULL = 12
 
+#: The largest length of an input, an expected or an observed value.
 _VALUE_LENGTH = 320
 
 #: The largest length of a detail, a screen or two; a framework's message may be a whole traceback.

@@ -123,7 +123,8 @@ def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Ev
         return shown
     header = make_header(target, connection.description)
     footer = Footer(planned=0, finished=0, counts={}, plan_sha256="")
-    finding = next(one for one in explain_findings([*mine, *own]) if cell.case in one.cells.get(cell.subject, ()))
+    every = (single for one in explain_findings([*mine, *own]) for single in one.singles)
+    finding = next(one for one in every if cell.case in one.cells.get(cell.subject, ()))
     return "\n".join([shown, "", *draw_finding(finding, Run(header, (), footer, (finding,)))])
 
 

@@ -15,9 +15,9 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["draw_brief", "draw_finding"]
 
-#: The number of findings to list, one line each. Findings that fail the run are always listed, and others only if there
-#: is room. So a report has at most 15 lines if the run is as expected.
-SHOWN = 5
+#: The number of lines of a report on one run that is as expected. Findings that fail the run are always listed, and
+#: others only if there is room.
+LINES = 15
 
 #: The width of the labels before the facts of a finding.
 LABEL = 10
@@ -28,40 +28,51 @@ VALUE_LENGTH = 1000
 
 def draw_brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") -> str:
     """Return the report: at most 15 lines for a run that is as expected."""
-    lines = [line for run in runs for line in _draw_run(run, width, len(runs) > 1)]
+    verdict = ["", *_draw_verdict(runs, record)]
+    lines = [line for run in runs for line in _draw_run(run, width, 0 if len(runs) > 1 else LINES - len(verdict))]
     worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
     unfound = [group for run in runs for group in group_failures([_leave_out_findings(run)])]
     if worst is not None:
         lines += ["", *draw_finding(worst[1], worst[0], width)]
     elif unfound:
         lines += ["", *_draw_failure(unfound[0], width)]
-    lines += ["", *_draw_verdict(runs, record)]
+    lines += verdict
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _draw_run(run: Run, width: int, several: bool) -> Iterator[str]:
-    header, counts = run.header, count_rules([run])
-    where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    yield from _wrap(f"{escape_line(header.heading)}  {escape_line(where)}", width)
-    yield from _wrap(f"{counts.write_sentence()}.", width, 2)
-    if not several and counts.lacks:
-        kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
-        yield from _wrap(f"cells that could not be tested: {kinds}", width, 2)
-    for group in group_not_run([run]):
-        yield from _wrap(f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}", width, 2)
+def _draw_run(run: Run, width: int, most: int) -> Iterator[str]:
+    """Yield the lines about a run; findings that do not fail it are listed only if there are fewer than `most` lines.
+
+    If `most` is zero, the run is one of several and has fewer facts.
+    """
+    lines = list(_draw_counts(run, width, bool(most)))
     # Show everything that fails the run; of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
     # An error of the suite or of an adapter is not a finding, and older records have no findings.
     for failed in group_failures([_leave_out_findings(run)]):
         rule, meaning = escape_line(failed.first.rule), failed.status.meaning
         told = f"{failed.status.value}: {rule} ({format_cell_count(len(failed.cells))}; {meaning})"
-        yield _cut(f"  {failed.status.glyph} {told}", width)
+        lines.append(_cut(f"  {failed.status.glyph} {told}", width))
     rest = [one for one in run.findings if not one.spoils]
-    shown = [] if several else rest[: max(0, SHOWN - len(spoiling))]
+    room = max(0, most - len(lines) - len(spoiling))
+    shown = rest if len(rest) <= room else rest[: max(0, room - 1)]
+    yield from lines
     for one in (*spoiling, *shown):
         yield _cut(f"  {'✗' if one.spoils else '·'} {write_short_line(one)}", width)
     if rest[len(shown) :]:
         yield f"  and {format_count(len(rest) - len(shown), 'finding')} that do not fail the run"
+
+
+def _draw_counts(run: Run, width: int, is_single: bool) -> Iterator[str]:
+    header, counts = run.header, count_rules([run])
+    where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
+    yield from _wrap(f"{escape_line(header.heading)}  {escape_line(where)}", width)
+    yield from _wrap(f"{counts.write_sentence()}.", width, 2)
+    if is_single and counts.lacks:
+        kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
+        yield from _wrap(f"cells that could not be tested: {kinds}", width, 2)
+    for group in group_not_run([run]):
+        yield from _wrap(f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}", width, 2)
 
 
 def draw_finding(finding: Finding, run: Run, width: int = 80) -> list[str]:

@@ -68,7 +68,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
         totals["broken"],
         totals["not asked"],
         {name: severities[name] for name in order if severities[name]},
-        sum(1 for one in breaking if Status.DEVIATION in one.statuses and not one.reason),
+        sum(1 for one in breaking for part in one.singles if Status.DEVIATION in part.statuses and not part.reason),
         {name: lacks[name] for name in LACKS if lacks[name]},
     )
 

@@ -140,9 +140,10 @@ def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
 
 def _list_causes(side: Side) -> dict[tuple[str, str], Finding]:
     return {
-        (subject, case): finding
+        (subject, case): single
         for finding in side.run.findings
-        for subject, cases in finding.cells.items()
+        for single in finding.singles
+        for subject, cases in single.cells.items()
         for case in cases
     }
 

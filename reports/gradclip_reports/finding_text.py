@@ -56,6 +56,7 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
     example = finding.example
     facts = [("why", escape_line(finding.why)), ("who", _name_subjects(finding, run))]
     facts.append(("rules", _name_rules(finding.rules)))
+    facts += [("part", _write_part(part, finding)) for part in finding.parts]
     facts.append(("case", escape_line(f"{example['case']} of {example['subject']}")))
     shown = [(name, example.get(name)) for name in ("input", "expected", "observed")]
     facts += [(name, _format_value(value)) for name, value in shown if value is not None]
@@ -64,6 +65,14 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
     facts += [("known", shorten_text(escape_line(finding.reason), LENGTH))] if finding.reason else []
     facts += [("see", shorten_text(escape_line(finding.url), LENGTH))] if finding.url else []
     return facts
+
+
+def _write_part(part: Finding, whole: Finding) -> str:
+    """Return one part of a finding, with the reason why it is known, and without the words that the whole shares."""
+    text, heading, shared = write_short_line(part), write_heading(part), f"{escape_line(whole.title)} ("
+    if heading.startswith(shared):
+        text = text.replace(heading, heading.removeprefix(shared).removesuffix(")"), 1)
+    return f"{text}. {shorten_text(escape_line(part.reason), LENGTH)}" if part.reason else text
 
 
 def _format_value(value: Any) -> str:
@@ -112,5 +121,6 @@ def _name_rules(rules: Mapping[str, int]) -> str:
 
 
 def find_finding(run: Run, subject: str, case: str) -> Finding | None:
-    """Return the finding that explains a cell."""
-    return next((one for one in run.findings if case in one.cells.get(subject, ())), None)
+    """Return the finding that explains a cell; of a combined finding, return the part."""
+    every = (single for one in run.findings for single in one.singles)
+    return next((one for one in every if case in one.cells.get(subject, ())), None)

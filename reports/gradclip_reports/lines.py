@@ -182,6 +182,28 @@ class Finding(Line):
     quote: str | None = None
     reason: str | None = None
     url: str | None = None
+    #: The findings that this finding combines, worst first; each cell is in one of them. Empty for a single finding.
+    parts: Sequence[Finding] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as a JSON object; a single finding has no member `parts`."""
+        members = super().to_json()
+        del members["parts"]
+        if not self.parts:
+            return members
+        parts = [part.to_json() for part in self.parts]
+        return {**members, "parts": [{name: part[name] for name in part if name != "record"} for part in parts]}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        parts = tuple(map(cls.from_json, members.get("parts", ())))
+        return super().from_json({**members, "parts": parts})
+
+    @property
+    def singles(self) -> Sequence[Finding]:
+        """Return the findings that this finding combines, or the finding itself."""
+        return self.parts or (self,)
 
     @property
     def count(self) -> int:

@@ -53,9 +53,10 @@ class Outcome(NamedTuple):
 def list_outcomes(run: Run) -> Iterator[Outcome]:
     """Yield the cells of a run, then those that did not run."""
     findings = {
-        (subject, case): finding
+        (subject, case): single
         for finding in run.findings
-        for subject, cases in finding.cells.items()
+        for single in finding.singles
+        for subject, cases in single.cells.items()
         for case in cases
     }
     for cell in run.cells:

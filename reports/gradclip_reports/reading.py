@@ -245,7 +245,7 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
     statuses = {(cell.subject, cell.case): cell.status for cell in run.cells}
     explained: set[tuple[str, str]] = set()
     for finding in run.findings:
-        named = [(subject, case) for subject, cases in finding.cells.items() for case in cases]
+        named = _list_cells(finding)
         for pair in named:
             if pair not in statuses or pair in explained:
                 what = "another finding explains already" if pair in explained else "the run does not have"
@@ -256,3 +256,18 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
             dict(finding.rules)
         ):
             yield f"has a finding {_shorten(finding.cause)!r} whose counts disagree with its cells"
+        if finding.parts:
+            yield from _find_wrong_parts(finding)
+
+
+def _find_wrong_parts(finding: Finding) -> Iterator[str]:
+    """Yield a fault if the parts of a finding do not hold each of its cells once."""
+    cells = [pair for part in finding.parts for pair in _list_cells(part)]
+    rules = sum((Counter(part.rules) for part in finding.parts), Counter[str]())
+    statuses = sum((Counter(part.statuses) for part in finding.parts), Counter[str]())
+    if sorted(cells) != sorted(_list_cells(finding)) or (rules, statuses) != (finding.rules, finding.statuses):
+        yield f"has a finding {_shorten(finding.cause)!r} whose parts do not hold each of its cells once"
+
+
+def _list_cells(finding: Finding) -> list[tuple[str, str]]:
+    return [(subject, case) for subject, cases in finding.cells.items() for case in cases]

@@ -65,6 +65,23 @@ def test_large_answers_are_in_findings_even_if_none_is_held(monkeypatch: pytest.
     assert set(cases) == {cell["case"] for cell in results if cell["status"] == "fail"}
 
 
+def raise_in_two_ways(grads: Any, *, clip_norm: float) -> Any:
+    if len(grads) > 1:
+        raise TypeError("give one gradient")
+    raise KeyError("no kernel")
+
+
+def test_one_cause_with_two_parameters_is_one_finding_with_parts() -> None:
+    results = check_clipper(raise_in_two_ways, **{**OPTIONS, "rule": "global-norm.one-norm-over-all*"})
+    single = check_clipper(raise_in_two_ways, **OPTIONS)
+
+    assert [finding["cause"] for finding in (*results.findings, *single.findings)] == ["raises", "raises"]
+    errors = {part["parameters"]["error"] for finding in single.findings for part in finding["parts"]}
+    assert errors == {"KeyError", "TypeError"}
+    assert "parts" not in results.findings[0]
+    assert str(single).count("  part ") == 2
+
+
 def test_declared_formula_is_no_failure() -> None:
     results = check_clipper(add_eps, **OPTIONS, formula="coefficient:0.01")
 

@@ -85,6 +85,50 @@ def test_cell_with_two_findings_is_refused(failed_run: Run, tmp_path: Path) -> N
         read_runs(write(run, tmp_path / "x.jsonl"))
 
 
+@pytest.fixture
+def combined_run(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> Run:
+    """Return a run of two failing cells, each in a part of one finding."""
+    cells = [
+        make_cell(status="fail", detail="It is black.", case=f"value.bounds/{variant}/float32", rule="value.bounds")
+        for variant in ("white", "rye")
+    ]
+    run = make_run(make_header(), cells)
+    parts = tuple(
+        make_finding(replace(run, cells=(cell,)), title=f"burns {cell.case.split('/')[1]}", reason="It is too hot.")
+        for cell in run.cells
+    )
+    cell = run.cells[0]
+    whole = make_finding(
+        run,
+        cells={cell.subject: [one.case for one in run.cells]},
+        rules={cell.rule: 2},
+        statuses={"fail": 2},
+        parameters={},
+        parts=parts,
+    )
+    return replace(run, findings=(whole,))
+
+
+def test_combined_finding_is_read_back_and_shows_its_parts(combined_run: Run, tmp_path: Path) -> None:
+    (read,) = read_runs(write(combined_run, tmp_path / "x.jsonl"))
+
+    assert read.findings == combined_run.findings
+    text = " ".join(draw_brief([read]).split())
+    assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in text
+    for format_ in ("markdown", "junit", "json"):
+        assert all(name in render([read], format_) for name in ("burns white", "burns rye")), format_
+    assert all(f"part wrong: burns {name} (minutes = 2.5)" in text for name in ("white", "rye"))
+    assert text.count("It is too hot.") == 2
+
+
+def test_parts_that_do_not_hold_each_cell_once_are_refused(combined_run: Run, tmp_path: Path) -> None:
+    (whole,) = combined_run.findings
+    twice = replace(combined_run, findings=(replace(whole, parts=(whole.parts[0], whole.parts[0])),))
+
+    with pytest.raises(RecordError, match="whose parts do not hold each of its cells once"):
+        read_runs(write(twice, tmp_path / "x.jsonl"))
+
+
 @pytest.mark.parametrize("format_", ["markdown", "junit", "ctrf", "json"])
 def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) -> None:
     text = render([failed_run], format_)
@@ -133,7 +177,8 @@ def test_green_run_takes_15_lines(make_cell: MakeCell, make_header: MakeHeader, 
 
     text = draw_brief([replace(run, findings=findings)])
 
-    assert len(text.splitlines()) <= 15
+    # No line is wasted: findings that do not fail the run take the rest of the room.
+    assert len(text.splitlines()) == 15
     assert "As expected." in text
 
 

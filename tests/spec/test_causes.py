@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import tomlkit
 
-from gradclip_spec.rules.causes import SEVERITIES, load_causes, parse_causes
+from gradclip_spec.rules.causes import (
+    SEVERITIES,
+    load_cause_groups,
+    load_causes,
+    parse_cause_groups,
+    parse_causes,
+)
 
 ENTRY: dict[str, Any] = {
     "id": "some-cause",
@@ -19,8 +25,21 @@ ENTRY: dict[str, Any] = {
 }
 
 
+GROUP: dict[str, Any] = {
+    "id": "some-group",
+    "title": "does several things",
+    "question": "What does it do?",
+    "why": "Somebody relies on it.",
+    "causes": ["some-cause", "other"],
+}
+
+
 def write(*entries: dict[str, Any]) -> str:
     return tomlkit.dumps({"cause": list(entries)})
+
+
+def write_groups(*groups: dict[str, Any]) -> str:
+    return tomlkit.dumps({"group": list(groups), "cause": [ENTRY, {**ENTRY, "id": "other"}]})
 
 
 def test_catalogue_is_loaded() -> None:
@@ -64,7 +83,7 @@ def test_wrong_field_is_named(field: str, value: Any, says: str) -> None:
 
 
 def test_second_entry_of_one_name_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\[\[cause\]\] 2, id: the cause 'some-cause' appears twice"):
+    with pytest.raises(ValueError, match=r"\[\[cause\]\] 2 \(some-cause\), id: the id 'some-cause' appears twice"):
         parse_causes(write(ENTRY, ENTRY), "my.toml")
 
 
@@ -72,3 +91,32 @@ def test_second_entry_of_one_name_is_refused() -> None:
 def test_other_files_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"my\.toml"):
         parse_causes(text, "my.toml")
+
+
+def test_groups_are_loaded() -> None:
+    assert all(len(group.causes) > 1 for group in load_cause_groups().values())
+    assert parse_cause_groups(write_groups(GROUP), "my.toml")["some-group"].causes == ("some-cause", "other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"causes": ["some-cause", "third"]}, "causes: there is no cause 'third'"),
+        ({"causes": "some-cause"}, "causes: 'some-cause' is not a list of causes"),
+        ({"title": ""}, "title: '' is not a text that is not empty"),
+        ({"severity": "wrong"}, "severity: there is no such field"),
+    ],
+)
+def test_malformed_group_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=rf"my\.toml, \[\[group\]\] 1 \(some-group\), {says}"):
+        parse_cause_groups(write_groups({**GROUP, **changes}), "my.toml")
+
+
+def test_cause_in_two_groups_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[\[group\]\] 2 \(second\), causes: the cause 'other' is in another group"):
+        parse_cause_groups(write_groups(GROUP, {**GROUP, "id": "second", "causes": ["other"]}), "my.toml")
+
+
+def test_group_with_the_name_of_a_cause_is_refused() -> None:
+    with pytest.raises(ValueError, match="id: the id 'some-cause' appears twice"):
+        parse_cause_groups(write_groups({**GROUP, "id": "some-cause"}), "my.toml")

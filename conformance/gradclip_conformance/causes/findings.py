@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gradclip_reports.records import Cell, Finding
 from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status
-from gradclip_spec.rules.causes import Cause, load_causes
+from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, load_causes
 
 from .model import VARYING, Evidence, Explanation, Judged
 
@@ -69,12 +69,57 @@ def find_findings(
     explanations: Sequence[Explanation | None],
     find_known: FindKnown | None = None,
 ) -> list[Finding]:
-    """Return the findings that explain these cells; those that fail the run come first, then the most severe ones."""
+    """Return the findings that explain these cells; those that fail the run come first, then the most severe ones.
+
+    Findings of one cause, or of causes with one origin, are the parts of one finding. Known parts and parts that fail
+    the run stay apart. Unexplained answers are one finding, whose parts are the rules.
+    """
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):
         groups.setdefault(_make_key(one.cell, found, find_known), []).append((one, found))
-    findings = [_make_finding(key[0], key[2], group) for key, group in groups.items()]
-    return sorted(findings, key=lambda one: (not one.spoils, SEVERITIES.index(one.severity), -one.count))
+    singles = [_make_finding(key[0], key[2], group) for key, group in groups.items()]
+    origins: dict[tuple[str, bool], list[Finding]] = {}
+    for single in singles:
+        origins.setdefault((_find_origin(single.cause), single.spoils), []).append(single)
+    return sorted((_combine(sorted(parts, key=_rank)) for parts in origins.values()), key=_rank)
+
+
+def _rank(one: Finding) -> tuple[bool, int, int]:
+    return not one.spoils, SEVERITIES.index(one.severity), -one.count
+
+
+def _find_origin(cause: str) -> str:
+    """Return the id of the group of a cause, or of the cause itself if it is in no group."""
+    return next((group.id for group in load_cause_groups().values() if cause in group.causes), cause)
+
+
+def _combine(parts: Sequence[Finding]) -> Finding:
+    """Return one finding whose parts are the given findings, worst first."""
+    worst = parts[0]
+    if len(parts) == 1:
+        return worst
+    causes = {part.cause for part in parts}
+    told: Cause | CauseGroup = (
+        _find_cause(worst.cause) if len(causes) == 1 else load_cause_groups()[_find_origin(worst.cause)]
+    )
+    cells: dict[str, list[str]] = {}
+    for part in parts:
+        for subject, cases in part.cells.items():
+            cells.setdefault(subject, []).extend(cases)
+    common = set.intersection(*(set(part.parameters.items()) for part in parts))
+    return Finding(
+        cause=told.id,
+        title=told.title,
+        question=told.question,
+        severity=worst.severity,
+        why=told.why,
+        parameters=dict(sorted(common)),
+        cells=cells,
+        rules=dict(sum((Counter(part.rules) for part in parts), Counter[str]())),
+        statuses=_sort_counts(sum((Counter(part.statuses) for part in parts), Counter[str]())),
+        example=worst.example,
+        parts=tuple(parts),
+    )
 
 
 def _make_key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) -> tuple[Any, ...]:

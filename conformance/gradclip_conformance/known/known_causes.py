@@ -217,7 +217,7 @@ def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[
 
 
 def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:
-    for finding in run.findings:
+    for finding in (single for combined in run.findings for single in combined.singles):
         if finding.cause != one.cause:
             continue
         for subject, cases in finding.cells.items():

@@ -163,7 +163,7 @@ def _new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
     failed = {(cell.subject, cell.case) for cell in run.cells if _is_unknown(cell)}
     entries: list[KnownCause] = []
     explained: set[tuple[str, str]] = set()
-    for finding in run.findings:
+    for finding in (single for combined in run.findings for single in combined.singles):
         found = {(name, case) for name, cases in finding.cells.items() for case in cases} & failed
         if not found or finding.cause not in load_causes():
             continue

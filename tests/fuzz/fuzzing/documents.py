@@ -133,7 +133,11 @@ def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str])
     for subject, case in pairs:
         cells.setdefault(subject, []).append(case)
     rules = Counter(case.partition("/")[0] for _, case in pairs)
-    return {**finding, "cells": cells, "rules": dict(rules), "statuses": dict(Counter(kept[pair] for pair in pairs))}
+    statuses = dict(Counter(kept[pair] for pair in pairs))
+    narrowed = {**finding, "cells": cells, "rules": dict(rules), "statuses": statuses}
+    parts = [narrow_finding(part, kept) for part in narrowed.pop("parts", ())]
+    held = [part for part in parts if part["cells"]]
+    return {**narrowed, "parts": held} if len(held) > 1 else narrowed
 
 
 def add_footer(lines: Sequence[Any]) -> list[Any]:

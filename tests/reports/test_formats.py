@@ -107,7 +107,7 @@ class TestJunit:
 
         assert skipped.attrib["message"] == "unsupported: No bfloat16 here."
 
-    def test_text_outside_xml_is_escaped(
+    def test_characters_that_xml_lacks_are_escaped(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
         detail = "\x1b[31m <a&b> \ud800 \x00 ]]>"

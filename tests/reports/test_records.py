@@ -181,7 +181,7 @@ class TestWriter:
             RunWriter(stream, make_header(), PLAN).close()
         assert "footer" not in stream.getvalue()
 
-    def test_cells_outside_the_plan_twice_or_late_are_refused(
+    def test_unplanned_repeated_and_late_cells_are_refused(
         self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
     ) -> None:
         writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
@@ -268,7 +268,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match="lacks cells: its footer says 3 finished, and 2 are there"):
             read_runs(write_record(write_text([record[0], *record[2:]])))
 
-    def test_missing_cell_with_fitting_counts_is_refused(
+    def test_missing_cell_with_agreeing_counts_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         record[-1] |= {"finished": 2, "counts": {"pass": 2}}
@@ -372,7 +372,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match="cannot be read"):
             read_runs(path)
 
-    def test_any_single_lost_line_or_cut_is_refused(
+    def test_each_lost_line_and_each_cut_is_refused(
         self, small_run: Run, record_of: Callable[..., str], write_record: Write
     ) -> None:
         text = record_of([small_run])

@@ -14,7 +14,7 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase
 
-from .guards import Hang, guarded
+from .guards import Hang, limit_example
 from .target import Target, load_target
 
 __all__ = ["Found", "State", "check_example", "fuzz", "run_turn", "sweep"]
@@ -54,7 +54,7 @@ class State:
 
 def check_example(target: Target, example: Any) -> None:
     """Check one example within the limits of time and memory."""
-    with guarded():
+    with limit_example():
         target.check(example)
 
 
@@ -94,10 +94,10 @@ def run_turn(
     return checked, None
 
 
-def sweep(name: str, examples: Iterable[Any], told: Callable[[Found], object]) -> tuple[int, int]:
+def sweep(name: str, examples: Iterable[Any], report: Callable[[Found], object]) -> tuple[int, int]:
     """Check given examples of a target; return the number of examples and the number of those that failed.
 
-    One error makes many examples fail. `told` is called once for each message.
+    One error makes many examples fail. `report` is called once for each message.
     """
     target, seen, checked, finds = load_target(name), set[str](), 0, 0
     for example in examples:
@@ -108,12 +108,12 @@ def sweep(name: str, examples: Iterable[Any], told: Callable[[Found], object]) -
             finds += 1
             if (message := f"{type(error).__name__}: {str(error)[:100]}") not in seen:
                 seen.add(message)
-                told(Found(name, 0, example, traceback.format_exc(limit=-8)))
+                report(Found(name, 0, example, traceback.format_exc(limit=-8)))
     return checked, finds
 
 
 def fuzz(
-    names: Sequence[str], state: State, seconds: float, told: Callable[[Found | None], None], *, keep_on: bool
+    names: Sequence[str], state: State, seconds: float, report: Callable[[Found | None], None], *, keep_on: bool
 ) -> bool:
     """Run targets in turns for a number of seconds; stop at the first failure, unless `keep_on` is true.
 
@@ -121,7 +121,7 @@ def fuzz(
 
     Parameters
     ----------
-    told
+    report
         Called after each turn with its result.
 
     Returns
@@ -137,7 +137,7 @@ def fuzz(
         state.examples[names[place]] += checked
         if found is not None:
             state.finds[names[place]] += 1
-        told(found)
+        report(found)
         whole = state.turns % len(names) == 0
         if (found is not None and not keep_on) or (whole and state.seconds >= seconds):
             return bool(state.finds)

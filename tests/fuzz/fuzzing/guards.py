@@ -18,7 +18,7 @@ from typing import Any
 from .target import require
 from .texts import CANARY
 
-__all__ = ["Hang", "folder", "guarded"]
+__all__ = ["Hang", "enter_folder", "limit_example"]
 
 SECONDS = 120
 MEBIBYTES = 1024
@@ -78,7 +78,7 @@ sys.addaudithook(_audit)
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[Path]:
+def enter_folder() -> Iterator[Path]:
     """Make a folder for one example. It is the working directory, and the only folder that the example may write to.
 
     Raises
@@ -102,7 +102,7 @@ def folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
+def limit_example() -> Iterator[None]:
     """Limit the time and the memory of one example.
 
     Raises

@@ -127,7 +127,7 @@ def _change(value: Any, what: str, argument: Any, whole: Any) -> Any:
         return value[: len(value) // 2] + argument + value[len(value) // 2 :]
     if what == "times" and isinstance(value, str | list):
         number = max(1, min(argument, LONGEST // max(1, len(json.dumps(value)))))
-        # Copies do not share their members: a change of a shared one would change, and could lengthen, all of them.
+        # Copy the members, too: if they were shared, a change of one copy would change and perhaps lengthen all copies.
         return (
             value * number if isinstance(value, str) else [copy.deepcopy(one) for _ in range(number) for one in value]
         )

@@ -104,7 +104,9 @@ class ReferenceCall:
         self.grads = self._wrap(_make_tree(example["grads"], self._keep), example["deep"])
         self.depth = example["deep"]
         self.options = {
-            name: self._make_argument(value) for name, value in example["options"].items() if name in self._takes()
+            name: self._make_argument(value)
+            for name, value in example["options"].items()
+            if name in self._list_options()
         }
         self.first = self._make_argument(example["first"])
         self._choose_flags(example)
@@ -133,7 +135,7 @@ class ReferenceCall:
         """Yield the arrays that are included."""
         return (array for array, flag in zip(self.arrays, self.flags, strict=True) if flag)
 
-    def _takes(self) -> tuple[str, ...]:
+    def _list_options(self) -> tuple[str, ...]:
         return {
             "clip_by_value": ("min", "inplace"),
             "clip_by_norm": ("norm_type", "eps", "inplace"),
@@ -257,7 +259,7 @@ def _check_array(call: ReferenceCall, passed: Any, back: Any, size: Any, order: 
         size = compute_norm([given], order) if call.name == "clip_by_norm" else size
         ulps = ELEMENT_ULPS if order in (1, 2, math.inf) else POWER_ULPS
         threshold = float(call.first)
-        # Near the threshold either branch is right. For norms or thresholds that are not finite, see the documentation.
+        # Norms and thresholds that are not finite, or too large for float64, are not checked here.
         if not np.isfinite(size) or not math.isfinite(threshold) or size > np.finfo(np.float64).max:
             return
         expected = clip_by_norm(given, size, threshold, float(call.options.get("eps", 0.0)))

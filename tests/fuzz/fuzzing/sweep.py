@@ -1,4 +1,4 @@
-"""List every single change of a document: chance finds a fault of one value late, and this finds it at once."""
+"""List every single change of a document. A sweep finds a fault of one value at once; random changes find it late."""
 
 from __future__ import annotations
 

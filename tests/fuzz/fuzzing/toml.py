@@ -12,7 +12,7 @@ __all__ = ["write_toml"]
 
 
 def write_toml(document: Any) -> str:
-    """Return the TOML text of a table whose values are values, tables, or lists of tables."""
+    """Return the TOML text of a table whose members are values, tables, or lists of tables."""
     if not isinstance(document, dict):
         return _write_value(document)
     lines = [f"{_write_key(name)} = {_write_value(value)}" for name, value in document.items() if not _is_tables(value)]

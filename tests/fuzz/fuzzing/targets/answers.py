@@ -12,9 +12,9 @@ from gradclip_adapters.contract import Call, Unsupported
 from gradclip_conformance.judge.model import Answer, Description, Mistaken
 from gradclip_conformance.run.plan import Selection
 
+from ..connections import Connected, check_run, list_cases_like, understand
 from ..documents import Halving
-from ..doors import Connected, check_run, list_cases_like, understand
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 
@@ -73,7 +73,7 @@ def check(example: Any) -> None:
         answers.append(understand(line, number, call))
         return answers[-1]
 
-    with folder():
+    with enter_folder():
         run = check_run(Connected(_read_description(), answer), "fuzzed", Selection(cases=(case.id,)))
     (cell,) = run.cells
     blamed = cell.status == "error" and not any(isinstance(one, Mistaken) for one in answers)

@@ -18,7 +18,7 @@ from gradclip_conformance.run.messages import read_message
 
 from .. import same
 from ..documents import make_call
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 
@@ -65,7 +65,7 @@ def check(example: Any) -> None:
             _check_answer(wire.dumps(host.answer(ADAPTER, message)))
     if example["process"] is not None:
         hello = write_text(change(HELLO, example["process"]))
-        with folder() as place:
+        with enter_folder() as place:
             (place / "same.py").write_text(FILE, encoding="utf-8")
             _check_process([hello, *lines])
 

@@ -21,7 +21,7 @@ from gradclip_conformance.cli import gradclip
 from .. import same
 from ..documents import add_footer, read_lines
 from ..drawings import check_text
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import write_text
 from ..target import Target, require
 from ..texts import draw_mostly, draw_texts
@@ -149,7 +149,7 @@ def check(example: Any) -> None:
         arguments = [word for word in arguments if not word.startswith("/dev")]
         arguments = ["accuracy", "--largest", "100", *arguments[1:]]
         arguments += ["good.py"] if len(arguments) == 3 else []
-    with folder() as place, _files(place), mock.patch.object(sys, "argv", ["gradclip", *arguments]):
+    with enter_folder() as place, _write_files(place), mock.patch.object(sys, "argv", ["gradclip", *arguments]):
         # With colours, because without them click removes some escape codes.
         done = CliRunner().invoke(gradclip, arguments, color=True)
     require(isinstance(done.exception, SystemExit | None), f"`gradclip` raised {done.exception!r}")
@@ -175,7 +175,7 @@ def _writes_elsewhere(arguments: Sequence[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _files(place: Path) -> Iterator[None]:
+def _write_files(place: Path) -> Iterator[None]:
     for name, text in FILES.items():
         path = place / name
         path.parent.mkdir(exist_ok=True)

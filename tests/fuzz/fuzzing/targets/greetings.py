@@ -11,9 +11,9 @@ from gradclip_adapters.host import describe
 from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.plan import Selection
 
+from ..connections import Connected, check_run, read_description
 from ..documents import Halving
-from ..doors import Connected, check_run, read_description
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_named, write_text
 from ..target import Target, require
 
@@ -38,7 +38,7 @@ def check(example: Any) -> None:
         require(str(error) or error.kind, "a host does not start, and nothing says why")
         require(len(str(error)) < 10_000 or name == "failed", f"the reason has {len(str(error))} characters")
         return
-    with folder():
+    with enter_folder():
         check_run(Connected(description), "fuzzed", SELECTION)
 
 

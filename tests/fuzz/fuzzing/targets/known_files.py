@@ -21,10 +21,10 @@ from gradclip_conformance.known.propose import CannotPin, propose_pins
 from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import RecordError, Run, read_runs
 
+from ..connections import Connected, check_run
 from ..documents import Halving, read_lines
-from ..doors import Connected, check_run
 from ..drawings import check_text
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_changes
 from ..target import Target, require
 from ..toml import write_toml
@@ -88,7 +88,7 @@ EXAMPLES = st.one_of(
 
 def check(example: Any) -> None:
     """Read a changed file and judge by it, or propose a file from a changed record and read that."""
-    with folder() as place:
+    with enter_folder() as place:
         if example["file"] == "proposed":
             _check_proposal(place, example["changes"])
         else:

@@ -16,7 +16,7 @@ from gradclip_conformance.run import environments
 from gradclip_reports.records import Cell, Header
 
 from ..documents import read_lines
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_named
 from ..target import Target, require
 from ..toml import write_toml
@@ -48,9 +48,9 @@ EXAMPLES = draw_named(FILES, times=(2, 20, 5_000))
 
 
 def check(example: Any) -> None:
-    """Read a changed file as the suite does: it works, or a ValueError names it."""
+    """Read a changed file as the suite does: reading works, or raises a ValueError that names the file."""
     name, wanted = example
-    with folder() as place:
+    with enter_folder() as place:
         path = place / name
         path.write_text(write_toml(change(FILES[name], wanted)), encoding="utf-8", errors="surrogatepass")
         try:

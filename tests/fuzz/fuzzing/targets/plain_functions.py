@@ -15,8 +15,8 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 
-from ..doors import check_run
-from ..guards import folder
+from ..connections import check_run
+from ..guards import enter_folder
 from ..target import Target, require
 from ..texts import draw_mostly, draw_texts
 
@@ -165,7 +165,7 @@ def make_function(example: Any) -> Callable[..., Any]:
 
 def check(example: Any) -> None:
     """Run some cases of an operation on a function."""
-    with folder(), warnings.catch_warnings():
+    with enter_folder(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             adapter = PlainFunction(

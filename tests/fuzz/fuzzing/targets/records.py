@@ -16,7 +16,7 @@ from gradclip_reports.render import FORMATS
 
 from ..documents import NAMES_OF, add_footer, read_lines
 from ..drawings import check_differences, check_drawings, check_text, parse_strictly
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_named, list_paths, write_text
 from ..target import Target, require
 from ..texts import draw_attacks
@@ -47,11 +47,11 @@ def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
 
 
 def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """List examples that put each text into each member that reports show, and into all of them but names at once."""
+    """List examples that put each text into each member that reports show, and into all members but names at once."""
     paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
     free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
     wanted = [[[path, "set", text] for path in free] for text in texts]
-    # Reports have a line of its own for a rule that no finding names.
+    # Reports draw a separate line for a rule that no finding names.
     wanted += [[[paths["cell", "rule"], "set", text]] for text in texts]
     wanted += [[[path, "everywhere", text]] for text in texts for path in paths.values()]
     return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]
@@ -109,7 +109,7 @@ def check(example: Any) -> None:
         lines = text.split(b"\n")
         lines.insert(min(example["at"], len(lines)), BYTES[example["bytes"]])
         text = b"\n".join(lines)
-    with folder() as place:
+    with enter_folder() as place:
         path = place / "record.jsonl"
         path.write_bytes(text)
         refused = _find_refusal(path, place / "unchanged.jsonl", name)

@@ -18,10 +18,10 @@ from gradclip_conformance.judge.model import StartError
 from gradclip_conformance.run.host_process import HostProcess
 from gradclip_conformance.run.plan import Selection
 
+from ..connections import check_run, list_cases_like
 from ..documents import Halving
-from ..doors import check_run, list_cases_like
 from ..drawings import check_text
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import change, draw_changes, write_text
 from ..target import Target, require
 from ..texts import draw_mostly, draw_texts
@@ -71,7 +71,7 @@ def check(example: Any) -> None:
     for document, one in zip(RIGHT, example["acts"], strict=True):
         line = write_text(change(document, one["changes"])) + "\n"
         script.append([*one["before"], ["say", line], *one["after"]])
-    with folder() as place:
+    with enter_folder() as place:
         path = place / "script.json"
         path.write_text(json.dumps(script), encoding="utf-8")
         command = [sys.executable, "-I", "-S", str(PROGRAM), str(path)]

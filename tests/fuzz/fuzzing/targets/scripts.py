@@ -18,7 +18,7 @@ from gradclip_reports.records import Cell, Header, RecordError, read_runs
 
 from ..documents import FEATURES, read_lines
 from ..drawings import check_text
-from ..guards import folder
+from ..guards import enter_folder
 from ..mutation import draw_changes
 from ..stand_ins import execute
 from ..target import Target, require
@@ -58,7 +58,7 @@ def list_hostile_examples(texts: Sequence[str]) -> list[dict[str, Any]]:
 def check(example: Any) -> None:
     """Make the script of a changed cell, and compare its code with that of unchanged cells."""
     base = _select_one_cell(example["adapter"], example["cell"])
-    with folder() as place:
+    with enter_folder() as place:
         path = place / "record.jsonl"
         path.write_bytes(write_record(base, example["changes"]).encode())
         try:

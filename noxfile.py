@@ -261,6 +261,18 @@ def report(session: nox.Session) -> None:
     session.run("python", "reports/published/update_readme.py", *session.posargs)
 
 
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the manual in build/manual, with the site of the published records in site/, and check all links."""
+    session.install("-e", ".[check]", *list_requirements("docs"))
+    out = Path("build", "manual")
+    shutil.rmtree(out, ignore_errors=True)
+    # Warnings are errors. `-d` keeps Sphinx's own files out of what is published.
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-d", str(out.with_name("doctrees")), "docs", str(out))
+    session.run("python", "docs/manual/links.py", str(out))
+    session.log(f"open {out / 'index.html'}")
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, spelling, metadata, workflows and shell scripts; pre-commit runs the same on each commit."""

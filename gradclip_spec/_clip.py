@@ -1,6 +1,6 @@
 """Clip trees of gradients: take the tree apart, compute norm and coefficient, scale, and rebuild the tree.
 
-The backend of the arrays does the computations; `docs/reference-design.md` explains the design.
+The backend of the arrays does the computations; `docs/explanation/reference-design.md` explains the design.
 """
 
 import math

@@ -16,8 +16,8 @@ from gradclip_conformance.cli import gradclip
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = (ROOT / "docs" / "how-to" / "use-the-reference.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: A link to a file of the project, with an optional heading in it.
 LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
 
@@ -53,7 +53,7 @@ def test_naive_clip_fails_the_rules_that_the_readme_names(rule: str) -> None:
     assert f"global-norm.{rule}/" in run_program(one_rule)
 
 
-@pytest.mark.parametrize("page", [README, REFERENCE], ids=["README.md", "reference.md"])
+@pytest.mark.parametrize("page", [README, REFERENCE], ids=["README.md", "use-the-reference.md"])
 def test_reference_prints_what_the_page_shows(page: str) -> None:
     (program,) = [program for program in find_programs(page) if "print(norm" in program]
 
@@ -108,7 +108,7 @@ def test_reference_excludes_by_path() -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         for program in find_programs(REFERENCE):
             if "gradclip_spec import" in program:
-                exec(compile(program, "reference.md", "exec"), namespace)
+                exec(compile(program, "use-the-reference.md", "exec"), namespace)
 
     assert namespace["norm"] == 3.0
     ((_, weight), (_, bias)) = namespace["pairs"]

@@ -1,19 +1,19 @@
 """Convert the messages between the suite and a host process: one JSON object in each line, with a version.
 
-========== ============== ===========================================================================
-message    from           holds
-========== ============== ===========================================================================
-hello      suite          the protocol's version
-loading    host           the target whose code is run next, Python, platform
-about      host           framework, version, Python, platform, environment, subjects
-failed     host           why the adapter could not start; the host then ends
-call       suite          a number, the subject, the gradients, the options
-reply      host           the number, the clipped gradients, the norm, the inputs afterwards
-raised     host           the number, what the framework raised, the inputs afterwards
-unsupported host          the number, what is missing, the kind (`contract.LACKS`; without one, "adapter")
-mistake    host           the number, the traceback of a fault of the adapter itself
-bye        suite          nothing: the host ends
-========== ============== ===========================================================================
+=========== ============== ===========================================================================
+message     from           holds
+=========== ============== ===========================================================================
+hello       suite          the protocol's version
+loading     host           the target whose code is run next, Python, platform
+about       host           framework, version, Python, platform, environment, subjects
+failed      host           why the adapter could not start; the host then ends
+call        suite          a number, the subject, the gradients, the options
+reply       host           the number, the clipped gradients, the norm, the inputs afterwards
+raised      host           the number, what the framework raised, the inputs afterwards
+unsupported host           the number, what is missing, the kind (`contract.LACKS`; without one, "adapter")
+mistake     host           the number, the traceback of a fault of the adapter itself
+bye         suite          nothing: the host ends
+=========== ============== ===========================================================================
 
 Arrays are base64 of little-endian bytes, with dtype and shape. An array of a call may be a recipe (see `recipes`), if
 the host's `about` says that it knows them. An array of the reply may then say that it is the `same` as an array of the

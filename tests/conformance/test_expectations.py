@@ -70,12 +70,12 @@ def test_wrong_name_or_parameter_is_refused(wrong: Expect, said: str) -> None:
         choose_expectation(asked)
 
 
-MANUAL = Path(__file__).parents[2] / "docs" / "new-expectation.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "how-to" / "new-expectation.md"
 
 
 @dataclass(frozen=True)
 class Example:
-    """The definitions in the programs of docs/new-expectation.md."""
+    """The definitions in the programs of docs/how-to/new-expectation.md."""
 
     kind: type[Expectation]
     case: Case
@@ -84,7 +84,7 @@ class Example:
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
-    """Follow docs/new-expectation.md word for word: a new file, a case, and a wrong clipper."""
+    """Follow docs/how-to/new-expectation.md word for word: a new file, a case, and a wrong clipper."""
     text = MANUAL.read_text(encoding="utf-8")
     file, case_, clipper = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (named,) = re.findall(r"judge/expectations/(\w+\.py)`", text)

@@ -250,10 +250,10 @@ MOST = {"paddle": 17, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
 
 
 def test_example_of_the_manual_is_valid() -> None:
-    manual = Path(__file__).parents[2].joinpath("docs", "adapters.md").read_text(encoding="utf-8")
+    manual = Path(__file__).parents[2].joinpath("docs", "how-to", "known-failures.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
 
-    (entry,) = read_known_causes(example, "docs/adapters.md")
+    (entry,) = read_known_causes(example, "docs/how-to/known-failures.md")
 
     assert entry.cause == "squares-overflow"
     # The table explains every key.

@@ -162,12 +162,12 @@ def test_workers_send_only_numbers(client: Any, results: dict[str, int], tmp_pat
 
 def test_example_of_the_readme(client: Any) -> None:
     pytest.importorskip("dask.array", reason="Dask is not installed")
-    # docs/reference.md: begin
+    # docs/how-to/use-the-reference.md: begin
     import dask.array
 
     x = dask.array.random.default_rng(0).standard_normal((4_000, 1_000), chunks=1_000)
     clipped, total_norm = dask.persist(*clip_by_global_norm([x], 1.0))
-    # docs/reference.md: end
+    # docs/how-to/use-the-reference.md: end
     assert abs(float(total_norm) / 2000 - 1) < 0.01
     assert abs(float(global_norm(clipped)) - 1) <= 2.0**-50
 

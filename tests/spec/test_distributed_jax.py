@@ -197,7 +197,7 @@ def what_each_device_computes_for_itself() -> None:
 @check
 def example_of_the_readme() -> None:
     """Clip in a few lines, as a user would write them."""
-    # docs/reference.md: begin
+    # docs/how-to/use-the-reference.md: begin
     import jax
 
     mesh = jax.make_mesh((4,), ("devices",))
@@ -205,7 +205,7 @@ def example_of_the_readme() -> None:
     grads = {"weight": jax.device_put(jax.numpy.full((8, 2), 0.75), sharding), "bias": jax.numpy.zeros(2)}
 
     clipped, total_norm = jax.jit(clip_by_global_norm, static_argnums=1)(grads, 1.0)
-    # docs/reference.md: end
+    # docs/how-to/use-the-reference.md: end
     assert float(total_norm) == 3.0
     assert np.asarray(clipped["weight"]).tolist() == [[0.25, 0.25]] * 8
     assert clipped["weight"].sharding.is_equivalent_to(sharding, 2)

@@ -388,10 +388,10 @@ def fully_sharded_model(mesh: Any) -> None:
     whole = [parameter.grad.full_tensor().clone() for parameter in model.parameters()]
     traffic = Traffic()
     with traffic.mode:
-        # docs/reference.md: begin
+        # docs/how-to/use-the-reference.md: begin
         grads = [parameter.grad for parameter in model.parameters()]
         _, total_norm = clip_by_global_norm(grads, 1.0, inplace=True)
-        # docs/reference.md: end
+        # docs/how-to/use-the-reference.md: end
 
     assert traffic.sizes == [4], traffic.sizes
     clipped = [parameter.grad.full_tensor() for parameter in model.parameters()]

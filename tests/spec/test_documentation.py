@@ -58,6 +58,7 @@ def test_every_section_is_there(name: str) -> None:
 @pytest.mark.parametrize("module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask"])
 def test_manual_shows_what_is_tested(module: str) -> None:
     source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
-    (tested,) = re.findall(r"# docs/reference.md: begin\n(.*?)\n *# docs/reference.md: end", source, flags=re.DOTALL)
+    page = "docs/how-to/use-the-reference.md"
+    (tested,) = re.findall(rf"# {page}: begin\n(.*?)\n *# {page}: end", source, flags=re.DOTALL)
 
-    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / page).read_text(encoding="utf-8")

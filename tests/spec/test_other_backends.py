@@ -1,6 +1,6 @@
 """Check array libraries for which the reference has no special code: the array API standard is enough.
 
-BACKENDS.md lists what works on each library.
+docs/reference/backends.md lists what works on each library.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_page_matches_the_rules() -> None:
 def test_page_holds_every_rule_with_its_quotations() -> None:
     page = write_book()
     for rule in rules.load():
-        assert page.count(f"**`{rule.id}`** ({rule.level})") == 1
+        assert page.count(f"\n#### `{rule.id}` ({rule.level})\n") == 1
         assert rule.statement in page
         assert all(source.phrase in page for source in rule.source)
 

@@ -33,12 +33,12 @@ def test_training_loop_equals_that_of_torch() -> None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 continue
-            # docs/reference.md: begin
+            # docs/how-to/use-the-reference.md: begin
             loss.backward()
             grads = [parameter.grad for parameter in model.parameters()]
             _, total_norm = clip_by_global_norm(grads, 1.0, eps=1e-6, inplace=True)
             optimizer.step()
-            # docs/reference.md: end
+            # docs/how-to/use-the-reference.md: end
             assert float(global_norm(grads)) <= min(float(total_norm), 1.0) * (1 + 2.0**-22)
     assert losses[True] == pytest.approx(losses[False], rel=1e-5)
     assert losses[True][-1] < losses[True][0]

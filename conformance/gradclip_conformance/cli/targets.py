@@ -166,7 +166,7 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
     if f"reference-{name}" in known:
         return (
             f"{text} reference-{name} checks this project's own functions on {name}. To check functions of {name} or "
-            "of a library on it, write an adapter (a Python file, see docs/adapters.md) and name the file."
+            "of a library on it, write an adapter (a Python file, see docs/tutorial/adapter.md) and name the file."
         )
     hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."

@@ -1,0 +1,40 @@
+"""Configure Sphinx for the manual. `nox -s docs` builds it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gradclip_spec
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "gradclip-spec"
+author = "The gradclip-spec developers"
+version = release = gradclip_spec.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_click", "manual.mathml", "manual.pages"]
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"gradclip-spec {release}"
+html_copy_source = False
+html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
+# Formulas become MathML: a browser shows it without a script, and the manual works without a network.
+html_math_renderer = "mathml"
+
+myst_enable_extensions = ["dollarmath"]
+# GitHub gives headings the same anchors, so that links work there, too.
+myst_heading_anchors = 4
+
+# In the docstrings, single backticks hold code.
+default_role = "code"
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+numpydoc_show_class_members = False
+# A wrong reference to a name of this project is an error. There is no network for the names of Python and NumPy.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!gradclip_).*")]

@@ -1,0 +1,95 @@
+"""Check every link of built pages: `python docs/manual/links.py FOLDER`.
+
+A link must lead to a file of the folder and to an anchor in it. Scripts, styles and images must be files of the folder,
+too, because the pages must work without a network. Other addresses of the Web are not visited.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["find_broken_links", "main"]
+
+#: The attributes that hold an address. A browser loads all of them but `href` of an anchor by itself.
+ADDRESSES = ("href", "src", "srcset", "data", "poster")
+
+
+@dataclass
+class Page(HTMLParser):
+    """The anchors of a page, and its links with whether the browser loads them by itself."""
+
+    anchors: set[str] = field(default_factory=set)
+    links: list[tuple[str, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start to read."""
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep the anchors and the links of a tag."""
+        for name, value in attrs:
+            if value is None:
+                continue
+            if name == "id" or (tag == "a" and name == "name"):
+                self.anchors.add(value)
+            if name in ADDRESSES and tag != "meta":
+                # Inside a picture, `use` and `a` name a part of the picture.
+                self.links.append((value, tag not in ("a", "area")))
+
+
+def read_page(path: Path) -> Page:
+    """Return the anchors and links of a page."""
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    page.close()
+    return page
+
+
+def find_broken_links(folder: Path) -> Iterator[str]:
+    """Yield a sentence for each broken link in the pages of a folder."""
+    pages = {path.resolve(): read_page(path) for path in sorted(folder.rglob("*.html"))}
+    for path, page in pages.items():
+        for link, is_loaded in page.links:
+            if fault := _find_fault(path, link, is_loaded, pages, folder.resolve()):
+                yield f"{path.relative_to(folder.resolve())}: {link}: {fault}"
+
+
+def _find_fault(path: Path, link: str, is_loaded: bool, pages: dict[Path, Page], folder: Path) -> str:
+    """Return what is wrong with a link; empty if nothing is."""
+    address = urlsplit(link)
+    if address.scheme == "data":
+        return ""
+    if address.scheme or address.netloc:
+        return "it is loaded from the network" if is_loaded else ""
+    target = (path.parent / unquote(address.path)).resolve() if address.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_relative_to(folder):
+        return "it leads out of the folder"
+    if not target.is_file():
+        return "there is no such file"
+    # A script of the page may read other fragments, such as the state of a filter.
+    anchor = unquote(address.fragment)
+    if anchor and target in pages and anchor not in pages[target].anchors and "=" not in anchor:
+        return "the page has no such anchor"
+    return ""
+
+
+def main() -> int:
+    """Print the broken links of the folder that the command line names; return 1 if there is one."""
+    folder = Path(sys.argv[1])
+    broken = list(find_broken_links(folder))
+    for line in broken:
+        print(line)
+    count = sum(1 for _ in folder.rglob("*.html"))
+    print(f"{count} pages, {len(broken)} broken links")
+    return 1 if broken or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Fill in the parts of pages that come from data: rules, causes, statuses, abilities, JSON Schemas.
+
+A page asks for a part by a comment such as `<!-- data: causes -->`, in a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+from gradclip_adapters.contract import FEATURES, LACKS
+from gradclip_reports.statuses import NOT_RUN, Status
+from gradclip_spec.rules import LEVELS, load
+from gradclip_spec.rules.book import write_operation, write_preface
+from gradclip_spec.rules.causes import SEVERITIES, load_causes
+
+__all__ = ["PARTS", "fill_page", "setup"]
+
+#: A line that asks for a part: its name, and an argument if the part needs one.
+ASKED = re.compile(r"^<!-- data: ([\w-]+)(?: (\S+))? -->$", re.MULTILINE)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Let Sphinx fill each page before it is parsed."""
+    app.connect("source-read", _replace_source)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _replace_source(app: Sphinx, name: str, source: list[str]) -> None:
+    del app
+    source[0] = fill_page(source[0], name)
+
+
+def fill_page(text: str, page: str) -> str:
+    """Return the text of a page with all parts that it asks for.
+
+    Raises
+    ------
+    ExtensionError
+        If the page asks for a part that does not exist.
+    """
+
+    def write(found: re.Match[str]) -> str:
+        part, argument = found[1], found[2]
+        if part not in PARTS:
+            message = f"{page}: there is no part {part!r}; there are {', '.join(PARTS)}"
+            raise ExtensionError(message)
+        return PARTS[part](argument) if argument else PARTS[part]()
+
+    return ASKED.sub(write, text)
+
+
+def write_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def write_statuses() -> str:
+    """Return the table of statuses, worst first."""
+    rows = [
+        (status.emoji, f"`{status.value}`", status.meaning, "yes" if status.spoils else "")
+        for status in Status
+        if status is not NOT_RUN
+    ]
+    return write_table(("sign", "status", "meaning", "fails a run"), rows)
+
+
+def write_severities() -> str:
+    """Return the table of severities, worst first."""
+    return write_table(("severity", "meaning"), ((f"`{name}`", text) for name, text in SEVERITIES.items()))
+
+
+def write_levels() -> str:
+    """Return the table of levels with the number of their rules."""
+    levels = [rule.level for rule in load()]
+    rows = ((f"`{level}`", text, str(levels.count(level))) for level, text in LEVELS.items())
+    return write_table(("level", "meaning", "rules"), rows)
+
+
+def write_causes() -> str:
+    """Return all causes, the severest first, each under a heading of its own."""
+    parts: list[str] = []
+    for severity, meaning in SEVERITIES.items():
+        parts.append(f"## {severity.capitalize()}: {meaning}")
+        for cause in load_causes().values():
+            if cause.severity == severity:
+                themes = ", ".join(cause.themes)
+                parts += [f"### `{cause.id}`", f"**{cause.question}** It {_escape(cause.title)}.", cause.why]
+                parts.append(f"*Themes of the rules that it may break:* {themes}.")
+    return "\n\n".join(parts)
+
+
+def _escape(text: str) -> str:
+    return text.replace("*", "\\*").replace("_", "\\_")
+
+
+def write_features() -> str:
+    """Return the table of abilities that an entry point can declare."""
+    return write_table(("feature", "meaning"), ((f"`{name}`", text) for name, text in FEATURES.items()))
+
+
+def write_lacks() -> str:
+    """Return the table of what an `unsupported` cell may lack."""
+    return write_table(("kind", "meaning"), ((f"`{name}`", text) for name, text in LACKS.items()))
+
+
+def write_schema(name: str) -> str:
+    """Return the fields of a JSON Schema as a table, followed by the schema itself.
+
+    The name is that of a package and a file in its folder `schemas`: `gradclip_reports/cell.json`.
+    """
+    package, _, file = name.rpartition("/")
+    text = files(package.replace("/", ".")).joinpath("schemas", file).read_text(encoding="utf-8")
+    schema = json.loads(text)
+    needed = schema.get("required", ())
+    rows = [
+        (f"`{field}`", _describe_type(value), "yes" if field in needed else "", value.get("description", ""))
+        for field, value in schema["properties"].items()
+    ]
+    parts = [
+        schema.get("description") or f"{schema['title']}.",
+        write_table(("field", "type", "required", "meaning"), rows),
+        "<details><summary>The JSON Schema</summary>",
+        f"```json\n{text.rstrip()}\n```",
+        "</details>",
+    ]
+    return "\n\n".join(parts)
+
+
+def _describe_type(value: Mapping[str, Any]) -> str:
+    """Return the types of a field in a few words."""
+    if "const" in value:
+        return f"`{json.dumps(value['const'])}`"
+    if "enum" in value:
+        return " ".join(f"`{json.dumps(one)}`" for one in value["enum"])
+    if "$ref" in value:
+        return f"{value['$ref'].rpartition('/')[2]}"
+    for word in ("anyOf", "oneOf"):
+        if word in value:
+            return " or ".join(_describe_type(one) for one in value[word])
+    kinds = value.get("type", "anything")
+    text = kinds if isinstance(kinds, str) else " or ".join(kinds)
+    if "items" in value:
+        text += f" of {_describe_type(value['items'])}"
+    return text
+
+
+#: The function that writes each part.
+PARTS: dict[str, Callable[..., str]] = {
+    "causes": write_causes,
+    "features": write_features,
+    "lacks": write_lacks,
+    "levels": write_levels,
+    "operation": write_operation,
+    "preface": write_preface,
+    "schema": write_schema,
+    "severities": write_severities,
+    "statuses": write_statuses,
+}

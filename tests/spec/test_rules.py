@@ -34,7 +34,7 @@ def test_ids_are_unique_and_every_theme_has_rules() -> None:
 
 
 def test_every_file_is_a_theme() -> None:
-    assert {path.stem for path in Path(rules.__file__).parent.glob("*.toml")} == {*rules.THEMES, "causes"}
+    assert {path.stem for path in Path(rules.__file__).parent.glob("*.toml")} == {*rules.THEMES, "causes", "questions"}
 
 
 def test_statements_are_sentences() -> None:

@@ -1,0 +1,274 @@
+"""Check every code block, command and link of the README and the manual.
+
+Sphinx checks the directives, the references to names and the form of the pages (`nox -s docs`).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import gradclip_adapters
+from gradclip_adapters import wire
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.known_causes import read_known_causes
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+#: A code block: its fence, its language and its text.
+FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
+#: The sentence before a block that is the content of a file.
+FILE = re.compile(r"Save this as `([\w.]+)`[^`]*\Z")
+#: A link to a file of the project, with an optional heading in it.
+LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
+#: The programs of blocks `sh` that are not checked further: they belong to Python, to the shell or to other projects.
+OTHER_PROGRAMS = ("python3 -m venv", ". .venv/bin/activate", "eval ", "pre-commit ")
+
+#: The tests that run the Python blocks of a page.
+RUN_BY = {
+    "README.md": "tests/test_readme.py",
+    "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
+    "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
+    "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
+    "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
+    "docs/tutorial/function.md": "test_tutorial_prints_what_it_shows",
+    # A call that the text explains, line by line.
+    "docs/explanation/reference-design.md": "test_call_of_the_tour_gives_the_norm",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of a page."""
+
+    page: str
+    language: str
+    text: str
+    #: The file that the block is the content of; empty if it is none.
+    file: str = ""
+
+
+@cache
+def read_page(path: Path) -> str:
+    """Return the text of a page."""
+    return path.read_text(encoding="utf-8")
+
+
+def find_blocks(path: Path) -> Iterator[Block]:
+    """Yield the code blocks of a page."""
+    text = read_page(path)
+    for found in FENCE.finditer(text):
+        named = FILE.search(text[: found.start()])
+        yield Block(path.relative_to(ROOT).as_posix(), found[2].strip(), found[3], named[1] if named else "")
+
+
+BLOCKS = [block for path in PAGES for block in find_blocks(path)]
+
+
+def choose_blocks(language: str, page: str | None = None) -> list[Block]:
+    """Return the blocks of a language, in all pages or in one."""
+    return [block for block in BLOCKS if block.language == language and page in (None, block.page)]
+
+
+def test_every_block_has_a_language_that_is_checked() -> None:
+    directives = {"{toctree}", "{eval-rst}", "{click} gradclip_conformance.cli:gradclip"}
+    known = {"python", "sh", "text", "toml", "yaml", *directives}
+
+    unknown = {block.language for block in BLOCKS} - known
+    assert all(re.fullmatch(r"\{include\} \S+", language) for language in unknown)
+
+
+def test_every_page_with_programs_has_a_test_that_runs_them() -> None:
+    assert {block.page for block in choose_blocks("python")} == set(RUN_BY)
+
+
+def find_links() -> Iterator[tuple[str, str, str]]:
+    """Yield each page with each of its links to a file: the file and the heading, empty for the whole file."""
+    for path in PAGES:
+        for file, heading in sorted(set(LINK.findall(read_page(path)))):
+            yield path.relative_to(ROOT).as_posix(), file, heading.removeprefix("#")
+
+
+@pytest.mark.parametrize(("page", "file", "heading"), sorted(find_links()), ids=str)
+def test_link_leads_to_a_file_and_a_heading(page: str, file: str, heading: str) -> None:
+    source = ROOT / page
+    target = source.parent / file if file else source
+
+    assert target.exists()
+    if heading:
+        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert heading in {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+def find_commands() -> Iterator[str]:
+    """Yield each command line of the pages, without comments and without what the shell does with its output."""
+    for block in choose_blocks("sh"):
+        for line in block.text.splitlines():
+            yield from (part.strip() for part in re.split(r" && | >>? ", line) if part.strip())
+    for block in choose_blocks("yaml"):
+        for line in re.findall(r"^ *- (?:run: )?((?:gradclip|pip|python) .*)$", block.text, re.MULTILINE):
+            yield from (part.strip() for part in re.split(r" && | >>? ", line))
+
+
+COMMANDS = sorted({line for line in find_commands() if not line.startswith(('"$', *OTHER_PROGRAMS)) and " " in line})
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_command_accepts_the_arguments_that_a_page_shows(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, *words = shlex.split(line, comments=True)
+    if program == "gradclip":
+        check_gradclip(words, tmp_path, monkeypatch)
+    elif "nox" in words and "-s" in words:
+        sessions = {
+            node.name
+            for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body
+            if isinstance(node, ast.FunctionDef)
+        }
+        named = words[words.index("-s") + 1 :]
+        assert set(named[: named.index("--") if "--" in named else None]) <= sessions
+    else:
+        assert "pip" in (program, *words[:2]), f"nothing checks {line!r}"
+        assert "install" in words
+        extras = {extra for found in re.findall(r"\[([\w,]+)\]", line) for extra in found.split(",")}
+        assert extras <= set(PROJECT["project"]["optional-dependencies"])
+
+
+def check_gradclip(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let click read the arguments, without running the command."""
+    monkeypatch.chdir(folder)
+    # The files that commands read, so that click accepts their names.
+    for word in words:
+        if re.fullmatch(r"[\w./-]+\.(py|jsonl|jsonl\.gz)", word):
+            Path(word).parent.mkdir(parents=True, exist_ok=True)
+            Path(word).touch()
+    context = gradclip.make_context("gradclip", [*words])
+    group, rest = gradclip, words
+    while True:
+        _, command, rest = group.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(command.name, rest, parent=context)
+        if not hasattr(command, "resolve_command"):
+            return
+        group = command
+
+
+def test_workflow_passes_inputs_that_the_action_has() -> None:
+    action = (ROOT / "action.yml").read_text(encoding="utf-8")
+    (inputs,) = re.findall(r"^inputs:\n((?:  .*\n)+)", action, re.MULTILINE)
+    known = set(re.findall(r"^  ([\w-]+):", inputs, re.MULTILINE))
+    (workflow,) = (block.text for block in choose_blocks("yaml") if "gradclip-spec@" in block.text)
+    given = re.findall(r"^ {6}([\w-]+): ", workflow.partition("gradclip-spec@")[2], re.MULTILINE)
+
+    assert given
+    assert set(given) <= known
+
+
+@pytest.mark.parametrize("block", choose_blocks("toml"), ids=lambda block: f"{block.page}-{block.file}")
+def test_file_beside_an_adapter_is_valid(block: Block, tmp_path: Path) -> None:
+    if "[[known]]" in block.text:
+        (entry,) = read_known_causes(block.text, block.page)
+        assert entry.cause
+    else:
+        adapter = tmp_path / "my_adapter.py"
+        (tmp_path / "my_adapter.claims.toml").write_text(block.text, encoding="utf-8")
+        (claim,) = load_claims(str(adapter))
+        assert claim.phrase
+
+
+def test_conversation_follows_the_schemas_and_clips() -> None:
+    (block,) = choose_blocks("text", "docs/how-to/another-language.md")
+    messages: list[dict[str, Any]] = [json.loads(line.removeprefix("> ")) for line in block.text.splitlines()]
+    schemas = Path(str(gradclip_adapters.__file__)).with_name("schemas")
+
+    for message in messages:
+        schema = json.loads((schemas / f"{message['message']}.json").read_text(encoding="utf-8"))
+        jsonschema.validate(message, schema)
+    about, call, reply = (
+        next(one for one in messages if one["message"] == kind) for kind in ("about", "call", "reply")
+    )
+    wire.decode_about(about)
+    asked = wire.decode_call(call)
+    ((given,), (got,)) = [gradient.array for gradient in asked.gradients], wire.decode_reply(reply).gradients
+    assert given is not None
+    assert got is not None
+    norm = float(np.linalg.norm(given.numpy()))
+    np.testing.assert_array_equal(got.numpy(), given.numpy() * np.float32(asked.options["clip_norm"] / norm))
+
+
+def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Clip the gradients of an empty list correctly."""
+    return list(grads)
+
+
+def test_function_is_checked_as_the_page_says() -> None:
+    (block,) = choose_blocks("python", "docs/how-to/check-a-function.md")
+    one_rule = block.text.replace(', op="clip_by', ', rule="global-norm.empty-list", op="clip_by')
+    namespace: dict[str, Any] = {"clip": return_all}
+
+    exec(compile(one_rule, block.page, "exec"), namespace)
+
+    assert {result["rule"] for result in namespace["results"]} == {"global-norm.empty-list"}
+    # A plain function that returns no norm cannot be asked for one.
+    assert {result["status"] for result in namespace["results"]} == {"pass", "unsupported"}
+
+
+def test_call_of_the_tour_gives_the_norm() -> None:
+    from gradclip_spec import clip_by_global_norm
+
+    (block,) = choose_blocks("python", "docs/explanation/reference-design.md")
+
+    _, norm = eval(block.text, {"np": np, "clip_by_global_norm": clip_by_global_norm})
+
+    assert norm == 5.0
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.parametrize("page", ["docs/tutorial/adapter.md", "docs/tutorial/function.md"])
+def test_tutorial_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow a tutorial: write its files, and run each command whose output it shows."""
+    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    blocks = [block for block in BLOCKS if block.page == page]
+    for block, following in zip(blocks, [*blocks[1:], Block(page, "", "")], strict=True):
+        if block.file:
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "sh" and following.language == "text":
+            # A process of its own, because the suite reads the files beside an adapter once.
+            command = [sys.executable, "-m", "gradclip_conformance", *shlex.split(block.text)[1:]]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
+            assert_shown(following.text, done.stdout)
+
+
+def assert_shown(expected: str, printed: str) -> None:
+    """Fail unless the lines that a page shows were printed, in their order; `...` stands for anything."""
+    rest = " ".join(printed.split())
+    for wanted in filter(None, (" ".join(part.split()) for part in expected.split("..."))):
+        before, found, rest = rest.partition(wanted)
+        assert found, f"{wanted!r} was not printed in {before!r}"
+
+
+def test_shown_output_must_be_printed_in_order() -> None:
+    assert_shown("a b\n...\nd", "x a  b\nc\nd")
+    with pytest.raises(AssertionError, match="was not printed"):
+        assert_shown("d\n...\na b", "a b c d")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Union
 
-__all__ = ["file_exists", "folder_exists"]
+__all__ = ["FILE_MODULE", "file_exists", "folder_exists"]
+
+#: The beginning of the name under which the file of an adapter is imported.
+FILE_MODULE = "_gradclip_adapter_"
 
 
 def file_exists(path: Union[str, Path]) -> bool:

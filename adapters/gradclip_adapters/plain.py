@@ -17,6 +17,7 @@ import inspect
 import operator
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -45,6 +46,7 @@ from .contract import (
     read_text,
 )
 from .limits import NAME, shorten
+from .paths import FILE_MODULE
 from .plain_results import pack, read_result, returned_no_list
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
@@ -120,9 +122,9 @@ class PlainFunction(Adapter):
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
             raise ValueError(message)
         self._function = function
+        self._module = getattr(function, "__module__", None) or "unknown"
         self._source = "{}:{}".format(
-            getattr(function, "__module__", None) or "unknown",
-            getattr(function, "__qualname__", type(function).__qualname__),
+            _name_module(self._module), getattr(function, "__qualname__", type(function).__qualname__)
         )
         self._taken, self._required, with_default = _read_parameters(function, operation, self._source)
         norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
@@ -133,8 +135,8 @@ class PlainFunction(Adapter):
 
     def about(self) -> About:
         """Return the function's module and name, and the version of the module or of its package, if there is one."""
-        module = self._source.split(":")[0]
-        for candidate in (module, module.split(".")[0]):
+        module = str(self._module)
+        for candidate in (module, module.split(".", maxsplit=1)[0]):
             version = getattr(sys.modules.get(candidate), "__version__", None)
             if type(version) is str:
                 return About(self._source, shorten(version, NAME), {"numpy": np.__version__})
@@ -210,6 +212,14 @@ class PlainFunction(Adapter):
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
         disturbed = () if kept else ("the caller's list",)
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
+
+
+def _name_module(module: Any) -> str:
+    """Return a module's name; for a file that was imported under a name of our own, return the name of the file."""
+    if not str(module).startswith(FILE_MODULE):
+        return str(module)
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return Path(path).name if isinstance(path, str) else str(module)
 
 
 def _read_parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:

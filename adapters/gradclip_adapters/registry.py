@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
-from .paths import file_exists
+from .paths import FILE_MODULE, file_exists
 
 __all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "find_kind", "list_installed", "resolve"]
 
@@ -148,7 +148,7 @@ def _import_file(path: str) -> ModuleType:
     if not file_exists(path):
         message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
         raise BadTarget(message)
-    name = "_gradclip_adapter_" + Path(path).stem
+    name = FILE_MODULE + Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         message = "{!r} is not a Python file that can be imported.".format(path)

@@ -257,12 +257,14 @@ def _read_table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 
 def _split_function_name(target: str) -> dict[str, str]:
-    """Return the module and the name of a plain function that was checked as `module:name`.
+    """Return the module and the name of a plain function that was checked as `module:name` or `file.py:name`.
 
     The target is the path by which the function was found. The function's own name may be misleading: a lambda is
     `<lambda>`, a bound method has the name of the function in its class, and a `partial` the name of the class.
     """
     module, _, name = target.partition(":")
+    # The script runs in the folder of such a file, as `gradclip check` did.
+    module = module.removeprefix("./").removesuffix(".py")
     for dotted in (module, name):
         if not all(map(_is_plain_name, dotted.split("."))):
             msg = (

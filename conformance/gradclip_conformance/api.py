@@ -48,7 +48,7 @@ class Results(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """Return the report that `gradclip check` prints, and the note if there is one."""
-        text = "no case was run" if self.run is None else draw_brief([self.run]).rstrip()
+        text = "no case was run" if self.run is None else draw_brief([self.run], hints=False).rstrip()
         return f"{text}\n{self.note}" if self.note else text
 
 

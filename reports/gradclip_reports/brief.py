@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from .counting import count_rules
-from .failures import FailureGroup, group_failures, group_not_run
+from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings
 from .finding_text import describe_standing, list_lines, write_heading, write_short_line
+from .layout import paint, shorten_line, wrap_text
 from .lines import Finding, Run
 from .statuses import LACKS
 from .values import escape_line, format_cell_count, format_count, format_value, shorten_text
@@ -26,109 +27,142 @@ LABEL = 10
 VALUE_LENGTH = 1000
 
 
-def draw_brief(runs: Sequence[Run], *, width: int = 80, record: str = "FILE") -> str:
-    """Return the report: at most 15 lines for a run that is as expected."""
-    verdict = ["", *_draw_verdict(runs, record)]
-    lines = [line for run in runs for line in _draw_run(run, width, 0 if len(runs) > 1 else LINES - len(verdict))]
-    worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
-    unfound = [group for run in runs for group in group_failures([_leave_out_findings(run)])]
-    if worst is not None:
-        lines += ["", *draw_finding(worst[1], worst[0], width)]
-    elif unfound:
-        lines += ["", *_draw_failure(unfound[0], width)]
-    lines += verdict
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+class Line(NamedTuple):
+    """A line, with one of the styles of `layout.paint`."""
+
+    text: str
+    style: str = ""
 
 
-def _draw_run(run: Run, width: int, most: int) -> Iterator[str]:
-    """Yield the lines about a run; findings that do not fail it are listed only if there are fewer than `most` lines.
+def draw_brief(
+    runs: Sequence[Run], *, width: int = 80, record: str = "", color: bool = False, hints: bool = True
+) -> str:
+    """Return the report.
 
-    If `most` is zero, the run is one of several and has fewer facts.
+    Parameters
+    ----------
+    runs
+        The runs.
+    width
+        The number of columns.
+    record
+        The record's name in a shell; empty if the record is not kept.
+    color
+        Whether to add the escape codes of colours.
+    hints
+        Whether to name the options of `gradclip` that show more.
     """
-    lines = list(_draw_counts(run, width, bool(most)))
+    worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
+    unfound = [group for run in runs for group in group_failures([leave_out_findings(run)])]
+    end = [Line(""), *_draw_verdict(runs, record, hints)]
+    if worst is not None:
+        # `gradclip repro` takes one file with one run.
+        kept = record if len(runs) == 1 and record.endswith((".jsonl", ".jsonl.gz")) else ""
+        end = [Line(""), *_draw_finding(worst[1], worst[0], width, kept), *end]
+    elif unfound:
+        end = [Line(""), *_draw_failure(unfound[0], width), *end]
+    lines = [line for run in runs for line in _draw_run(run, width, len(end), len(runs) > 1)] + end
+    return "".join(f"{paint(text.rstrip(), style if color else '')}\n" for text, style in lines)
+
+
+def _draw_run(run: Run, width: int, below: int, several: bool) -> Iterator[Line]:
+    """Yield the lines of one run; `below` lines follow them."""
+    head = list(_draw_counts(run, width, several))
     # Show everything that fails the run; of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
-    # An error of the suite or of an adapter is not a finding, and older records have no findings.
-    for failed in group_failures([_leave_out_findings(run)]):
-        rule, meaning = escape_line(failed.first.rule), failed.status.meaning
-        told = f"{failed.status.value}: {rule} ({format_cell_count(len(failed.cells))}; {meaning})"
-        lines.append(_cut(f"  {failed.status.glyph} {told}", width))
     rest = [one for one in run.findings if not one.spoils]
-    room = max(0, most - len(lines) - len(spoiling))
+    room = 0 if several else max(0, LINES - len(head) - len(spoiling) - below)
+    # One more line says how many findings are left out.
     shown = rest if len(rest) <= room else rest[: max(0, room - 1)]
-    yield from lines
+    yield from head
     for one in (*spoiling, *shown):
-        yield _cut(f"  {'✗' if one.spoils else '·'} {write_short_line(one)}", width)
+        yield Line(_fit_finding(one, width), "red" if one.spoils else "")
     if rest[len(shown) :]:
-        yield f"  and {format_count(len(rest) - len(shown), 'finding')} that do not fail the run"
+        yield Line(f"  and {format_count(len(rest) - len(shown), 'finding')} that do not fail the run", "dim")
 
 
-def _draw_counts(run: Run, width: int, is_single: bool) -> Iterator[str]:
+def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:
     header, counts = run.header, count_rules([run])
     where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    yield from _wrap(f"{escape_line(header.heading)}  {escape_line(where)}", width)
-    yield from _wrap(f"{counts.write_sentence()}.", width, 2)
-    if is_single and counts.lacks:
+    for line in wrap_text(escape_line(header.heading), width, rest="  "):
+        yield Line(line, "bold")
+    for line in _wrap(escape_line(where), width, 2):
+        yield Line(line, "dim")
+    yield from map(Line, _wrap(f"{counts.write_sentence()}.", width, 2))
+    if not several and counts.lacks:
         kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
-        yield from _wrap(f"cells that could not be tested: {kinds}", width, 2)
+        yield from map(Line, _wrap(f"cells that could not be tested: {kinds}", width, 2))
     for group in group_not_run([run]):
-        yield from _wrap(f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}", width, 2)
+        told = f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}"
+        yield from (Line(line, "red") for line in _wrap(told, width, 2))
+    # An error of the suite or of an adapter is not a finding, and older records have no findings.
+    for failed in group_failures([leave_out_findings(run)]):
+        rule, meaning = escape_line(failed.first.rule), failed.status.meaning
+        told = f"{failed.status.value}: {rule} ({format_cell_count(len(failed.cells))}; {meaning})"
+        yield Line(shorten_line(f"  {failed.status.glyph} {told}", width), "red")
 
 
-def draw_finding(finding: Finding, run: Run, width: int = 80) -> list[str]:
-    """Return a finding in full."""
-    lines = _wrap(f"✗ {write_heading(finding)}" if finding.spoils else write_heading(finding), width)
-    lines += _wrap(
-        f"{escape_line(finding.severity)}, {describe_standing(finding)}: {format_cell_count(finding.count)}", width, 2
+def _fit_finding(finding: Finding, width: int) -> str:
+    """Return a finding in one line; leave out its counts if they do not fit."""
+    sign = "✗" if finding.spoils else "·"
+    fitting = (f"  {sign} {write_short_line(finding, counts)}" for counts in (2, 1, 0))
+    return next((line for line in fitting if len(line) <= width), "") or shorten_line(
+        f"  {sign} {write_short_line(finding, 0)}", width
     )
+
+
+def draw_finding(finding: Finding, run: Run, width: int = 80, record: str = "") -> list[str]:
+    """Return a finding in full, and the command that says more: of the record, or of the case if there is none."""
+    return [line.text for line in _draw_finding(finding, run, width, record)]
+
+
+def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterator[Line]:
+    heading = f"✗ {write_heading(finding)}" if finding.spoils else write_heading(finding)
+    for line in _wrap(heading, width):
+        yield Line(line, "bad" if finding.spoils else "bold")
+    told = f"{escape_line(finding.severity)}, {describe_standing(finding)}: {format_cell_count(finding.count)}"
+    yield from map(Line, _wrap(told, width, 2))
     for name, text in list_lines(finding, run):
-        lines += _draw_fact(name, text, width)
-    example = finding.example
-    command = f"gradclip repro {run.header.adapter} {example['case']}"
-    return [*lines, _cut(f"  more: {escape_line(command)}", 10 * width)]
+        yield from map(Line, _draw_fact(name, text, width))
+    verb = f"repro {record}" if record else "show"
+    # The command is never wrapped, so that it can be copied. A record may hold any name, so it is quoted.
+    yield Line(f"  more: gradclip {verb} {shlex.quote(escape_line(finding.example['case']))}")
 
 
-def _leave_out_findings(run: Run) -> Run:
-    explained = {(subject, case) for one in run.findings for subject, names in one.cells.items() for case in names}
-    return replace(run, cells=tuple(cell for cell in run.cells if (cell.subject, cell.case) not in explained))
-
-
-def _draw_failure(group: FailureGroup, width: int) -> list[str]:
-    """Return the first cell of a group in full."""
+def _draw_failure(group: FailureGroup, width: int) -> Iterator[Line]:
+    """Yield the first cell of a group in full."""
     cell = group.first
     facts = {"case": f"{cell.case} of {cell.subject}", "detail": cell.detail}
     facts |= {name: getattr(cell, name) for name in ("input", "expected", "observed")}
-    lines = _wrap(f"{group.status.glyph} {group.status.value}: {escape_line(cell.rule)}", width)
+    for line in _wrap(f"{group.status.glyph} {group.status.value}: {escape_line(cell.rule)}", width):
+        yield Line(line, "bad")
     for name, value in facts.items():
         if value is not None:
             text = shorten_text(value if isinstance(value, str) else format_value(value), VALUE_LENGTH)
-            lines += _draw_fact(name, escape_line(text), width)
-    return lines
+            yield from map(Line, _draw_fact(name, escape_line(text), width))
 
 
 def _draw_fact(name: str, text: str, width: int) -> list[str]:
-    indent = " " * (LABEL + 3)
-    start = f"  {name:<{LABEL}} "
-    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
+    return wrap_text(text, width, f"  {name:<{LABEL}} ", " " * (LABEL + 3))
 
 
-def _draw_verdict(runs: Sequence[Run], record: str) -> Iterator[str]:
+def _draw_verdict(runs: Sequence[Run], record: str, hints: bool) -> Iterator[Line]:
     for run in runs:
         if run.cells and not run.is_judged:
-            yield f"Nothing was judged of {escape_line(run.header.heading)}: no cell is both supported and specified."
+            told = f"Nothing was judged of {escape_line(run.header.heading)}: no cell is both supported and specified."
+            yield Line(told, "bold")
     counts = count_rules(runs)
     if counts.without_reason:
-        yield f"{format_count(counts.without_reason, 'known failure')} without a reason."
+        yield Line(f"{format_count(counts.without_reason, 'known failure')} without a reason.", "yellow")
     as_expected = not group_failures(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
-    yield "As expected." if as_expected else "Not as expected."
-    # The command is never wrapped, so that it can be copied.
-    yield "Add -v for the table of all rules. To list every cell that did not pass:"
-    yield f"  gradclip summary --format json {record}"
+    yield Line("As expected.", "good") if as_expected else Line("Not as expected.", "bad")
+    if hints and record:
+        yield Line("Add -v for the table of all rules. To list every cell that did not pass:", "dim")
+        # The command is never wrapped, so that it can be copied.
+        yield Line(f"  gradclip summary --format json {record}", "dim")
+    elif hints:
+        yield Line("Add -v for the table of all rules, and -o FILE to keep every answer.", "dim")
 
 
 def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2)) or [""]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else shorten_text(text, width)[: width - 4].rstrip() + " ..."
+    return wrap_text(text, width, " " * indent, " " * (indent + 2))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .difference import Compared, Contrast, Difference
+from .layout import paint, shorten_line, wrap_text
 from .lines import Cell
 from .markup import escape_markdown, format_code
 from .values import escape_line, format_count, format_value, is_hex_float, shorten_text, write_json
 
 __all__ = ["draw"]
 
-#: The number of differences shown in full, and the number shown in two lines each; together they fit 40 lines of 80
-#: columns.
+#: The number of differences shown in full, and the number shown in two or three lines each. Together they seldom take
+#: more than 40 lines of 80 columns.
 IN_FULL = 4
-IN_SHORT = 5
+IN_SHORT = 4
 
 #: The number of digits of each number in an example, unless the answers differ only in a later digit.
 DIGITS = 4
@@ -30,11 +30,11 @@ LENGTH = 160
 INDENT = "   "
 
 
-def draw(compared: Compared, format_: str, width: int = 80) -> str:
-    """Return the comparison as text for a terminal, as Markdown or as JSON."""
+def draw(compared: Compared, format_: str, width: int = 80, *, color: bool = False) -> str:
+    """Return the comparison as text for a terminal (optionally with colours), as Markdown or as JSON."""
     if format_ == "json":
         return write_json(_make_document(compared), indent=2) + "\n"
-    lines = _draw_markdown(compared) if format_ == "markdown" else _draw_terminal(compared, width)
+    lines = _draw_markdown(compared) if format_ == "markdown" else _draw_terminal(compared, width, color)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -62,16 +62,17 @@ def _make_document(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _draw_terminal(compared: Compared, width: int) -> Iterator[str]:
+def _draw_terminal(compared: Compared, width: int, color: bool) -> Iterator[str]:
     yield _shorten_line(f"{' and '.join(compared.names)}, the severest difference first:", width)
     names = [_shorten(name) for name in compared.names]
     for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
-        yield _shorten_line(f"{number}. {_write_question(one)}", width)
+        question = _shorten_line(f"{number}. {_write_question(one)}", width)
+        yield paint(question, "bold") if color else question
         if number <= IN_FULL:
             yield from _draw_in_full(one.contrasts[0], names, width)
         else:
             told = zip(names, (one.contrasts[0].first, one.contrasts[0].second), strict=True)
-            yield from _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 1)
+            yield from _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 2)
     if rest := compared.differences[IN_FULL + IN_SHORT :]:
         yield f"{format_count(len(rest), 'more question')}: --format markdown shows all."
     for name, rules in zip(names, compared.only, strict=True):
@@ -160,11 +161,10 @@ def _format_answer(cell: Cell, digits: int = 0) -> str:
 
 def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
     """Yield the lines of a text, up to a limit."""
-    lines = textwrap.wrap(
-        escape_line(text), width, initial_indent=INDENT, subsequent_indent=f"{INDENT}  ", break_on_hyphens=False
-    )
+    lines = wrap_text(escape_line(text), width, INDENT, f"{INDENT}  ")
     if lines[most:]:
-        lines = [*lines[: most - 1], _shorten_line(lines[most - 1] + " " * width, width)]
+        # The next line makes this one too long, so that it ends in dots.
+        lines = [*lines[: most - 1], shorten_line(f"{lines[most - 1]} {lines[most].strip()}", width)]
     yield from lines
 
 
@@ -193,5 +193,4 @@ def _draw_markdown(compared: Compared) -> Iterator[str]:
 
 
 def _shorten_line(text: str, width: int) -> str:
-    text = escape_line(text)
-    return text if len(text) <= width else f"{text[: width - 4].rstrip(' ,;:.')} ..."
+    return shorten_line(escape_line(text), width)

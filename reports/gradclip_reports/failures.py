@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from .lines import Cell, Header, Run
 from .statuses import STATUSES, Status
 
-__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run"]
+__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run", "leave_out_findings"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -67,6 +67,15 @@ def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
         merged = [_merge(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
         groups += sorted(merged, key=lambda group: severity.index(group.status))
     return groups
+
+
+def leave_out_findings(run: Run) -> Run:
+    """Return a run without the cells that its findings explain.
+
+    An error of the suite or of an adapter is not a finding, and older records have no findings.
+    """
+    explained = {(subject, case) for one in run.findings for subject, names in one.cells.items() for case in names}
+    return replace(run, cells=tuple(cell for cell in run.cells if (cell.subject, cell.case) not in explained))
 
 
 def _select_spoiling(run: Run) -> list[Cell]:

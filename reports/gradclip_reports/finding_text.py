@@ -45,10 +45,11 @@ def describe_standing(finding: Finding) -> str:
     return "poor"
 
 
-def write_short_line(finding: Finding) -> str:
-    """Return the finding in one line."""
-    counts = f"{format_cell_count(finding.count)}, {format_count(len(finding.rules), 'rule')}"
-    return f"{escape_line(finding.severity)}: {write_heading(finding)} ({describe_standing(finding)}; {counts})"
+def write_short_line(finding: Finding, counts: int = 2) -> str:
+    """Return the finding in one line, with both counts, or only the number of cells (1), or none (0)."""
+    told = [format_cell_count(finding.count), format_count(len(finding.rules), "rule")][:counts]
+    standing = "; ".join([describe_standing(finding), *([", ".join(told)] if told else [])])
+    return f"{escape_line(finding.severity)}: {write_heading(finding)} ({standing})"
 
 
 def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:

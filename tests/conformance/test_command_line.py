@@ -257,7 +257,7 @@ class TestExitCodes:
         monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(80, 24): os.terminal_size((60, 24)))
         whole = run("check", "troch").stderr
 
-        monkeypatch.setattr(cli, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+        monkeypatch.setattr(cli, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout))
         wrapped = run("check", "troch").stderr
 
         assert max(map(len, whole.splitlines())) > 60
@@ -286,7 +286,7 @@ class TestDoors:
         result = run("check", "my_clips:clip", "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
 
         assert result.exit_code == 0, result.output
-        assert "\nmy_clips:clip  Python " in f"\n{result.stdout}"
+        assert "\nmy_clips:clip\n  Python " in f"\n{result.stdout}"
         assert "my_clips:clip: my_clips:clip, " in result.stderr
 
     def test_operation_and_dtype_narrow_the_run(self, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ try:
 except ImportError as missing:  # pragma: no cover - seen by whoever installs the core alone
     sys.exit(f"The command line needs the extra `check`: pip install 'gradclip-spec[check]' ({missing})")
 
+from gradclip_reports.layout import uses_color
+
 from ..cases.patterns import suggest_known
 
 __all__ = ["VERBS", "gradclip", "main"]
@@ -35,7 +37,11 @@ class LazyGroup(click.Group):
         """Read the command's own arguments."""
         with _escape_errors():
             _refuse_what_no_system_passes(args)
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+        if sys.stdout.isatty() and not uses_color(sys.stdout):
+            # click removes escape codes for a pipe, but not if `NO_COLOR` is set, and not for a dumb terminal.
+            context.color = False
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Read the arguments of a verb, and run it."""
@@ -108,12 +114,13 @@ def gradclip() -> None:
     """Check gradient clipping against its specification.
 
     \b
-    gradclip check                         every adapter whose framework is installed here
-    gradclip check torch --venv            one framework, in an environment made for it
-    gradclip check ./my_adapter.py         your own adapter
+    gradclip check                  every adapter whose framework is installed
+    gradclip check torch --venv     one framework, in an environment made for it
+    gradclip check ./my_adapter.py  your own adapter
     gradclip check my.module:clip --op clip_by_global_norm
-                                           a plain function on NumPy arrays
-    gradclip show global-norm.at-threshold a rule, its cases and what they expect
+                                    a plain function on NumPy arrays
+    gradclip show global-norm.at-threshold
+                                    a rule, its cases and what they expect
 
     Exit codes: 0 all as expected; 1 something is not as expected; 2 wrong usage; 3 a fault of the suite or of an
     adapter, an adapter that does not start, an incomplete run, or a run in which nothing was judged.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import click
 from gradclip_adapters.paths import file_exists
 from gradclip_reports.difference import Side, choose_subjects, compare
 from gradclip_reports.difference_text import draw
+from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import SEVERITIES
@@ -58,8 +58,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
             Side(f"{side.name} ({letter})", side.run, side.subjects) for side, letter in zip(sides, "AB", strict=True)
         ]
     compared = compare(sides[0], sides[1], options.dtypes)
-    width = max(60, shutil.get_terminal_size((80, 24)).columns)
-    click.echo(draw(compared, format_, width), nl=False)
+    click.echo(draw(compared, format_, find_width(), color=uses_color(sys.stdout)), nl=False)
     sys.exit(1 if any(one.severity in fail_on for one in compared.differences) else 0)
 
 

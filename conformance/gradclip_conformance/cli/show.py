@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
+from gradclip_reports.layout import find_width, wrap_text
 from gradclip_reports.values import format_count, format_value
 from gradclip_spec import rules as rule_book
 
@@ -83,10 +82,7 @@ def _write_sources(rule: rule_book.Rule) -> list[str]:
 
 def _wrap(text: str, subsequent_indent: str = "") -> str:
     """Return the text, broken into lines that fit the terminal."""
-    width = max(60, shutil.get_terminal_size((80, 24)).columns)
-    return textwrap.fill(
-        text, width, subsequent_indent=subsequent_indent, break_long_words=False, break_on_hyphens=False
-    )
+    return "\n".join(wrap_text(text, find_width(), rest=subsequent_indent, break_words=False))
 
 
 def _write_values(value: Any) -> str:

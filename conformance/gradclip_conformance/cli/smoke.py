@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 
 import click
 
+from gradclip_reports.layout import find_width, wrap_text
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.values import escape_line, escape_text
+from gradclip_reports.values import escape_line
 
 from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
@@ -51,10 +53,13 @@ def _ask_target(target: Target, selection: Selection) -> int:
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
     finally:
         connection.close()
-    for cell in cells:
-        if cell.status != "unsupported":
-            detail = f"\n    {cell.detail}" if cell.detail else ""
-            click.echo(escape_text(f"  {cell.status:11} {cell.subject}  {cell.case}{detail}"))
+    for subject, answered in groupby((cell for cell in cells if cell.status != "unsupported"), lambda one: one.subject):
+        click.echo(f"  {escape_line(subject)}")
+        for cell in answered:
+            status = click.style(f"{cell.status:11}", fg="red" if cell.status in SPOILING else "green")
+            click.echo(f"    {status} {escape_line(cell.case)}")
+            for line in cell.detail.splitlines():
+                click.echo("\n".join(wrap_text(escape_line(line), find_width(), *["      "] * 2)))
     if not any(cell.status != "unsupported" for cell in cells):
         say(f"{target.name} supports none of the cases that were asked.")
         return 3

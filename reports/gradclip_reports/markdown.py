@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .counting import count_rules
-from .failures import FailureGroup, group_failures, group_not_run
+from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings
 from .finding_text import list_lines, write_short_line
 from .lines import Run
 from .markup import draw_markdown_table, escape_html, escape_markdown, format_code, format_code_in_html
@@ -23,14 +23,17 @@ _DETAIL_LENGTH = 4000
 
 
 def draw_markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
-    """Return the versions and date of each run, the matrix, its legend and, by default, the failures."""
+    """Return the report: the findings first, and the tables folded. Without `failures`, return open tables only."""
     matrix = build_matrix(runs)
-    blocks = [_format_runs(runs)]
-    blocks += [line for run in runs for line in _draw_findings(run)] if failures else []
+    blocks: list[str] = []
+    if failures:
+        blocks.append(_format_verdict(matrix))
+        blocks += [line for run in runs for line in _draw_findings(run)]
+        blocks += _format_failures([leave_out_findings(run) for run in runs])
+    blocks.append(_format_runs(runs))
     blocks += [_format_key(matrix)] if len(runs) == 1 else []
-    blocks += [_format_table(table) for table in matrix.tables]
+    blocks += [_format_table(table, is_open=not failures) for table in matrix.tables]
     blocks.append(_format_legend(matrix))
-    blocks += _format_failures(runs) if failures else []
     return "\n\n".join(blocks) + "\n"
 
 
@@ -57,7 +60,7 @@ def _format_key(matrix: Matrix) -> str:
     return draw_markdown_table(rows)
 
 
-def _format_table(table: Table) -> str:
+def _format_table(table: Table, *, is_open: bool) -> str:
     versioned = any(column.version for column in table.columns)
     heads = [
         f"{escape_markdown(column.name)} {escape_markdown(column.version)}".rstrip()
@@ -74,13 +77,17 @@ def _format_table(table: Table) -> str:
             rows.append([escape_markdown(row.label), row.level, *places])
     count = sum(len(section.rows) for section in table.sections)
     title = f"<summary>{format_code_in_html(table.operation)}: {count} rules</summary>"
-    return f"<details open>{title}\n\n{draw_markdown_table(rows)}\n\n</details>"
+    return f"<details{' open' if is_open else ''}>{title}\n\n{draw_markdown_table(rows)}\n\n</details>"
 
 
 def _format_legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
     signs = [f"{status.emoji} {status.value}: {matrix.find_meaning(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
+
+
+def _format_verdict(matrix: Matrix) -> str:
+    return "✅ **As expected.**" if matrix.is_as_expected else "❌ **Not as expected.**"
 
 
 def _draw_findings(run: Run) -> Iterator[str]:
@@ -98,7 +105,7 @@ def _draw_findings(run: Run) -> Iterator[str]:
 def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
     groups = group_failures(runs)
     if groups:
-        yield "### Not as expected"
+        yield "### Failures that no finding explains"
     yield from (_format_failure(group) for group in groups[:_FAILURES])
     if groups[_FAILURES:]:
         yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."

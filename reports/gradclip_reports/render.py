@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .badge import draw_badge
+from .badge import draw_badge, draw_badge_picture
 from .ctrf import draw_ctrf
 from .junit import draw_junit
 from .lines import Run
 from .markdown import draw_markdown
+from .sarif import draw_sarif
 from .summary import draw_summary
 
 __all__ = ["FORMATS", "render"]
@@ -28,12 +29,14 @@ _RENDERERS: Mapping[str, Callable[[Sequence[Run]], str]] = {
     "junit": draw_junit,
     "ctrf": draw_ctrf,
     "badge": draw_badge,
+    "badge-svg": draw_badge_picture,
+    "sarif": draw_sarif,
 }
 
 FORMATS = tuple(_RENDERERS)
 
 
-def render(runs: Sequence[Run], format: str) -> str:
+def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
     """Return the report of one or several runs.
 
     Parameters
@@ -43,11 +46,14 @@ def render(runs: Sequence[Run], format: str) -> str:
     format
         One of `FORMATS`. `terminal` is text for 80 columns without colour; for colours and other widths see
         :func:`gradclip_reports.terminal.report`.
+    location
+        For `sarif`: the file beside which the results are shown, if a run did not check a file.
 
     Raises
     ------
     ValueError
-        If there is no run, or if there is no such format.
+        If there is no run, or if there is no such format. If a badge is wanted of an incomplete run, or SARIF of a run
+        that checked no file and without a location.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."
@@ -55,4 +61,4 @@ def render(runs: Sequence[Run], format: str) -> str:
     if not runs:
         message = "There is no run to report: read at least one record."
         raise ValueError(message)
-    return _RENDERERS[format](runs)
+    return draw_sarif(runs, location) if format == "sarif" else _RENDERERS[format](runs)

@@ -34,7 +34,7 @@ from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import EXAMPLES, search
-from .summary import choose_exit_code, print_runs
+from .summary import choose_exit_code, location_option, print_runs
 from .targets import (
     Target,
     TargetOptions,
@@ -134,6 +134,7 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="How the result is shown.",
     show_default=True,
 )
+@location_option
 @click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
 def check(
     adapters: tuple[str, ...],
@@ -141,6 +142,7 @@ def check(
     how: RunOptions,
     output: str | None,
     format_: str,
+    location: str,
     verbose: bool,
 ) -> None:
     """Check adapters against every case. Without a name, check all adapters whose framework is installed.
@@ -151,7 +153,8 @@ def check(
 
     \b
     gradclip check numpy torch --venv -o records/
-    gradclip check torch --python ~/envs/torch/bin/python --rule 'global-norm.*' --dtype float16
+    gradclip check torch --python ~/envs/torch/bin/python
+    gradclip check torch --rule 'global-norm.*' --dtype float16
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
@@ -175,7 +178,7 @@ def check(
         except OSError as error:
             say(f"Cannot write the record of {target.name}: {error}")
             problems += 1
-    print_runs(runs, format_, [output] if output else [], verbose=verbose)
+    print_runs(runs, format_, [output] if output else [], verbose=verbose, location=location)
     for run in runs:
         if not run.is_judged:
             say(_describe_unjudged(run))

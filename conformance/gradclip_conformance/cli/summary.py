@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from gradclip_reports.brief import draw_brief
+from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import SPOILING
@@ -19,17 +19,23 @@ from gradclip_reports.values import escape_line
 
 from .targets import say
 
-__all__ = ["choose_exit_code", "print_runs", "summary"]
+__all__ = ["choose_exit_code", "location_option", "print_runs", "summary"]
+
+location_option = click.option(
+    "--location", default="", metavar="PATH", help="For sarif: the file in your repository that the results are about."
+)
 
 
 @click.command(short_help="Show the records of one or more runs.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
+@location_option
 @click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
-def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
+def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool) -> None:
     """Show the records of one or more runs; a folder stands for the records in it.
 
-    The exit code is 3 if a record cannot be read, or if no cell of a run was judged.
+    The exit code is 3 if a record cannot be read, or if no cell of a run was judged. It is 1 if something is not as
+    expected.
     """
     runs: list[Run] = []
     problems = 0
@@ -52,7 +58,7 @@ def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
         if not run.is_judged:
             what = "no judged cells" if run.cells else "no cells"
             say(escape_line(f"The record of {run.header.adapter} has {what}."))
-    print_runs(runs, format_, [str(file) for file in files], verbose=verbose)
+    print_runs(runs, format_, [str(file) for file in files], verbose=verbose, location=location)
     sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
@@ -61,7 +67,9 @@ def _find_records(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
 
 
-def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False) -> None:
+def print_runs(
+    runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False, location: str = ""
+) -> None:
     """Print runs in a format; print nothing if there are none.
 
     Parameters
@@ -74,17 +82,27 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *
         The paths of their records, if these are kept; hints in the output name them.
     verbose
         Whether a terminal gets the table of all rules, too.
+    location
+        For SARIF, the file beside which the results are shown.
+
+    Raises
+    ------
+    click.UsageError
+        If the format cannot show these runs.
     """
     if not runs:
         return
     if format_ == "terminal":
-        width = shutil.get_terminal_size((80, 24)).columns
-        record = shlex.join(records) or "FILE"
+        width, color, record = find_width(), uses_color(sys.stdout), shlex.join(records)
         if verbose:
-            click.echo(draw_terminal(runs, width=max(60, width), color=sys.stdout.isatty(), record=record), nl=False)
-        click.echo(draw_brief(runs, width=max(60, width), record=record), nl=False)
+            click.echo(draw_terminal(runs, width=width, color=color, record=record or "FILE"), nl=False)
+        click.echo(draw_brief(runs, width=width, record=record, color=color), nl=False)
     else:
-        click.echo(render(runs, format_).rstrip("\n"))
+        try:
+            text = render(runs, format_, location=location)
+        except ValueError as problem:
+            raise click.UsageError(str(problem)) from problem
+        click.echo(text.rstrip("\n"))
 
 
 def choose_exit_code(runs: Sequence[Run], problems: int = 0) -> int:

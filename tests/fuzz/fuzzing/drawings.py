@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -24,7 +25,7 @@ __all__ = ["check_differences", "check_drawings", "check_text", "parse_strictly"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
 _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}
-_OUR_HEADINGS = {"Not as expected", "Findings"}
+_OUR_HEADINGS = {"Failures that no finding explains"}
 #: Markup that a text from a record must never produce. Only our own templates use emphasis and code.
 _NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
 #: How a table shows a name that holds a bar, which would end the cell of a code span.
@@ -34,7 +35,9 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 def check_drawings(runs: Sequence[Run]) -> None:
     """Draw runs in every format, and check each drawing against its format."""
-    drawn = {name: render(runs, name) for name in FORMATS}
+    # There is no badge of an incomplete run.
+    whole = [replace(run, footer=replace(run.footer, incomplete=False, not_run=())) for run in runs]
+    drawn = {name: render(whole if name.startswith("badge") else runs, name, location="clips.py") for name in FORMATS}
     for text in (
         drawn["terminal"],
         draw_brief(runs),
@@ -44,12 +47,13 @@ def check_drawings(runs: Sequence[Run]) -> None:
     ):
         check_text(text, "the terminal")
     check_text(_COLOURS.sub("", draw_terminal(runs, color=True)), "the terminal in colour")
-    for name in ("json", "ctrf", "badge"):
+    for name in ("json", "ctrf", "badge", "sarif"):
         document = parse_strictly(drawn[name], name)
         check_text(drawn[name], name)
         if name != "json":
             # Other programs show these texts. Our own JSON holds the record unchanged.
             check_texts(document, name)
+    check_texts("".join(ElementTree.fromstring(drawn["badge-svg"]).itertext()), "the picture")
     check_text(drawn["markdown"], "Markdown")
     check_markdown(drawn["markdown"])
     check_text("".join(ElementTree.fromstring(drawn["junit"]).itertext()), "JUnit")

@@ -113,7 +113,8 @@ def check(example: Any) -> None:
         path = place / "record.jsonl"
         path.write_bytes(text)
         refused = _find_refusal(path, place / "unchanged.jsonl", name)
-        shown = CliRunner().invoke(gradclip, ["summary", str(path), "--format", example["format"]])
+        options = ["--format", example["format"], "--location", "clips.py"]
+        shown = CliRunner().invoke(gradclip, ["summary", str(path), *options])
     require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
     check_text(shown.stderr, "standard error")
     check_text(shown.stdout, "standard output")

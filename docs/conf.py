@@ -13,13 +13,14 @@ project = "gradclip-spec"
 author = "The gradclip-spec developers"
 version = release = gradclip_spec.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_click", "manual.mathml", "manual.pages"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "manual.commands", "manual.mathml", "manual.pages"]
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_title = f"gradclip-spec {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
 # Formulas become MathML: a browser shows it without a script, and the manual works without a network.
@@ -31,6 +32,8 @@ myst_heading_anchors = 4
 
 # In the docstrings, single backticks hold code.
 default_role = "code"
+# They would make one dash of two, in `--venv` too.
+smartquotes = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}

@@ -24,10 +24,16 @@ import numpy as np
 import pytest
 
 import gradclip_adapters
+import gradclip_reports
 from gradclip_adapters import wire
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.known_causes import read_known_causes
+from gradclip_spec.rules import load
+from gradclip_spec.rules.causes import load_causes
+from manual.commands import keep_columns
+from manual.links import find_broken_links
+from manual.pages import PARTS, fill_page, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -90,8 +96,7 @@ def choose_blocks(language: str, page: str | None = None) -> list[Block]:
 
 
 def test_every_block_has_a_language_that_is_checked() -> None:
-    directives = {"{toctree}", "{eval-rst}", "{click} gradclip_conformance.cli:gradclip"}
-    known = {"python", "sh", "text", "toml", "yaml", *directives}
+    known = {"python", "sh", "text", "toml", "yaml", "{toctree}", "{eval-rst}"}
 
     unknown = {block.language for block in BLOCKS} - known
     assert all(re.fullmatch(r"\{include\} \S+", language) for language in unknown)
@@ -272,3 +277,62 @@ def test_shown_output_must_be_printed_in_order() -> None:
     assert_shown("a b\n...\nd", "x a  b\nc\nd")
     with pytest.raises(AssertionError, match="was not printed"):
         assert_shown("d\n...\na b", "a b c d")
+
+
+def test_every_part_that_comes_from_data_is_in_a_page() -> None:
+    asked = {found for path in PAGES for found in re.findall(r"<!-- data: ([\w-]+)", read_page(path))}
+
+    assert asked == set(PARTS)
+
+
+def test_pages_hold_every_rule_cause_and_field() -> None:
+    text = "\n".join(fill_page(read_page(path), path.name) for path in PAGES)
+
+    assert "<!-- data:" not in text
+    assert all(f"\n### `{rule.id}` ({rule.level})\n" in text for rule in load())
+    assert all(f"\n### `{cause}`\n" in text for cause in load_causes())
+    for folder in (Path(str(gradclip_adapters.__file__)).parent, Path(str(gradclip_reports.__file__)).parent):
+        for path in folder.glob("schemas/*.json"):
+            assert path.read_text(encoding="utf-8").strip() in text, f"no page shows {path.name}"
+
+
+def test_unknown_part_is_refused() -> None:
+    with pytest.raises(ValueError, match="page: there is no part 'roles'"):
+        fill_page("<!-- data: roles -->", "page")
+
+
+def test_bar_in_a_cell_is_no_column() -> None:
+    assert write_table(("a",), [("x | y",)]) == "| a |\n| --- |\n| x \\| y |"
+
+
+def test_examples_in_a_help_keep_their_columns() -> None:
+    assert keep_columns(["Say it.", "| a  b", "|   c", "Then."]) == [
+        "Say it.",
+        ".. code-block:: text",
+        "",
+        "    a  b",
+        "      c",
+        "",
+        "Then.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("link", "fault"),
+    [
+        ('<a href="b.html#there">', ""),
+        ('<a href="b.html#missing">', "the page has no such anchor"),
+        ('<a href="c.html">', "there is no such file"),
+        ('<a href="../outside.html">', "it leads out of the folder"),
+        ('<a href="https://example.org/">', ""),
+        ('<script src="https://example.org/x.js">', "it is loaded from the network"),
+        ('<link href="//example.org/x.css">', "it is loaded from the network"),
+        ('<img src="data:image/png;base64,AAAA">', ""),
+        ('<a href="#">', ""),
+    ],
+)
+def test_links_of_built_pages_are_checked(link: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(link, encoding="utf-8")
+    (tmp_path / "b.html").write_text('<h1 id="there">', encoding="utf-8")
+
+    assert [line.rpartition(": ")[2] for line in find_broken_links(tmp_path)] == ([fault] if fault else [])

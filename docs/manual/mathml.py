@@ -16,6 +16,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
+def convert_formula(formula: str, display: str) -> str:
+    """Return a formula in LaTeX as MathML."""
+    # The converter forgets the spaces around this arrow.
+    return str(convert(formula.replace(r"\implies", r"\;\Longrightarrow\;"), display=display))
+
+
 def write_inline_formula(translator: HTML5Translator, node: nodes.math) -> None:
     """Write a formula within a sentence.
 
@@ -24,7 +30,7 @@ def write_inline_formula(translator: HTML5Translator, node: nodes.math) -> None:
     docutils.nodes.SkipNode
         Always, because the LaTeX inside the node is already written.
     """
-    translator.body.append(convert(node.astext()))
+    translator.body.append(convert_formula(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
@@ -36,5 +42,5 @@ def write_displayed_formula(translator: HTML5Translator, node: nodes.math_block)
     docutils.nodes.SkipNode
         Always, because the LaTeX inside the node is already written.
     """
-    translator.body.append(convert(node.astext(), display="block"))
+    translator.body.append(convert_formula(node.astext(), "block"))
     raise nodes.SkipNode

@@ -9,16 +9,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
-
-from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
+from typing import TYPE_CHECKING, Any
 
 from gradclip_adapters.contract import FEATURES, LACKS
 from gradclip_reports.statuses import NOT_RUN, Status
 from gradclip_spec.rules import LEVELS, load
 from gradclip_spec.rules.book import write_operation, write_preface
 from gradclip_spec.rules.causes import SEVERITIES, load_causes
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 __all__ = ["PARTS", "fill_page", "setup"]
 
@@ -42,7 +42,7 @@ def fill_page(text: str, page: str) -> str:
 
     Raises
     ------
-    ExtensionError
+    ValueError
         If the page asks for a part that does not exist.
     """
 
@@ -50,7 +50,7 @@ def fill_page(text: str, page: str) -> str:
         part, argument = found[1], found[2]
         if part not in PARTS:
             message = f"{page}: there is no part {part!r}; there are {', '.join(PARTS)}"
-            raise ExtensionError(message)
+            raise ValueError(message)
         return PARTS[part](argument) if argument else PARTS[part]()
 
     return ASKED.sub(write, text)
@@ -91,9 +91,9 @@ def write_causes() -> str:
         parts.append(f"## {severity.capitalize()}: {meaning}")
         for cause in load_causes().values():
             if cause.severity == severity:
-                themes = ", ".join(cause.themes)
-                parts += [f"### `{cause.id}`", f"**{cause.question}** It {_escape(cause.title)}.", cause.why]
-                parts.append(f"*Themes of the rules that it may break:* {themes}.")
+                title = _escape(cause.title[0].upper() + cause.title[1:])
+                parts += [f"### `{cause.id}`", f"**{title}.** {cause.why}", f"*Question:* {cause.question}"]
+                parts.append(f"*Themes of the rules that it may break:* {', '.join(cause.themes)}.")
     return "\n\n".join(parts)
 
 
@@ -120,13 +120,16 @@ def write_schema(name: str) -> str:
     text = files(package.replace("/", ".")).joinpath("schemas", file).read_text(encoding="utf-8")
     schema = json.loads(text)
     needed = schema.get("required", ())
+    head = ["field", "type", "required", "meaning"]
     rows = [
-        (f"`{field}`", _describe_type(value), "yes" if field in needed else "", value.get("description", ""))
+        [f"`{field}`", _describe_type(value), "yes" if field in needed else "", value.get("description", "")]
         for field, value in schema["properties"].items()
     ]
+    if not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
     parts = [
         schema.get("description") or f"{schema['title']}.",
-        write_table(("field", "type", "required", "meaning"), rows),
+        write_table(head, rows),
         "<details><summary>The JSON Schema</summary>",
         f"```json\n{text.rstrip()}\n```",
         "</details>",
